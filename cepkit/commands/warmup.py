@@ -15,13 +15,14 @@ from cepkit.datasets import load_sample
 from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
 from cepkit.engines.interpreted.ordered import KERNELS as ORDERED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
+from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
-_INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, LINEAGE
+_INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, LINEAGE
 
 
 def warmup() -> Iterator[tuple[str, float]]:

@@ -140,4 +140,4 @@ def search(
             lo, hi = max(lo, low), min(hi, high)
         cursor[level], stop[level] = lo, hi
     report[LEVEL], report[N_MATCHES], report[WORK], report[DONE] = level, n_matches, report[WORK] + work, done
-    return 0
+    return n_matches

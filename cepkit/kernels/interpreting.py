@@ -159,7 +159,7 @@ def _go_on(carried, of_floats, of_integers, w, rf, ri):
 
 
 @njit(**_HELPER)
-def _test(code, f, every, rf, ri):
+def run_instructions(code, f, every, rf, ri):
     """Return the positions of ``f`` whose conditions hold, by the instructions."""
     for q in range(len(code)):
         op, target, left, right = code[q, 0], code[q, 1], code[q, 2], code[q, 3]
@@ -318,7 +318,7 @@ def advance(
             if f == 0:
                 continue
             _load(carried, list_floats[k], list_integers[k], r, rf, ri)
-            f = _test(code, f, every, rf, ri)
+            f = run_instructions(code, f, every, rf, ri)
             if f == 0:
                 continue
             covered |= f
@@ -390,6 +390,6 @@ def reach(
                 _begin(carried, of_floats, of_integers, 0, rf, ri)
             else:
                 _load(carried, of_floats, of_integers, 0, rf, ri)
-                f = _test(code, _follow(follow, f) & fulfilled[j], every, rf, ri)
+                f = run_instructions(code, _follow(follow, f) & fulfilled[j], every, rf, ri)
                 _go_on(carried, of_floats, of_integers, 0, rf, ri)
             item_mask[j] = f

@@ -46,3 +46,9 @@ KEEP, COUNT, SUM, MAX, MIN = range(5)
 # the event's value, the register of whether that is known (-1: always), whether the carried value can be
 # null, and whether it is a code, which is null below zero.
 ACTION, IS_FLOAT, CARRIED, GIVEN, KNOWN, IS_NULLABLE, IS_CODE = range(7)
+
+# Conditions on a path, the events of a partial match: where an event is. A depth is an offset from a base.
+# Bases from 0 on are components: the depth at which they begin.
+AT_LAST, AT_OTHER, AT_LOOP, AT_INNER_LOOP, AT_TIME_LIMIT, NOWHERE = -1, -2, -3, -4, -5, -6
+# Values over the events of a loop.
+NUMBER, NUMBER_KNOWN, TOTAL, LOWEST, HIGHEST, FIRST, LAST = range(7)

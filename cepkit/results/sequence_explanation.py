@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cepkit.compile.counting.anchored_graph import AnchoredGraph
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
+from cepkit.compile.interpreted.walk import walk_code_of
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Prepared
 from cepkit.engines.counting.engine import counting_unsupported, graph_of
@@ -128,12 +129,19 @@ def _reason_to_compile_count(program: SequenceProgram) -> str | None:
     return next((reason for reason in tests if isinstance(reason, str)), None)
 
 
+def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
+    made = (walk_code_of(program, bound) for bound in program.branches)
+    return next((reason for reason in made if isinstance(reason, str)), None)
+
+
 def _reason_to_compile_search(program: SequenceProgram) -> str | None:
     tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
     return next((reason for reason in tests if isinstance(reason, str)), None)
 
 
-_NEW_QUERIES = {"chain": _reason_to_compile_count, "ordered": _reason_to_compile_search}
+_NEW_QUERIES = {
+    "chain": _reason_to_compile_count, "ordered": _reason_to_compile_search, "search": _reason_to_compile_walk,
+}  # fmt: skip
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numba
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.compile.interpreted.walk import walk_code_of
 from cepkit.engines.interpreted.ordered import ordered_tests_of
 from cepkit.engines.ordered import ordered
+from cepkit.engines.search import search
+from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import kernels
 from tests.engines.test_ordered import FAMILIES, bound, check, drawn
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import all_of, as_matches
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
@@ -27,9 +35,19 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Interpret every search that can be interpreted."""
-    for module in (ordered, kernels):
+    for module in (ordered, search, kernels):
         monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    monkeypatch.setattr(ordered, "compile_if_it_pays", lambda *_: None)
+    for module in (ordered, search):
+        monkeypatch.setattr(module, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(search, "is_ready", lambda _: False)
+
+
+def stream(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(8)
+    return pd.DataFrame({
+        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
+        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
+    })  # fmt: skip
 
 
 def is_interpreted(program) -> bool:
@@ -55,20 +73,36 @@ def test_random_orders(block, interpreted, monkeypatch):
     assert n_interpreted >= SIZE // 2
 
 
+def test_random_walks(block, interpreted, monkeypatch):
+    if block // SIZE % 2:
+        monkeypatch.setattr(search, "_WORK_PER_CALL", 2)
+    n_interpreted = 0
+    for seed in range(block // 3, block // 3 + SIZE // 3):
+        for family in gs.FAMILIES:
+            case = gs.case(seed, seed, family)
+            program, events = bound(case.query, case.rows)
+            if any(isinstance(walk_code_of(program, own), str) for own in program.branches):
+                continue  # test_sequences.py has these
+            n_interpreted += 1
+            wanted = sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
+            found = search_sequence(program, events)
+            note = f"gs.case({seed}, {seed}, {family!r})"
+            assert as_matches(program, all_of(found)) == wanted, note
+            again = search_sequence(program, events, most_known=0)  # counted, and searched again
+            assert again.count() == len(wanted), note
+    assert n_interpreted >= SIZE
+
+
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")
 @pytest.mark.parametrize("text", [
     "SEQ(A a, B b, C c) WHERE c.x > a.x",
-    "SEQ(A a, B b, C c, D d) WHERE [k] AND c.y >= a.y * 0.5 AND d.x = a.x",
+    "SEQ(A a, B b, C c, D d) WHERE c.y >= a.y * 0.5 AND d.k = a.k",
     "SEQ(A a, B b, !D d, C c) WHERE c.x > a.x AND d.y > a.y AND d.x != c.x",
-    "SEQ(A a, (B b OR C b), D d) WHERE d.x > a.x AND NOT d.y < a.y",
+    "SEQ(A a, OR(B b, C c), D d) WHERE d.x > a.x AND NOT d.y < a.y",
 ])  # fmt: skip
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
-    rng, n = np.random.default_rng(8), 30_000
-    frame = pd.DataFrame({
-        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
-        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
-    })  # fmt: skip
+    frame = stream(30_000)
 
     def answers():
         keywords = {"event_type": "kind", "order_by": "t", "partition_by": partition_by}
@@ -82,6 +116,35 @@ def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
     found = answers()
     assert (compiled[2], found[2]) == ("compiled", "interpreted")
     assert found[0] == compiled[0] > 1000
+    pd.testing.assert_frame_equal(found[1], compiled[1])
+
+
+@pytest.mark.skipif(not JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize(("text", "strategy"), [
+    ("SEQ(A a, B+ b[], C c) WHERE avg(b.y) > a.y AND c.x > b[i-1].x", "any"),
+    ("SEQ(A a, B+ b[], !D d, C c) WHERE b[i].x >= max(b[..i-1].x) AND d.x = a.x", "next"),
+    ("SEQ(A a, ANY(B, C)+ b[], D d) WHERE b[2].x > a.x * 0.5 + d.y", "next"),
+])  # fmt: skip
+@pytest.mark.parametrize("partition_by", [None, "k"])
+def test_walks_agree_on_long_streams(text, strategy, partition_by, monkeypatch):
+    frame, keywords = stream(20_000), {"event_type": "kind", "order_by": "t", "engine": "search"}
+
+    def answers():
+        matches = cep.match(
+            frame, f"PATTERN {text} WITHIN 12", strategy=strategy, partition_by=partition_by, **keywords
+        )
+        return matches.count(), matches.to_frame("all"), matches.run.tier
+
+    monkeypatch.setenv("CEPKIT_TIER", "compiled")
+    compiled = answers()
+    for module in (search, kernels):
+        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
+    looks = iter([False, False, True])
+    monkeypatch.setattr(search, "is_ready", lambda _: next(looks, True))
+    monkeypatch.setattr(search, "_WORK_PER_CALL", 10_000)
+    found = answers()
+    assert (compiled[2], found[2]) == ("compiled", "interpreted, then compiled")
+    assert found[0] == compiled[0] > 100
     pd.testing.assert_frame_equal(found[1], compiled[1])
 
 

@@ -15,9 +15,9 @@ from cepkit.compile.shared.terms import Term
 
 # Only kernels call these functions; without wrappers for Python they compile in half the time (measured).
 HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)'
-_HIGH = 1 << 40  # means no limit on the events of a component
-_MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
-_PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
+NO_LIMIT = 1 << 40  # means no limit on the events of a component
+MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
+PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
 # Indices of the search's report.
 START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
@@ -40,12 +40,13 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 
 def _anonymous(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    return tuple(_without_variable(term) for term in terms)
+    return tuple(without_variable(term) for term in terms)
 
 
-def _without_variable(term: Term) -> Term:
+def without_variable(term: Term) -> Term:
+    """Return a term whose leaves name no variable."""
     data = ("", *term.data[1:]) if term.op == "element" else term.data
-    args = tuple(_without_variable(arg) for arg in term.args)
+    args = tuple(without_variable(arg) for arg in term.args)
     return Term(term.op, args, term.kind, term.unit, term.nullable, data, term.level)
 
 
@@ -110,6 +111,16 @@ def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[s
     return SearchWriter(program, bound, dtypes).write()
 
 
+def is_decided_at_begin(bound: BoundBranch, a: int) -> bool:
+    """Return whether absence ``a`` can be tested when the component after it begins."""
+    absence, components = bound.branch.absences[a], bound.branch.components
+    if absence.spanning or absence.after < 0 or absence.before >= len(components):
+        return False
+    own = (one for one in bound.conditions if one.condition.absence == a)
+    named = {c for one in own for c in one.component_of_variable.values()}
+    return all(c < absence.before or (c == absence.before and not components[c].is_group) for c in named)
+
+
 class SearchWriter:
     """Writes the functions that test a partial match of a branch, and the walk over all partial matches."""
 
@@ -142,10 +153,10 @@ class SearchWriter:
         of = self.components
         tables = {
             "LOW": [c.low for c in of],
-            "HIGH": [_HIGH if c.high is None else c.high for c in of],
-            "INNER": [_MODES[c.inner] for c in of],
-            "STEP": [_MODES[c.step] for c in of],
-            "PREFERENCE": [_PREFERENCES[c.preference] for c in of],
+            "HIGH": [NO_LIMIT if c.high is None else c.high for c in of],
+            "INNER": [MODES[c.inner] for c in of],
+            "STEP": [MODES[c.step] for c in of],
+            "PREFERENCE": [PREFERENCES[c.preference] for c in of],
         }
         self.lines += [f"{name} = np.array({values}, np.int64)" for name, values in tables.items()]
         self.lines += [f"N = {self.n}", f"RUN_SCOPE = {self.program.query.scope == 'run'}", "", ""]
@@ -213,7 +224,7 @@ class SearchWriter:
         """Write ``free{a}``; return whether it can be tested when the component after the absence begins."""
         absence = self.branch.absences[a]
         own = [b for b in self.bound.conditions if b.condition.absence == a]
-        begun = self._is_decided_at_begin(absence, own)
+        begun = is_decided_at_begin(self.bound, a)
         top = absence.before if begun else self.n - 1
         names = []
         for i, bound in enumerate(own):
@@ -223,14 +234,6 @@ class SearchWriter:
             names.append(name)
         self._function(self._absence(a, absence, names, top))
         return begun
-
-    def _is_decided_at_begin(self, absence, own) -> bool:
-        if absence.spanning or absence.after < 0 or absence.before >= self.n:
-            return False
-        named = {c for bound in own for c in bound.component_of_variable.values()}
-        return all(
-            c < absence.before or (c == absence.before and not self.components[c].is_group) for c in named
-        )
 
     def _absence(self, a: int, absence, names: list[str], top: int) -> list[str]:
         def end(c: int) -> str:

@@ -124,9 +124,10 @@ def _load_kernels(name: str) -> Any:
 
 @cache
 def _image_of(name: str) -> str:
-    """Return the name of the image of a module of the package, which changes with the text of its room."""
+    """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
-    texts = b"".join(own.read_bytes() for own in (path, path.with_name("opcodes.py")))
+    shared = path.with_name("opcodes.py"), path.with_name("interpreting.py")
+    texts = b"".join(own.read_bytes() for own in (path, *shared))
     return f"cepkit_{path.stem}_{hashlib.sha256(texts).hexdigest()[:24]}"
 
 

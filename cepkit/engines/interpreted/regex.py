@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader
-from cepkit.compile.interpreted.instructions import ALL_PRESENT, ALL_VALID, ROW, EventValue
+from cepkit.compile.interpreted.instructions import ROW, EventValue
 from cepkit.compile.interpreted.regex import RegexCode
 from cepkit.compile.regex.program import State, new_state
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term
+from cepkit.engines.interpreted.values import read_value
 from cepkit.events import FLOAT
 from cepkit.kernels.opcodes import IS_FLOAT
 from cepkit.progress import checkpoint
@@ -196,8 +197,4 @@ class _Chunk:
     def _event_value(self, value: EventValue) -> np.ndarray:
         if value.what == ROW:
             return self.number
-        if value.what == ALL_VALID:
-            return self.reader.all(self.reader.valid(value.term))
-        if value.what == ALL_PRESENT:
-            return self.reader.all(self.reader.present(value.term))
-        return getattr(self.reader, value.what)(value.term)
+        return read_value(self.reader, value)

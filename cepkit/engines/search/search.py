@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 
+from cepkit.compile.interpreted.walk import walk_code_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import (
     DEPTH,
@@ -13,10 +15,21 @@ from cepkit.compile.sequences.search_source import (
     N_ITEMS,
     N_MATCHES,
     START,
+    WORK,
     test_of,
     write_search,
 )
-from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
+from cepkit.compile.shared.loading import is_ready
+from cepkit.engines.interpreted.walk import KERNELS, interpreted_walk
+from cepkit.engines.shared.kernels import (
+    Loader,
+    accepted,
+    compile_if_it_pays,
+    dtypes_of,
+    kernel,
+    per_call,
+    reason_to_compile,
+)
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -26,6 +39,7 @@ from cepkit.progress import checkpoint
 _ITEMS_PER_CALL = 1 << 20
 _WORK_PER_CALL = 1 << 20  # events looked at between two checkpoints
 _WORK_PER_CALL_OF_A_LOOK = 1 << 21
+_MOST_TO_INTERPRET = 1 << 27  # events looked at; then a kernel of its own pays, even if it must be compiled
 
 
 def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[str, list, list[np.ndarray]]:
@@ -47,8 +61,6 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 class BranchSearch:
     """The search for one branch's matches; ``work_of_a_look`` is the work per call if calls are limited."""
 
-    tier = "compiled"
-
     def __init__(
         self,
         places: Places,
@@ -59,10 +71,37 @@ class BranchSearch:
         work_of_a_look: int | None = None,
     ):
         self.places, self.bound, self.number = places, bound, number
-        self._given_work = work_of_a_look
+        self._given_work, self._n_looked_at = work_of_a_look, 0
         self.n_components = len(bound.accepts)
-        text, self.arguments, self.scratch = search_of(places, accept, bound)
-        self.search = (load_as or kernel)(places.program, text, "search")
+        self._text, self.arguments, self.scratch = search_of(places, accept, bound)
+        self._walk = None if load_as else self._interpreted()
+        self._load_as = load_as or kernel
+        self.tier = "compiled" if self._walk is None else "interpreted"
+
+    def _interpreted(self) -> Callable | None:
+        """Return the function that interprets the branch if the query is new and this is possible."""
+        if reason_to_compile(self._text, KERNELS):
+            return None
+        code = walk_code_of(self.places.program, self.bound)
+        if isinstance(code, str):
+            return None
+        compile_if_it_pays(self._text, self.places.n)
+        return interpreted_walk(self.places, code)
+
+    @cached_property
+    def _compiled(self) -> Callable:
+        return self._load_as(self.places.program, self._text, "search")
+
+    def search(self, *arguments) -> None:
+        """Run the walk; the arguments are those of `write_search`. A compiled kernel takes over."""
+        if self._walk is not None and (self._n_looked_at > _MOST_TO_INTERPRET or is_ready(self._text)):
+            self._walk, self.tier = None, "interpreted, then compiled"
+        before = int(arguments[-1][WORK])
+        (self._walk or self._compiled)(*arguments)
+        self._n_looked_at += int(arguments[-1][WORK]) - before
+
+    def _work_per_call(self, look: int) -> int:
+        return look if self._walk is not None else per_call(self._compiled, look)
 
     def calls(self, low: int, high: int, fill: bool, *outputs: np.ndarray, work: int) -> Iterator[np.ndarray]:
         """Call the kernel until the search is done, with at most ``work`` per call, and yield each report."""
@@ -90,7 +129,7 @@ class BranchSearch:
         The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         """
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
-        work = per_call(self.search, look)
+        work = self._work_per_call(look)
         most_calls = most_calls and most_calls * -(-look // work)
         return gather_calls(self._find(low, high, work), most, most_calls)
 
@@ -126,7 +165,7 @@ class BranchSearch:
         places = self.places
         count = np.zeros(places.n, np.int64)
         none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
-        work = per_call(self.search, _WORK_PER_CALL)
+        work = self._work_per_call(_WORK_PER_CALL)
         for _ in self.calls(0, places.n, False, count, *none, work=work):
             pass
         return count[places.place_of_position]

@@ -1,0 +1,317 @@
+"""A branch of a sequence query as data for a walk: tables of its components, and conditions as instructions.
+
+A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.interpreted.instructions import (
+    ALL_PRESENT,
+    ALL_VALID,
+    AS_FLOAT,
+    FALSE,
+    STORED,
+    TRUE,
+    VALUE,
+    EventValue,
+    InstructionWriter,
+    NotInterpretedError,
+    Register,
+)
+from cepkit.compile.interpreted.reading import reading_unsupported
+from cepkit.compile.sequences.elements import EACH, EARLIER, LAST, PREVIOUS
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.search_source import (
+    MODES,
+    NO_LIMIT,
+    PREFERENCES,
+    is_decided_at_begin,
+    without_variable,
+)
+from cepkit.compile.shared.terms import Term
+from cepkit.events import BOOLEAN, FLOAT, TEXT
+from cepkit.kernels import opcodes
+from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
+
+_GROUPS = {
+    "count": opcodes.NUMBER, "count_of": opcodes.NUMBER_KNOWN, "sum": opcodes.TOTAL, "min": opcodes.LOWEST,
+    "max": opcodes.HIGHEST, "first": opcodes.FIRST, "last": opcodes.LAST,
+}  # fmt: skip
+Depth = tuple[int, int]  # a base, and an offset from it
+
+
+@dataclass(frozen=True)
+class WalkCode:
+    """A branch to walk by interpretation.
+
+    Parameters
+    ----------
+    floats, integers : tuple of EventValue
+        What conditions read of single events. Their terms name no variable.
+    constants : tuple
+        Per constant: its register, whether it is a float, its number in the query or None, its value.
+    n_registers : int
+        Number of registers.
+    tables : tuple of ndarray of int64
+        The tables of `cepkit.kernels.interpreted_walk.walk`, in their order.
+    """
+
+    floats: tuple[EventValue, ...]
+    integers: tuple[EventValue, ...]
+    constants: tuple[tuple[int, bool, int | None, int], ...]
+    n_registers: int
+    tables: tuple[np.ndarray, ...]
+
+
+def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
+    """Return a branch for interpretation, or why it cannot be interpreted, to complete "it …"."""
+    terms = [*(own.term for own in bound.conditions), *filter(None, bound.untils)]
+    if reason := next(filter(None, map(reading_unsupported, terms)), None):
+        return reason
+    try:
+        return _BranchWriter(program, bound).write()
+    except NotInterpretedError as error:
+        return str(error)
+
+
+class _PathInstructions(InstructionWriter):
+    """Writes the instructions of one condition. Parts that read one event come from columns.
+
+    ``leaf_of_value`` has a leaf for each of these parts. ``carried`` are the leaves that the kernel computes:
+    aggregates, and values of events that may be missing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.leaf_of_value: dict[int, Term] = {}
+
+    def _of_event(self, what: str, term: Term, *, is_float: bool = False) -> Register | None:
+        """Return the register of a value of an event, if all leaves read the same event and it exists."""
+        leaves = [leaf for leaf in term.walk() if leaf.op in ("element", "column", "group")]
+        events = {leaf.data[:2] if leaf.op == "element" else () for leaf in leaves}
+        if len(events) != 1 or any(leaf.op == "group" or _may_miss(leaf) for leaf in leaves):
+            return None
+        register = self.event(what, term, is_float=is_float)
+        self.leaf_of_value[register.index] = leaves[0]
+        return register
+
+    def value(self, term: Term) -> Register:
+        """Return the register of a term's value."""
+        found = self._of_event(VALUE, term, is_float=term.kind == FLOAT)
+        return found or self._once(("value", term), lambda: self._value(term))
+
+    def as_float(self, term: Term) -> Register:
+        """Return the register of a term's value as a float."""
+        return self._of_event(AS_FLOAT, term, is_float=True) or super(InstructionWriter, self).as_float(term)
+
+    def valid(self, term: Term) -> list[Register]:
+        """Return the registers of truths that must hold for a value not to be null."""
+        if term.kind == FLOAT or not term.nullable:
+            return []
+        found = self._of_event(ALL_VALID, term)
+        return [found] if found else super(InstructionWriter, self).valid(term)
+
+    def holds(self, term: Term, wanted: bool) -> Register:
+        """Return the register of a truth."""
+        found = self._of_event(TRUE if wanted else FALSE, term)
+        return found or super(InstructionWriter, self).holds(term, wanted)
+
+    def leaf(self, term: Term) -> Register:
+        """Return the register of a leaf that the kernel computes."""
+        if term not in self.carried:
+            self.carried = (*self.carried, term)
+        return super().leaf(term)
+
+    def table(self, number: int, code: Register, wanted: bool) -> Register:
+        """Raise, because instructions have no tables."""
+        raise NotInterpretedError("tests a text of an event that may be missing")
+
+
+def _may_miss(leaf: Term) -> bool:
+    return leaf.op == "element" and isinstance(leaf.data[1], int)
+
+
+class _BranchWriter:
+    """Writes the tables of a branch, as lists of rows."""
+
+    def __init__(self, program: SequenceProgram, bound: BoundBranch):
+        self.program, self.bound, self.of = program, bound, bound.branch.components
+        self.n = len(self.of)
+        self.floats: dict[EventValue, int] = {}
+        self.integers: dict[EventValue, int] = {}
+        self.constants: list[tuple[int, bool, int | None, int]] = []
+        self.n_registers = 0
+        self.conditions, self.loops, self.loads, self.groups, self.code = ([] for _ in range(5))
+
+    def write(self) -> WalkCode:
+        """Return the code."""
+        listed: dict[tuple[str, int], list[int]] = {}
+        for own in self.bound.conditions:
+            at, each = own.condition.decided_at, own.condition.each
+            if own.condition.absence is None:
+                self._condition(own.term, own.component_of_variable, at, taking=at if each else None)
+                listed.setdefault(("admits" if each else "closes", at), []).append(len(self.conditions) - 1)
+        for c, term in enumerate(self.bound.untils):
+            if term is not None:
+                names = {component.variable: i for i, component in enumerate(self.of[: c + 1])}
+                self._condition(term, names, c)
+                listed["ends", c] = [len(self.conditions) - 1]
+        absences = []
+        for a, absence in enumerate(self.bound.branch.absences):
+            own = [one for one in self.bound.conditions if one.condition.absence == a]
+            begun = is_decided_at_begin(self.bound, a)
+            listed.setdefault(("free", absence.before if begun else self.n), []).append(a)
+            absences.append(self._absence(a, own, absence.before if begun else self.n - 1))
+        spans, numbers = [], []
+        for kind in ("admits", "closes", "ends", "free"):
+            for c in range(self.n + (kind == "free")):
+                found = listed.get((kind, c), [])
+                spans.append([len(numbers), len(numbers) + len(found)])
+                numbers += found
+        components = [
+            [c.low, NO_LIMIT if c.high is None else c.high, MODES[c.inner], MODES[c.step],
+             PREFERENCES[c.preference]] for c in self.of
+        ]  # fmt: skip
+        tables = (
+            (components, 5), (spans, 2), ([[number] for number in numbers], 1), (self.conditions, 9),
+            (self.loops, 3), (self.loads, 7), (self.groups, 9), (self.code, 4), (absences, 7),
+        )  # fmt: skip
+        return WalkCode(
+            tuple(self.floats), tuple(self.integers), tuple(self.constants), max(1, self.n_registers),
+            tuple(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables),
+        )  # fmt: skip
+
+    # --- conditions
+
+    def _condition(
+        self,
+        term: Term,
+        component_of: Mapping[str, int],
+        top: int,
+        *,
+        taking: int | None = None,
+        beside: str | None = None,
+    ) -> None:
+        """Add a condition; for the parameters see `PathWriter.condition`."""
+        writer = _PathInstructions()
+        for conjunct in _conjuncts(term):
+            writer.require(conjunct, 1)
+        leaves = [*writer.leaf_of_value.values(), *writer.carried]
+        back = {_variable(leaf) for leaf in leaves if _reads_back(leaf)}
+        at: dict[str, Depth] = {}
+        first_loop, needs = len(self.loops), NOWHERE
+        for leaf in leaves:
+            variable = _variable(leaf)
+            if variable in ("", beside) or variable in at or not _is_one_of_many(leaf):
+                continue
+            c = component_of[variable]
+            if c == taking:
+                at[variable] = AT_LAST, 0
+                needs = c if variable in back else needs
+            elif self.of[c].is_group:
+                n_loops = len(self.loops) - first_loop
+                if n_loops > 1:
+                    raise NotInterpretedError("compares all events of three loops")
+                at[variable] = (AT_LOOP, AT_INNER_LOOP)[n_loops], 0
+                self.loops.append([c, int(variable in back), AT_LAST if c == top else c + 1])
+            else:
+                at[variable] = c, 0
+        first_load, first_group, first_code = len(self.loads), len(self.groups), len(self.code)
+        number = {key: self.n_registers + i for key, i in writer.numbers().items()}
+        self.n_registers += len(number)
+
+        def end(c: int) -> Depth:
+            return (AT_LAST, 0) if c == top else (c + 1, -1)
+
+        def depth(leaf: Term) -> tuple[Depth, int]:
+            """Return where the event of a leaf is, and the base of the last event that exists."""
+            if leaf.op == "column" or leaf.data[0] == beside:
+                return (AT_OTHER, 0), NOWHERE
+            variable, which, _ = leaf.data
+            if which in (EACH, PREVIOUS):
+                base, offset = at[variable]
+                return (base, offset - (which == PREVIOUS)), NOWHERE
+            c = component_of[variable]
+            return (end(c), NOWHERE) if which == LAST else ((c, which - 1), end(c)[0])
+
+        for value, index in writer.values.items():
+            self._load(value, number["event", index], *depth(writer.leaf_of_value[index]), 0)
+        for i, leaf in enumerate(writer.carried):
+            if leaf.op == "element":
+                read = EventValue(VALUE, leaf, leaf.kind == FLOAT)
+                self._load(read, number["carried", i], *depth(leaf), int(leaf.kind in (TEXT, BOOLEAN)))
+                continue
+            _, variable, over = leaf.data
+            c = component_of[variable]
+            base, offset = end(c) if over != EARLIER else at[variable]
+            self._group(leaf, number["carried", i], c, base, offset - (over == EARLIER))
+        for (is_float, of, value), index in writer.constants.items():
+            self.constants.append((number["constant", index], is_float, of, value))
+        base = self.n_registers - len(number)
+        for op, target, left, right in writer.code().tolist():
+            self.code.append([op, target if op == REQUIRE else target + base, left + base, right + base])
+        self.conditions.append(
+            [first_loop, len(self.loops), first_load, len(self.loads), first_group, len(self.groups),
+             first_code, len(self.code), needs]
+        )  # fmt: skip
+
+    def _row(self, value: EventValue) -> int:
+        """Return the row of a value among the floats or the integers."""
+        value = EventValue(value.what, without_variable(value.term), value.is_float)
+        rows = self.floats if value.is_float else self.integers
+        return rows.setdefault(value, len(rows))
+
+    def _load(self, value: EventValue, register: int, at: Depth, limit: int, is_code: int) -> None:
+        self.loads.append([int(value.is_float), self._row(value), register, *at, limit, is_code])
+
+    def _group(self, leaf: Term, register: int, low: int, base: int, offset: int) -> None:
+        function = leaf.data[0]
+        row = [_GROUPS[function], register, 0, 0, 0, low, base, offset, int(leaf.kind in (TEXT, BOOLEAN))]
+        if leaf.args:
+            (arg,) = leaf.args
+            is_float = arg.kind == FLOAT
+            what = STORED if function in ("first", "last") else VALUE
+            row[2:4] = int(is_float), self._row(EventValue(what, arg, is_float))
+            row[4] = self._row(EventValue(ALL_PRESENT, arg, False))
+        self.groups.append(row)
+
+    # --- absent events
+
+    def _absence(self, a: int, own: list[BoundCondition], top: int) -> list[int]:
+        absence, first = self.bound.branch.absences[a], len(self.conditions)
+        for one in own:
+            self._condition(one.term, one.component_of_variable, top, beside=absence.variable)
+
+        def end(c: int) -> Depth:
+            return (AT_LAST, 0) if c == top else (c + 1, -1)
+
+        time = AT_TIME_LIMIT, 0
+        if absence.spanning:
+            low, high = (absence.after, 0), end(absence.before)
+        else:
+            low = time if absence.after < 0 else end(absence.after)
+            high = time if absence.before >= self.n else (absence.before, 0)
+        return [a, *low, *high, first, len(self.conditions)]
+
+
+def _conjuncts(term: Term) -> list[Term]:
+    return [one for arg in term.args for one in _conjuncts(arg)] if term.op == "and" else [term]
+
+
+def _variable(leaf: Term) -> str:
+    return "" if leaf.op == "column" else leaf.data[1] if leaf.op == "group" else leaf.data[0]
+
+
+def _is_one_of_many(leaf: Term) -> bool:
+    return leaf.data[2] == EARLIER if leaf.op == "group" else leaf.data[1] in (EACH, PREVIOUS)
+
+
+def _reads_back(leaf: Term) -> bool:
+    if leaf.op == "group":
+        return leaf.data[2] == EARLIER
+    return leaf.op == "element" and leaf.data[1] == PREVIOUS

@@ -1,0 +1,59 @@
+"""Search sequences of any kind by interpretation: the arrays that the walking kernel reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted.instructions import EventValue
+from cepkit.compile.interpreted.walk import WalkCode
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.interpreted.values import read_value
+from cepkit.progress import checkpoint
+
+KERNELS = "cepkit.kernels.interpreted_walk"
+_EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
+
+
+def interpreted_walk(places, code: WalkCode) -> Callable:
+    """Return a function that takes the arguments of a generated search and interprets the branch instead.
+
+    The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
+    """
+    constants = constants_of(places.program, places.inputs)
+    floats, integers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
+    for register, is_float, number, value in code.constants:
+        own = value if number is None else constants[0][number]
+        (floats if is_float else integers)[register] = own
+    tables = *code.tables, *_values(places, code, constants), floats, integers
+    return partial(_run, int(places.program.query.scope == "run"), tables)
+
+
+def _run(is_run_scope: int, tables: tuple, *given) -> None:
+    """Call the kernel with the arguments of a generated search. They end with 9 arrays of its state."""
+    first, limits, state = given[:5], given[5:14], given[-9:]
+    load_kernels(KERNELS).walk(*first, is_run_scope, *limits, *tables, *state)
+
+
+def _values(places, code: WalkCode, constants: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Return what conditions read of single events."""
+    floats = np.empty((len(code.floats), places.n))
+    integers = np.empty((len(code.integers), places.n), np.int64)
+    rows: list[tuple[np.ndarray, EventValue]] = [
+        *zip(floats, code.floats, strict=True),
+        *zip(integers, code.integers, strict=True),
+    ]
+    with np.errstate(all="ignore"):
+        for start in range(0, places.n, _EVENTS_PER_CHUNK):
+            checkpoint()
+            own = slice(start, start + _EVENTS_PER_CHUNK)
+            columns = {
+                name: values[own] for name, values in places.inputs.columns.items() if values.ndim == 1
+            }
+            reader = ColumnReader(columns, *constants)
+            for row, value in rows:
+                row[own] = read_value(reader, value)
+    return floats, integers
