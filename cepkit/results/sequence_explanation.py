@@ -136,12 +136,15 @@ def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
 
 def _reason_to_compile_search(program: SequenceProgram) -> str | None:
     tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
-    return next((reason for reason in tests if isinstance(reason, str)), None)
+    is_interpreted = not any(isinstance(own, str) for own in tests)
+    return None if is_interpreted else _reason_to_compile_walk(program)
 
 
 _NEW_QUERIES = {
-    "chain": _reason_to_compile_count, "ordered": _reason_to_compile_search, "search": _reason_to_compile_walk,
-}  # fmt: skip
+    "chain": _reason_to_compile_count,
+    "ordered": _reason_to_compile_search,
+    "search": _reason_to_compile_walk,
+}
 
 
 def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
+from cepkit.compile.interpreted.walk import walk_code_of
 from cepkit.compile.sequences.ordered_source import (
     DONE,
     N_MATCHES,
@@ -21,6 +22,8 @@ from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.ordered import KERNELS, OrderedTables, OrderedTests, ordered_tests_of
+from cepkit.engines.interpreted.walk import KERNELS as WALK
+from cepkit.engines.search.search import BranchSearch
 from cepkit.engines.shared.kernels import (
     accepted,
     compile_if_it_pays,
@@ -30,13 +33,14 @@ from cepkit.engines.shared.kernels import (
     reason_to_compile,
 )
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
+from cepkit.engines.shared.searched_matches import MOST_KNOWN, RangeSearch, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
 
 _MATCHES_PER_CALL = 1 << 18
 _WORK_PER_CALL = 1 << 21  # events looked at between two checkpoints
+_CALLS_OF_A_WALK = 32  # about as long as compilation takes
 _WORK_PER_CALL_OF_A_LOOK = 1 << 23  # events that take some nanoseconds each
 
 
@@ -304,16 +308,58 @@ class InterpretedSearch(NestedSearch):
             yield report
 
 
+class WalkedSearch:
+    """A search that interprets a walk in the order of the pattern, as long as this is quick.
+
+    ``search`` makes the search in the best order, whose kernel may have to be compiled.
+    """
+
+    def __init__(self, walk: BranchSearch, search: Callable[[], OrderedSearch]):
+        self._walk, self._make = walk, search
+        self._is_slow = False
+
+    @property
+    def tier(self) -> str:
+        """How the matches were searched so far."""
+        return "interpreted, then compiled" if self._is_slow else self._walk.tier
+
+    @cached_property
+    def _search(self) -> OrderedSearch:
+        return self._make()
+
+    def matches(
+        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
+    ) -> tuple[MatchBlock, bool]:
+        """Return matches that end from ``low`` to ``high``; see `NestedSearch.matches`."""
+        if not self._is_slow:
+            block, is_whole = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
+            if is_whole or most_calls is not None or (most is not None and len(block) > most):
+                return block, is_whole
+            self._is_slow = True
+        return self._search.matches(low, high, most, most_calls)
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position, int64, (n_events,)."""
+        self._is_slow = True
+        return self._search.count_by_last()
+
+
 def search_in_order(
     own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]
-) -> NestedSearch:
+) -> RangeSearch:
     """Return the search for a branch: interpreted if the query is new, or with a kernel of its own."""
     made = write_ordered(own.program, bound, order, dtypes_of(own.places.inputs))
-    tests = reason_to_compile(made.text, KERNELS) or ordered_tests_of(bound, order)
-    if isinstance(tests, str):
-        return OrderedSearch(own, bound, number, order, made)
+    compiled = partial(OrderedSearch, own, bound, number, order, made)
+    if reason_to_compile(made.text, KERNELS):
+        return compiled()
+    tests = ordered_tests_of(bound, order)
+    if not isinstance(tests, str):
+        compile_if_it_pays(made.text, own.places.n)
+        return InterpretedSearch(own, bound, number, order, tests)
+    if reason_to_compile(made.text, WALK) or isinstance(walk_code_of(own.program, bound), str):
+        return compiled()
     compile_if_it_pays(made.text, own.places.n)
-    return InterpretedSearch(own, bound, number, order, tests)
+    return WalkedSearch(BranchSearch(own.places, own.accept, bound, number), compiled)
 
 
 def ordered_sequence(
