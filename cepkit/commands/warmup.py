@@ -22,7 +22,8 @@ from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
-_INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, LINEAGE
+# Modules of kernels that serve every query.
+INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, LINEAGE
 
 
 def warmup() -> Iterator[tuple[str, float]]:
@@ -37,7 +38,7 @@ def warmup() -> Iterator[tuple[str, float]]:
     >>> name
     'interpreting'
     """
-    for name in _INTERPRETING:
+    for name in INTERPRETING:
         began = time.perf_counter()
         load_kernels(name)
         yield name.rsplit(".", 1)[-1], time.perf_counter() - began
@@ -64,7 +65,7 @@ def count_steps() -> int:
     True
     """
     n_benchmarks = sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
-    return len(_INTERPRETING) + n_benchmarks + 3  # peaks, trades, agents
+    return len(INTERPRETING) + n_benchmarks + 3  # peaks, trades, agents
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:

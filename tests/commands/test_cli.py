@@ -18,7 +18,7 @@ from cepkit.commands import demo as cepkit_demo
 from cepkit.commands import files
 from cepkit.commands.cli import _parser, main
 from cepkit.commands.examples import EXAMPLES
-from cepkit.commands.warmup import bundled_queries
+from cepkit.commands.warmup import INTERPRETING, bundled_queries, count_steps
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
 from tests.support.waiting import wait_until
 
@@ -432,7 +432,9 @@ def test_warmup_compiles_every_bundled_query(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     code, out, _ = run("warmup")
     assert code == 0
-    names = [*(name for name, *_ in bundled_queries()), "agents"]
+    modules = [name.rsplit(".", 1)[-1] for name in INTERPRETING]
+    names = [*modules, *(name for name, *_ in bundled_queries()), "agents"]
+    assert len(names) == count_steps()
     assert [line.split()[0] for line in out.splitlines()[:-1]] == names
     assert str(tmp_path / "kernels") in out.splitlines()[-1]
 
