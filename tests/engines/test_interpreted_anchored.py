@@ -34,6 +34,7 @@ def interpreted(monkeypatch):
     for module in (anchored, layout, kernels, python_kernels):
         monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
     monkeypatch.setattr(anchored, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(anchored, "is_ready", lambda _: False)
 
 
 def check(seed: int) -> bool:
@@ -49,8 +50,22 @@ def check(seed: int) -> bool:
     assert counter.pass_over(WRAPPING)[0].tolist() == wanted
     assert counter.pass_over(MODULAR, 3)[0].tolist() == [n % 3 for n in wanted]
     assert counter.pass_over(AT_LEAST)[0].tolist() == wanted
-    assert own.is_interpreted
+    assert own.tier == "interpreted"
     return True
+
+
+@pytest.mark.parametrize("seed", range(4 if JIT else 40))
+def test_a_compiled_kernel_takes_over(seed, interpreted, monkeypatch):
+    case, rows, _ = case_of(seed, seed)
+    own = layout_of(case, rows)
+    if isinstance(anchored_tests_of(own.graph), str):
+        pytest.skip("cannot be interpreted")
+    wanted = AnchoredCounter(own).pass_over(WRAPPING)[0].tolist()
+    looks = iter([False, False, True])
+    monkeypatch.setattr(anchored, "is_ready", lambda _: next(looks, True))
+    monkeypatch.setattr(anchored, "_WORK_PER_CALL", 1)
+    assert AnchoredCounter(own).pass_over(WRAPPING)[0].tolist() == wanted
+    assert own.tier.startswith("interpreted")
 
 
 def test_random_counts(block, interpreted, monkeypatch):

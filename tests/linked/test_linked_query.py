@@ -235,7 +235,7 @@ def test_counting_makes_no_match(monkeypatch):
         found.to_frame()
 
 
-def test_other_engines_tell_nothing():
+def test_searches_tell_their_tier():
     assert cep.match(example(), ABC, engine="search", **KEYED).run.tier in ("interpreted", "compiled")
 
 

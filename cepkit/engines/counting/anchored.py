@@ -11,7 +11,7 @@ from cepkit.compile.counting.anchored_graph import AnchoredGraph
 from cepkit.compile.counting.anchored_source import AnchoredKernel, AnchoredWriter
 from cepkit.compile.counting.anchored_walking import write_reach, write_walk
 from cepkit.compile.counting.counting import AT_LEAST
-from cepkit.compile.shared.loading import load_kernels
+from cepkit.compile.shared.loading import is_ready, load_kernels
 from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.residues import WORD
@@ -184,18 +184,21 @@ class AnchoredCounter(PathCounter):
                 weighted=component,
             ),
         )
+        dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
+        n, n_anchors = len(layout.entries), len(layout.anchors)
+        outputs, done = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)], 0
         if component is None and self.work <= _MOST_TO_INTERPRET:
             tests = reason_to_compile(made.text, KERNELS) or anchored_tests_of(self.graph)
             if not isinstance(tests, str):
-                return [self._interpret(made, tests, arithmetic, modulus)]
-        dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
-        n, n_anchors = len(layout.entries), len(layout.anchors)
-        outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
+                done = self._interpret(made, tests, modulus, *outputs)
+            if done == n_anchors:
+                return outputs
         arrays = layout.arrays_of(
             made, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight)
         )
         at = fresh_at(layout)
-        run, done = layout.function(made), 0
+        at[AT_ANCHOR] = done
+        run = layout.function(made)
         while done < n_anchors:
             checkpoint()
             done = run(
@@ -203,24 +206,25 @@ class AnchoredCounter(PathCounter):
             )
         return outputs
 
-    def _interpret(
-        self, made: AnchoredKernel, tests: AnchoredTests, arithmetic: str, modulus: int
-    ) -> np.ndarray:
-        """Return the numbers that the counting kernel ``made`` writes, without compiling it."""
-        layout, is_float = self.layout, arithmetic == AT_LEAST
+    def _interpret(self, made: AnchoredKernel, tests: AnchoredTests, modulus: int, out: np.ndarray) -> int:
+        """Write the numbers of the counting kernel ``made`` until it is compiled, and return the anchor."""
+        layout, is_float = self.layout, out.dtype.kind == "f"
         kernels = load_kernels(KERNELS)
         run = kernels.count_as_floats if is_float else kernels.count
-        out = np.zeros(len(layout.entries), np.float64 if is_float else np.uint64)
         arguments = AnchoredTables(layout, tests).arguments(layout, out.dtype.type)
+        at = arguments[0]
         # The types of arguments are fixed, also without the JIT.
         of_modulus = 0.0 if is_float else np.uint64(modulus % WORD)
-        layout.is_interpreted, done, n_anchors = True, 0, len(layout.anchors)
+        layout.tier, done, n_anchors = "interpreted", 0, len(layout.anchors)
         compile_if_it_pays(made.text, self.places.n)
         with np.errstate(all="ignore"):
             while done < n_anchors:
                 checkpoint(done / n_anchors)
                 done = run(n_anchors, _WORK_PER_CALL, of_modulus, *arguments, out)
-        return out
+                if done < n_anchors and at[AT_ENTRY] < 0 and is_ready(made.text):
+                    layout.tier = "interpreted, then compiled"
+                    break
+        return done
 
     def _weights(self, component: int, weight: np.ndarray) -> np.ndarray:
         """Return the weights of a component's pool by anchor, or by entry."""

@@ -180,7 +180,7 @@ class PathCounter:
             tests = layout.tests_if_new(made.text)
             if not isinstance(tests, str):
                 found = count_interpreted(layout, tests, self.last, self.since)
-                layout.is_interpreted = True
+                layout.tier = "interpreted"
                 compile_if_it_pays(made.text, self.places.n)
                 return [found]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64

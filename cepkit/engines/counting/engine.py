@@ -125,7 +125,10 @@ def _first_of(walk: PathWalk | AnchoredWalk, n: int) -> MatchBlock:
 
 @dataclass(frozen=True, slots=True)
 class CountingRun:
-    """How sequences were counted so far; ``tier`` is ``"interpreted"`` or ``"compiled"``."""
+    """How sequences were counted so far.
+
+    ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
+    """
 
     tier: str
 
@@ -150,8 +153,10 @@ class CountedMatches(SequenceSet):
     @property
     def run(self) -> CountingRun:
         """How the matches were counted so far."""
-        is_interpreted = any(layout.is_interpreted for layout in self.__dict__.get("_layouts", ()))
-        return CountingRun("interpreted" if is_interpreted else "compiled")
+        # Of several branches, an interpreted one sorts last.
+        return CountingRun(
+            max((layout.tier for layout in self.__dict__.get("_layouts", ())), default="compiled")
+        )
 
     @cached_property
     def _counters(self) -> list[PathCounter]:

@@ -45,7 +45,7 @@ class Layout:
 
     def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False):
         self.graph, self.places, self.accept = graph, places, accept
-        self.is_interpreted = False  # whether a count was interpreted
+        self.tier = "compiled"  # how matches were counted
         self._load = new_as_python if as_python else kernel
         self.program, self.inputs = places.program, places.inputs
         self.dtypes = dtypes_of(self.inputs)

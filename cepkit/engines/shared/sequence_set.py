@@ -123,7 +123,10 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
-    """How matches were searched; ``tier`` is ``"interpreted"`` or ``"compiled"``."""
+    """How matches were searched.
+
+    ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
+    """
 
     tier: str
 
