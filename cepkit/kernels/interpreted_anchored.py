@@ -36,7 +36,7 @@ def _count(
     bits_of_anchor, bits_of_entry : ndarray of int64
         Bits that hold without tests that read both.
     n_states, finals : int
-        Number of states, and the mask of those that end a match.
+        Number of states, and the mask of the final ones.
     edges : ndarray of int64, shape (n_edges, 7)
         In the order of their targets: source and target; the bits that the later and the earlier entry need;
         the number of its list, or -1 if any two entries fulfil it; its first and last test in ``links``.

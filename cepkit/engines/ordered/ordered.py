@@ -145,7 +145,7 @@ class NestedSearch(ABC):
 
     @abstractmethod
     def _work_per_call(self, look: int) -> int:
-        """Return the work of a call that is asked for ``look``."""
+        """Return the work of a call; a kernel that runs as Python does less than ``look``."""
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
         """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
