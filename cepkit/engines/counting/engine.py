@@ -153,7 +153,7 @@ class CountedMatches(SequenceSet):
     @property
     def run(self) -> CountingRun:
         """How the matches were counted so far."""
-        # Of several branches, an interpreted one sorts last.
+        # The tier of an interpreted branch sorts last.
         return CountingRun(
             max((layout.tier for layout in self.__dict__.get("_layouts", ())), default="compiled")
         )
