@@ -92,3 +92,13 @@ function send(model, values) {
   for (const [name, value] of Object.entries(values)) model.set(name, value);
   model.save_changes();
 }
+
+// Return "undo" or "redo" if a key press means it, otherwise "".
+function stepOf({ key, ctrlKey, metaKey, shiftKey, altKey }) {
+  if (!(ctrlKey || metaKey) || altKey) return "";
+  return { z: shiftKey ? "redo" : "undo", y: "redo" }[key.toLowerCase()] ?? "";
+}
+
+// Ask Python to take back a change of the board, or to make it again.
+const wishStep = (model, what) =>
+  send(model, { wanted_step: { what, n: (model.get("wanted_step").n ?? 0) + 1 } });

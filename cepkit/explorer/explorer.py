@@ -125,6 +125,7 @@ class Explorer:
         self._reading: TextReading | None = None
         self._sliders: tuple[Slider, ...] = ()
         self._shape: tuple = ()
+        self._ranged_by: tuple = ()  # keys and order of the ranges of the sliders
         self._automaton: Automaton = NO_AUTOMATON
         self._examples: list[Example] | None = None  # made when the text is empty
         self._bound: Program | SequenceProgram | None = None  # the newest query without mistakes
@@ -646,10 +647,16 @@ class Explorer:
 
     def _show_shape(self, reading: TextReading, program: Program | SequenceProgram) -> bool:
         """Show the sliders, and the automaton if its shape is new; return whether it is new."""
-        sliders = sliders_of(reading, self._data.schema, self._data.sample)
+        sliders = sliders_of(reading, self._data.schema)
         shape = shape_of(reading.text, sliders)
         is_new = shape != self._shape
-        self._sliders = sliders if is_new else with_ranges_of(sliders, self._sliders)
+        ranged_by = reading.query.partition_by, reading.query.order_by
+        if is_new or ranged_by != self._ranged_by:
+            rows = self._data.sample_for(reading.query) if sliders else None
+            self._sliders = sliders_of(reading, self._data.schema, rows)
+        else:
+            self._sliders = with_ranges_of(sliders, self._sliders)
+        self._ranged_by = ranged_by
         self.board.set(self.board.sliders, {"sliders": [one.trait() for one in self._sliders]})
         if not is_new:
             return False

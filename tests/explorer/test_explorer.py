@@ -216,12 +216,12 @@ def test_a_moved_constant_changes_the_text_there_alone(seed):
 
 def test_sliders_know_the_columns(scans):
     text = "a b\na: weight > 3\nb: weight < prev(weight) - 2\nwithin: 1 h 30 min"
-    data = SearchedFrame(scans)
-    sliders = sliders_of(read_text(text, {"order_by": "ts"}), data.schema, data.sample)
+    data, reading = SearchedFrame(scans), read_text(text, {"order_by": "ts"})
+    sliders = sliders_of(reading, data.schema, data.sample_for(reading.query))
     known = [(one.id, one.kind, one.value, one.low, one.high, one.text) for one in sliders]
     assert known == [
         ("c0", "whole", 3, 0, 9, "3"),
-        ("c1", "whole", 2, 0, 9, "2"),
+        ("c1", "whole", 2, -9, 9, "2"),
         ("c2", "duration", 90, 1, 360, "90 min"),
     ]
 

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from cepkit.errors import CepError
-from cepkit.events import Column, ColumnType
-from cepkit.explorer.query.ranges import Ranges, nice_step
+from cepkit.events import ColumnType
+from cepkit.explorer.query.ranges import (
+    MOST_POSITIONS,
+    POSITIONS,
+    Range,
+    Ranges,
+    around,
+    nice_step,
+    stops_of,
+)
 from cepkit.explorer.query.text import TextReading
+from cepkit.explorer.query.thresholds import SampledRows, Variables
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, UNITS, parse_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.sequences.parsing import clauses, is_sase, parse_sase
 from cepkit.language.sequences.patterns import EventPattern, Loop
+from cepkit.language.sequences.query import SequenceQuery
 
-STEPS = 200  # about this many steps per slider
-SAMPLE = 20_000  # rows that determine a column's range
 _WHOLE, _NUMBER, _DURATION, _EVENTS, _PARAMETER = "whole", "number", "duration", "events", "parameter"
 _AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
 _ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
@@ -42,11 +54,13 @@ class Slider:
         ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), or
         ``parameter``.
     value, low, high, step : int or float
-        In ``unit``; the ends are whole steps away from the value.
+        In ``unit``. The value is within the ends. The ends of a new slider are whole steps away from it.
     unit : str
         Unit of a duration; otherwise empty.
     start, end : int
         The place in the text; -1 for parameters.
+    stops : tuple of int or float
+        All values of a logarithmic slider, rising. Empty for a slider with equal steps.
     """
 
     id: str
@@ -59,6 +73,7 @@ class Slider:
     unit: str = ""
     start: int = -1
     end: int = -1
+    stops: tuple[float, ...] = ()
 
     @property
     def text(self) -> str:
@@ -70,25 +85,24 @@ class Slider:
         return {
             "id": self.id, "label": self.label, "value": self.value, "low": self.low, "high": self.high,
             "step": self.step, "unit": self.unit, "text": self.text.removesuffix(f" {self.unit}"),
+            "stops": list(self.stops),
         }  # fmt: skip
 
     def round_value(self, value: float) -> float:
-        """Return a value of a parameter, rounded to the step, with the type of the old value."""
-        number = float(_number_text(value, self.step, is_whole=isinstance(self.value, int)))
+        """Return a value of a parameter with the type of the old value."""
+        number = float(_number_text(value, is_whole=isinstance(self.value, int)))
         return int(number) if isinstance(self.value, int) else number
 
     def spell(self, value: float) -> str:
-        """Return a value as the query spells it, rounded to the step."""
-        number = _number_text(value, self.step, is_whole=self.kind in (_WHOLE, _EVENTS) or self.step >= 1)
-        if self.kind == _NUMBER and "." not in number and "e" not in number:
-            number += ".0"  # a float stays a float, so that the query keeps its shape
+        """Return a value as the query spells it."""
+        number = _number_text(value, is_whole=self.kind in (_WHOLE, _EVENTS, _DURATION))
         return f"{number} {self.unit}" if self.unit else number
 
 
 def sliders_of(
     reading: TextReading,
     schema: Mapping[str, ColumnType] | None = None,
-    sampled: Callable[[str], Column] | None = None,
+    rows: SampledRows | None = None,
 ) -> tuple[Slider, ...]:
     r"""Return the sliders of a text without mistakes.
 
@@ -98,8 +112,8 @@ def sliders_of(
         With its query.
     schema : mapping of str to ColumnType, optional
         The columns of the frame.
-    sampled : callable, optional
-        Returns some values of a column, to find the range of constants that are compared with it.
+    rows : SampledRows, optional
+        A sample of the frame. A slider then has the range of the values that the constant competes with.
 
     Returns
     -------
@@ -120,11 +134,14 @@ def sliders_of(
     c3 c: y < 1 1 whole
     c4 within 5 min duration
     """
-    ranges = Ranges(dict(schema or {}), sampled)
+    query = reading.query
+    parts = query.pattern.walk() if isinstance(query, SequenceQuery) else ()
+    types = {part.variable: part.event_type for part in parts if isinstance(part, EventPattern)}
+    ranges = Ranges(dict(schema or {}), rows, Variables(types, dict(query.params)))
     found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
     found.sort(key=lambda slider: slider.start)
     numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(found)]
-    return (*numbered, *_parameters(reading.query))
+    return (*numbered, *_parameters(reading, ranges))
 
 
 def move_slider(text: str, slider: Slider, value: float) -> str:
@@ -151,16 +168,35 @@ def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
 
 
 def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple[Slider, ...]:
-    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps."""
+    """Return the sliders with the ends and steps of their predecessors, so that no handle jumps.
+
+    A value beyond the ends moves an end.
+    """
     known = {(slider.id, slider.kind): slider for slider in before}
     kept = []
     for slider in sliders:
         old = known.get((slider.id, slider.kind))
         if old is not None and (value := _in_unit(slider, old.unit)) is not None:
             old = replace(old, value=value, start=slider.start, end=slider.end, label=slider.label)
-            slider = _on_steps(replace(old, low=min(old.low, value), high=max(old.high, value)))
+            slider = _with_value(old)
         kept.append(slider)
     return tuple(kept)
+
+
+def _with_value(slider: Slider) -> Slider:
+    """Return a slider whose ends are moved by whole steps, so that its value is within them."""
+    value, step = slider.value, slider.step
+    if slider.stops:
+        stops = list(slider.stops)
+        if value not in stops:
+            bisect.insort(stops, value)
+        return replace(slider, stops=tuple(stops), low=stops[0], high=stops[-1])
+    below = max(0, math.ceil((slider.low - value) / step - 1e-9))
+    above = max(0, math.ceil((value - slider.high) / step - 1e-9))
+    low, high = slider.low - below * step, slider.high + above * step
+    if slider.kind in (_DURATION, _EVENTS) and low <= 0 < value:
+        low = value
+    return replace(slider, low=_tidy(low), high=_tidy(high))
 
 
 def _in_unit(slider: Slider, unit: str) -> float | None:
@@ -210,49 +246,57 @@ def _of_condition(
         label = f"{name}: {said}" if name else said
         label = label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
         for side, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
-            for value, span, place in _constants(side, "alone"):
+            for value, span in _constants(side):
                 start, end = span[0] + offset, span[1] + offset
                 if isinstance(value, str):
                     yield from _duration(text, label, start + 1, end - 1, ranges.clock_unit(other))
                     continue
-                if place == "alone":
-                    reach = ranges.of_values(other, value)
-                else:
-                    reach = ranges.reach(comparison, value) if place == "added" else ranges.around(value)
+                constant = next(node for node in side.walk() if node.span == span)
+                reach = ranges.of_constant(comparison, constant, value, name)
                 is_float = isinstance(value, float) or ranges.has_fractions(comparison)
                 yield _slider(label, value, reach, is_float, start, end)
 
 
-def _constants(tree: ex.Expression, place: str) -> Iterator[tuple[Any, tuple[int, int], str]]:
-    """Yield value, span and role of the constants of a side that can have a slider."""
+def _constants(tree: ex.Expression, is_alone: bool = True) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """Yield value and span of the constants of a side that can have a slider."""
     match tree:
         case ex.Negative(operand=ex.Literal(value=value)) if _is_number(value) and tree.span is not None:
-            yield -value, tree.span, place
+            yield -value, tree.span
         case ex.Literal(value=value) if tree.span is not None:
-            if _is_number(value) or (isinstance(value, str) and place == "alone"):
-                yield value, tree.span, place
+            if _is_number(value) or (isinstance(value, str) and is_alone):
+                yield value, tree.span
         case ex.Negative(operand=operand):
-            yield from _constants(operand, "added" if place == "alone" else place)
-        case ex.Arithmetic(operator=sign, left=left, right=right):
-            inner = "added" if sign in "+-" and place in ("alone", "added") else "scaled"
-            yield from _constants(left, inner)
-            yield from _constants(right, inner)
+            yield from _constants(operand, False)
+        case ex.Arithmetic(left=left, right=right):
+            yield from _constants(left, False)
+            yield from _constants(right, False)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _slider(
-    label: str, value: float, reach: tuple[float, float], is_float: bool, start: int, end: int
-) -> Slider:
-    low, high = min(reach[0], value), max(reach[1], value)
-    step = nice_step((high - low) / STEPS)
-    if not is_float:
-        step = max(1, round(step))
-        low, high = math.floor(low), math.ceil(high)
+def _slider(label: str, value: float, reach: Range, is_float: bool, start: int, end: int) -> Slider:
     kind = _NUMBER if is_float else _WHOLE
+    if reach.is_logarithmic:
+        stops = stops_of(reach, value, is_whole=not is_float)
+        step = min(b - a for a, b in pairwise(stops)) if len(stops) > 1 else 1
+        return Slider("", label, kind, value, stops[0], stops[-1], _tidy(step), "", start, end, stops)
+    step = _step_for(reach, value) if is_float else max(1, _step_for(reach, value))
+    low = math.floor(reach.low / step + 1e-9) * step
+    high = math.ceil(reach.high / step - 1e-9) * step
     return _on_steps(Slider("", label, kind, value, low, high, step, "", start, end))
+
+
+def _step_for(reach: Range, value: float) -> float:
+    """Return a nice step with 80 to 200 positions, or a finer one that meets the value if there is one."""
+    width = reach.high - reach.low
+    step = finer = nice_step(width / (0.4 * POSITIONS))
+    while width / finer <= MOST_POSITIONS:
+        if abs(value / finer - round(value / finer)) < 1e-9:
+            return finer
+        finer = nice_step(finer * 0.6)
+    return step
 
 
 def _on_steps(slider: Slider) -> Slider:
@@ -291,7 +335,7 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
         unit = next(name for name in names if nanoseconds % NANOSECONDS[name] == 0)
     value = nanoseconds // NANOSECONDS[unit]
     high = max(10, 4 * value)
-    step = max(1, round(nice_step(high / STEPS)))
+    step = max(1, round(nice_step(high / POSITIONS)))
     yield _on_steps(Slider("", label, _DURATION, value, step, high, step, unit, start, end))
 
 
@@ -324,28 +368,34 @@ def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
         elif amount.isdecimal():
             value = int(amount)
             high = max(10, 4 * value)
-            step = max(1, round(nice_step(high / STEPS)))
+            step = max(1, round(nice_step(high / POSITIONS)))
             low = min(step, value)
             yield _on_steps(Slider("", label, _WHOLE, value, low, high, step, "", first, last))
         else:
             yield from _duration(text, label, first, last, unit)
 
 
-def _parameters(query: Any) -> Iterator[Slider]:
-    for name, value in query.params:
+def _parameters(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
+    for name, value in reading.query.params:
         if not _is_number(value):
             continue
-        is_float = isinstance(value, float)
-        low, high = Ranges.around(value)
-        made = _slider(f":{name}", value, (low, high), is_float, -1, -1)
-        yield replace(made, id=f":{name}", kind=_PARAMETER)
+        reach, is_float = _reach_of_parameter(reading, name, value, ranges), isinstance(value, float)
+        yield replace(_slider(f":{name}", value, reach, is_float, -1, -1), id=f":{name}", kind=_PARAMETER)
 
 
-def _number_text(value: float, step: float, *, is_whole: bool) -> str:
-    if is_whole and float(value).is_integer():
-        return str(int(value))
+def _reach_of_parameter(reading: TextReading, name: str, value: float, ranges: Ranges) -> Range:
+    """Return the range of a parameter from the first comparison that names it."""
+    for own, tree, _ in _trees(reading):
+        for comparison in tree.walk():
+            if isinstance(comparison, ex.Comparison):
+                for node in comparison.walk():
+                    if isinstance(node, ex.Parameter) and node.name == name:
+                        return ranges.of_constant(comparison, node, value, own)
+    return around(value)
+
+
+def _number_text(value: float, *, is_whole: bool) -> str:
+    """Return a number without rounding errors of steps. A float stays a float: the query keeps its shape."""
     if is_whole:
         return str(round(value))
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 6
-    rounded = round(float(value), decimals + 2)  # keep digits that are finer than the step
-    return repr(rounded) if "e" not in repr(rounded) else f"{rounded:.{decimals + 2}f}".rstrip("0") + "0"
+    return np.format_float_positional(_tidy(float(value)), trim="0")

@@ -13,7 +13,8 @@ from cepkit.api import match_events, source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source
-from cepkit.explorer.query.constants import SAMPLE
+from cepkit.explorer.query.thresholds import SampledRows
+from cepkit.explorer.running.sampling import sample_rows
 from cepkit.frames.building import build_events
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -22,6 +23,7 @@ from cepkit.planning.validation import compile_checked
 from cepkit.results.matches import Matches
 
 KEPT = 4  # event tables with different columns, keys or orders
+SAMPLE = 20_000  # rows that say which values a column has
 FEW_TEXTS = 12  # texts in the note on a column
 
 
@@ -121,6 +123,7 @@ class SearchedFrame:
         source, self.native = source_of(frame)
         self.frame, self.source = frame, KeptColumns(source)
         self._events: OrderedDict[tuple, Events] = OrderedDict()
+        self._sampled: tuple[tuple, SampledRows] | None = None
 
     @property
     def schema(self) -> Mapping[str, ColumnType]:
@@ -154,6 +157,13 @@ class SearchedFrame:
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)
 
     # --- columns and their values
+
+    def sample_for(self, query: RegexQuery | SequenceQuery) -> SampledRows:
+        """Return some rows of the frame by the keys and the order of a query, for the ranges of sliders."""
+        key = query.partition_by, query.order_by, getattr(query, "event_type", None)
+        if self._sampled is None or self._sampled[0] != key:
+            self._sampled = key, sample_rows(self.source, *key)
+        return self._sampled[1]
 
     def sample(self, name: str) -> Column:
         """Return some thousand values of a column, evenly spaced over the frame."""
