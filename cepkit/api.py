@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -614,7 +615,8 @@ def explore(
     Returns
     -------
     Explorer
-        ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it.
+        ``query`` and ``matches`` are those of the last result; ``wait()`` waits for it. ``save(path)`` keeps
+        the query and the choices, and ``cepkit.explore.load(path, frame)`` opens them again.
 
     Raises
     ------
@@ -632,6 +634,14 @@ def explore(
     Explorer(7 rows, done, 2 matches)
     """
     return open_door("explore")(frame, query, value=value, engine=engine, **_check_names(explore, keywords))
+
+
+def _load_explorer(path: str | os.PathLike, frame: Frame | None = None) -> Any:
+    """Open an explorer that ``Explorer.save`` wrote, with a frame; see `cepkit.Explorer.load`."""
+    return open_door("explore").load(path, frame)
+
+
+explore.__dict__["load"] = _load_explorer
 
 
 def _check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:

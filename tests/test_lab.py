@@ -194,6 +194,53 @@ def test_explorer_follows_a_slider(explorer, browser):
     browser.wait_until("explorer.sliders[0].value", 2)
 
 
+def test_explorer_takes_back_text_and_sliders_in_their_order(explorer, browser):
+    """Ctrl+Z in the text, in a slider and on a button; a burst of typing is one step."""
+    area = explorer.locator(".cepkit-query_editor textarea")
+    track, field = (explorer.locator(f".cepkit-slider_panel {part}").first for part in (".track", ".field"))
+    texts = [browser.ask("explorer.text")]
+
+    def wait_for_text(text):
+        browser.wait_until("explorer.text", text)
+        explorer.wait_for_function(
+            "text => document.querySelector('.cepkit-query_editor textarea').value === text", arg=text
+        )
+
+    def keep(text):
+        wait_for_text(text)
+        texts.append(text)
+
+    area.click()
+    explorer.keyboard.press("Control+End")
+    explorer.keyboard.type(" and size > 1", delay=20)
+    keep(texts[-1] + " and size > 1")
+    field.fill("7")
+    field.press("Enter")
+    keep(texts[-1].replace("+ 2", "+ 7"))
+    track.focus()
+    explorer.keyboard.press("ArrowRight")
+    keep(texts[-1].replace("+ 7", "+ 8"))
+    explorer.keyboard.press("Control+z")
+    wait_for_text(texts[2])
+    area.focus()
+    explorer.keyboard.press("Control+z")
+    wait_for_text(texts[1])
+    explorer.locator(".cepkit-data_bar").get_by_role("button", name="Undo").click()
+    wait_for_text(texts[0])
+    explorer.keyboard.press("Control+Shift+z")
+    wait_for_text(texts[1])
+    explorer.locator(".cepkit-data_bar").get_by_role("button", name="Past queries").click()
+    browser.shoot("explorer-history")
+    counts = explorer.locator(".cepkit-data_bar .runs .told b").all_inner_texts()
+    listed = browser.ask("explorer.wait(60).history['matches'].tolist()")
+    assert [int(text.split()[0].replace(",", "")) for text in counts] == listed
+    explorer.keyboard.press("Escape")
+    area.focus()
+    explorer.keyboard.press("Control+z")
+    wait_for_text(texts[0])
+    browser.wait_until("explorer.wait(60).status['state']", "done")
+
+
 def test_explorer_selects_a_match_everywhere(explorer, browser):
     explorer.locator(".cepkit-match_table tbody tr").nth(1).click()
     explorer.wait_for_selector(".cepkit-match_table tbody tr[aria-selected=true]")

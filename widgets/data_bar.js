@@ -63,7 +63,7 @@ function render({ model, el }) {
     root.append(panel);
     popup.draw();
     place();
-    panel.querySelector("input")?.focus();
+    panel.querySelector("input, .run")?.focus();
   };
   const closeOutside = (event) => {
     if (popup && !event.composedPath().some((one) => one === popup.panel || one === opener())) close();
@@ -164,7 +164,7 @@ function render({ model, el }) {
       }),
     );
     if (name) fields.querySelector(`[data-name="${name}"]`)?.querySelector("select, button")?.focus();
-    if (popup && popup.name !== "key") {
+    if (popup && fieldOf(popup.name)) {
       popup.draw();
       place();
     }
@@ -245,11 +245,12 @@ function render({ model, el }) {
     "opens",
   );
   const on = button("▶", "Next key", () => go({ step: 1 }), "step");
+  const steps = addSteps(model, { open, close });
   const [matches, note, about] = ["matches", "note-of-choice", "about"].map((name) => node("span", name));
   note.setAttribute("role", "status");
   shown.dataset.opens = "key";
   shown.setAttribute("aria-haspopup", "dialog");
-  line.append(back, shown, on, matches, note, about);
+  line.append(back, shown, on, matches, note, about, steps.box);
 
   const drawLine = () => {
     const { text, place: at, n, matches: told } = model.get("key");
@@ -272,6 +273,7 @@ function render({ model, el }) {
     if (popup?.name === "key") isKeyed ? find(model.get("wanted_keys")) : close();
   };
   const drawKeys = () => popup?.name === "key" && popup.draw();
+  const drawRuns = () => popup?.name === "runs" && popup.draw();
 
   // --- whether the kernel is there
 
@@ -318,8 +320,13 @@ function render({ model, el }) {
     waiting = 0;
     tell("");
   };
+  const press = (event) => {
+    check(event);
+    const isHere = event.target?.closest?.(".cepkit-data_bar-board")?.contains(root);
+    if (isHere && !isLost) steps.press(event);
+  };
   document.addEventListener("pointerdown", check, true);
-  document.addEventListener("keydown", check, true);
+  document.addEventListener("keydown", press, true);
   document.addEventListener("pointerdown", closeOutside, true);
 
   const unwatch = watch(model, {
@@ -329,6 +336,8 @@ function render({ model, el }) {
     rows: drawLine,
     note: drawLine,
     found: drawKeys,
+    steps: steps.draw,
+    runs: drawRuns,
     answered: hear,
   });
   drawFields();
@@ -339,7 +348,7 @@ function render({ model, el }) {
     connection.disconnect();
     kernel?.statusChanged?.disconnect(follow);
     document.removeEventListener("pointerdown", check, true);
-    document.removeEventListener("keydown", check, true);
+    document.removeEventListener("keydown", press, true);
     document.removeEventListener("pointerdown", closeOutside, true);
     clearTimeout(timer);
     clearTimeout(waiting);

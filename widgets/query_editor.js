@@ -154,6 +154,18 @@ function render({ model, el }) {
     tell();
     if (/^(Arrow(Left|Right)|Home|End|Page)/.test(key)) list.close();
   };
+  // Python takes back changes of the text, the sliders and the choices in the order in which they came.
+  const step = (what) => {
+    list.close();
+    report();
+    wishStep(model, what);
+  };
+  area.onbeforeinput = (event) => {
+    const what = { historyUndo: "undo", historyRedo: "redo" }[event.inputType];
+    if (!what) return;
+    event.preventDefault();
+    step(what);
+  };
   area.onkeydown = (event) => {
     if (!event.isComposing && list.press(event)) {
       event.preventDefault();
@@ -162,11 +174,11 @@ function render({ model, el }) {
     }
     // JupyterLab would handle line breaks and undo of text areas in cells. Shift+Enter runs the query, not the cell.
     const hasCommand = event.ctrlKey || event.metaKey;
-    const undo = hasCommand && { z: event.shiftKey ? "redo" : "undo", y: "redo" }[event.key.toLowerCase()];
+    const undo = stepOf(event);
     if (event.isComposing || (event.key !== "Enter" && !undo)) return;
     event.preventDefault();
     event.stopPropagation();
-    if (undo) document.execCommand(undo);
+    if (undo) step(undo);
     else if (event.shiftKey || hasCommand) report();
     else insert("\n");
   };
@@ -211,10 +223,13 @@ function render({ model, el }) {
   };
   const receive = () => {
     if (timer) return; // text in the making wins
-    const caret = area.selectionStart;
-    if (model.get("text") !== area.value) {
-      area.value = model.get("text");
-      area.setSelectionRange(caret, caret);
+    const [before, after] = [area.value, model.get("text")];
+    if (before !== after) {
+      let same = 0; // characters at the end of both; the caret goes to the end of the change
+      const most = Math.min(before.length, after.length);
+      while (same < most && before.at(-1 - same) === after.at(-1 - same)) same += 1;
+      area.value = after;
+      area.setSelectionRange(after.length - same, after.length - same);
     }
     textOfEdit.set(model.get("edited"), area.value);
     textOfEdit.delete(model.get("edited") - 50);

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from cepkit.api import spark_module
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, nearest
+from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.events import NUMBERS, TEXT, Frame, Source
 from cepkit.explorer.automaton import (
     NO_AUTOMATON,
@@ -31,6 +36,9 @@ from cepkit.explorer.choices import (
     lacks_event_type,
     language_of,
 )
+from cepkit.explorer.history.query_log import QueryLog
+from cepkit.explorer.history.saved import SavedBoard, SavedText, load_board, save_board
+from cepkit.explorer.history.state import BoardState, History
 from cepkit.explorer.keeper import CaseKeeper
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.query.code import code_of, name_of_frame
@@ -65,7 +73,13 @@ from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import part_of
 from cepkit.widgets.base import show_with_still
 
+_LOCKED = "The query has mistakes. Its sliders can be moved after they are corrected."
 _OLD_RESULT = "the last result is still shown"
+# The names of choices on the buttons that take them back.
+LABELS = {
+    "partition_by": "key columns", "order_by": "clock", "event_type": "event type", "strategy": "strategy",
+    "measures": "measures", DRAWN: "drawn column",
+}  # fmt: skip
 
 
 class Explorer:
@@ -114,7 +128,10 @@ class Explorer:
         check_keywords("explore", call, (*NAMES, "value", "engine"))
         engine = call.pop("engine", "auto")
         check_engine(engine)
-        text, self._call = ("", dict(call)) if query is None else text_and_call(query, call)
+        if query is None or isinstance(query, SavedText):
+            text, self._call = "" if query is None else query.text, dict(call)
+        else:
+            text, self._call = text_and_call(query, call)
         self._name, self._spark, self._sampled = name_of_frame(frame), None, ""
         self._file = file_of_frame(frame, self._name)
         if spark_module(frame):
@@ -132,6 +149,8 @@ class Explorer:
         self.board = Board(text, self._data.columns(has_notes=False), self._names())
         self._present = Presenter(self._data, self.board, engine, self._sampled)
         self._present.value = value
+        if isinstance(query, SavedText):
+            self._present.keep_key(query.key)
         self.board.set(self.board.bar, {"rows": f"{self._data.source.n_rows:,} rows"})
         functions, sheet = sorted(BUILT_IN_NAMES), sheet_of(self._data.schema)
         self.board.set(self.board.editor, {"functions": functions, "sheet": sheet})
@@ -139,6 +158,8 @@ class Explorer:
         self._taker = Taker(
             self.board, self._present, lambda: self.matches, self._commanded, self._said_cases
         )
+        self._history, self._log = History(self._state()), QueryLog()
+        self._ran: tuple[Any, BoardState] = (None, self._state())  # the newest run: its program and choices
         self._listen()
         self._read()
 
@@ -151,7 +172,8 @@ class Explorer:
 
     @text.setter
     def text(self, text: str) -> None:
-        self.board.editor.text = text
+        self.board.set(self.board.editor, {"text": text})
+        self._edit_text()
 
     @property
     def query(self) -> RegexQuery | SequenceQuery | None:
@@ -276,6 +298,14 @@ class Explorer:
         """``state``, ``message`` and ``progress`` of the newest run."""
         return dict(self.board.editor.status)
 
+    @property
+    def history(self) -> pd.DataFrame:
+        """The queries that ran to the end, the newest first, with the numbers of their matches.
+
+        ``explorer.bring_back(number)`` writes a query back into the editor; its number is in the index.
+        """
+        return self._log.to_frame()
+
     def wait(self, timeout: float | None = None, what: str = "all") -> Explorer:
         """Wait until nothing runs.
 
@@ -333,11 +363,8 @@ class Explorer:
         call = {name: value for name, value in {**before, **choices}.items() if value not in (None, "", [])}
         if call == before:
             return
-        self._call = call
-        if "event_type" in choices:
-            self.board.set(self.board.editor, {"names": self._names()})
-        if self._present.result is None:
-            self._present.unmatched = None
+        self._set_call(call)
+        self._record(" and ".join(LABELS[name] for name in choices))
         self._read()
 
     def show_key(self, name: str) -> None:
@@ -358,16 +385,101 @@ class Explorer:
         CepError
             For an unknown slider.
         """
-        slider = next((one for one in self._sliders if one.id == id), None)
-        if slider is None:
-            known = [one.id for one in self._sliders]
-            raise CepError(f"move: no slider {id!r}.{nearest(id, known)} Sliders: {known}")
-        if slider.start < 0:
-            params = {**self._call["params"], slider.id[1:]: slider.round_value(value)}
-            self._call = {**self._call, "params": params}
-        else:
-            self.board.set(self.board.editor, {"text": move_slider(self.text, slider, value)})
-        self._read()
+        self._move(id, value)
+
+    def undo(self) -> None:
+        """Take back the newest change of the text, a slider, a selector or the shown key.
+
+        A burst of typing is one change, and so is a dragged slider. Nothing happens if no change is left.
+        """
+        self._note_unrecorded()
+        self._restore(self._history.undo())
+
+    def redo(self) -> None:
+        """Make the change again that `undo` took back last; nothing happens if there is none."""
+        self._note_unrecorded()
+        self._restore(self._history.redo())
+
+    def bring_back(self, number: int) -> None:
+        """Write an earlier query into the editor, with its choices; `undo` takes it back.
+
+        Parameters
+        ----------
+        number : int
+            Its number in the index of `history`.
+
+        Raises
+        ------
+        CepError
+            For an unknown number.
+        """
+        run = self._log.find(number)
+        if run is None:
+            known = [one.number for one in self._log.runs]
+            raise CepError(f"bring_back: there is no run {number}. Runs: {known}")
+        state = replace(self._state(), text=run.text, call=dict(run.call))
+        self._history.record(state, "earlier query")
+        self._restore(state)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the query, the choices, the kept cases and the history into one file, without the data.
+
+        ``cepkit.explore.load(path, frame)`` opens it. The file is text in JSON.
+
+        Raises
+        ------
+        CepError
+            When the query calls a Python function that has no registered name.
+        """
+        state = replace(self._state(), key=self._present.kept_key)
+        of = {name: str(self._data.schema[name]) for name in self._needed_columns()}
+        engine = self._present.engine if isinstance(self._present.engine, str) else "auto"
+        save_board(path, SavedBoard(state, engine, of, self._log.runs, self.cases))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, frame: Frame | None = None) -> Explorer:
+        """Open an explorer that `save` wrote; also available as ``cepkit.explore.load``.
+
+        Parameters
+        ----------
+        path : str or path
+        frame : DataFrame or table
+            The data, which the file does not contain. It may have other rows than the saved frame.
+
+        Raises
+        ------
+        FileNotFoundError
+            When the file does not exist.
+        CepError
+            When the file is no saved explorer or is damaged, or the frame lacks columns.
+        """
+        saved = load_board(path)
+        if frame is None:
+            raise CepError(
+                f"load: {path} does not contain the data. Write cepkit.explore.load(path, frame); the frame "
+                f"needs the columns {list(saved.columns)}"
+            )
+        has = frame.columns if spark_module(frame) else SearchedFrame(frame).schema
+        if missing := [name for name in saved.columns if name not in has]:
+            raise CepError(
+                f"load: the frame lacks the columns {missing}, which the saved explorer uses. "
+                f"Its columns: {list(has)}"
+            )
+        state = saved.state
+        text = SavedText(state.text, state.key)
+        explorer = cls(frame, text, value=state.drawn, engine=saved.engine, **state.call)
+        explorer._log.add_older(saved.runs)
+        n_rows = explorer._data.source.n_rows
+        explorer.cases = [case for case in saved.cases if case.rows[-1] < n_rows]
+        if left_out := len(saved.cases) - len(explorer.cases):
+            warnings.warn(
+                f"load: {left_out} of {len(saved.cases)} kept cases are left out, because the frame has only "
+                f"{n_rows:,} rows",
+                CepWarning,
+                stacklevel=2,
+            )
+        explorer._show_steps()
+        return explorer
 
     def select(self, number: int | None) -> None:
         """Select a match in the automaton, on the timeline and in the table; None for no match."""
@@ -387,6 +499,7 @@ class Explorer:
         """
         _check_value(self._data.source, name, self._call.get("event_type"))
         self._present.show_value(name)
+        self._record(LABELS[DRAWN])
         self._show_bar()
 
     def select_state(self, state: int | None) -> None:
@@ -534,7 +647,107 @@ class Explorer:
             return Commanded("", str(error))
         return Commanded(line + (" --engine spark" if self._spark is not None else ""), "", note)
 
+    # --- steps back and forth
+
+    def _state(self) -> BoardState:
+        """Return what the user chose."""
+        return BoardState(self.text, dict(self._call), self._present.value, self._present.kept_key)
+
+    def _record(self, label: str, burst: Hashable = None, *, is_held: bool = False) -> None:
+        """Add what the user chose now as a step."""
+        self._history.record(self._state(), label, burst, is_held=is_held)
+        self._show_steps()
+
+    def _record_key(self, before: tuple | None) -> None:
+        """Add the key that the user chose as a step; `undo` returns to the key that was shown before."""
+        now = self._history.now.state
+        if now.key is None:
+            self._history.amend(replace(now, key=before))
+        self._record("key")
+
+    def _note_unrecorded(self) -> None:
+        """Record an edit whose message is still on its way through the observers."""
+        state, now = self._state(), self._history.now.state
+        if replace(state, key=now.key) != now:
+            self._history.record(state, "text")
+        elif state != now:  # the selection of a match changed the key
+            self._history.amend(state)
+
+    def _restore(self, state: BoardState | None) -> None:
+        """Show a state of the history; None for no change."""
+        before = self._state()
+        if state is None or state == before:
+            return self._show_steps()
+        if state.call != before.call:
+            self._set_call(dict(state.call))
+        self._present.value = state.drawn
+        if state.key != before.key:
+            self._present.keep_key(state.key)
+        self._show_steps()
+        if (state.text, state.call) != (before.text, before.call):
+            self.board.set(self.board.editor, {"text": state.text})
+            self._read()
+            return None
+        if state.drawn != before.drawn:
+            self._present.show_value(state.drawn)
+        if state.key != before.key:
+            self._present.show_kept_key()
+        return self._show_bar()
+
+    def _show_steps(self) -> None:
+        """Show which changes can be taken back or made again, and the past queries."""
+        steps = {"undo": self._history.undo_label, "redo": self._history.redo_label}
+        runs = [run.trait() for run in self._log.runs]
+        self.board.set(self.board.bar, {"steps": steps, "runs": runs})
+
+    def _log_run(self, program: Any, n: int, took: float) -> None:
+        """Add a run that ended to the history of queries; the thread of runs calls it."""
+        if program is self._ran[0]:
+            state = self._ran[1]
+            self._log.add(self._history.now.number, state.text, state.call, n, took)
+            self._show_steps()
+
+    def _needed_columns(self) -> list[str]:
+        """Return the columns that the query and the choices read."""
+        program, names = self._bound, []
+        for role in ("partition_by", "order_by", "event_type"):
+            given = self._call.get(role)
+            names += [given] if isinstance(given, str) else list(given or ())
+        if program is not None:
+            names += [*program.query.partition_by, *program.query.order_by, *program.columns]
+        names.append(self._present.value)
+        return [name for name in dict.fromkeys(names) if name in self._data.schema]
+
     # --- edits
+
+    def _edit_text(self, burst: Hashable = None) -> None:
+        """Read the text after an edit."""
+        self._take_needs_of(self.text)
+        self._record("text", burst)
+        self._read()
+
+    def _set_call(self, call: dict[str, Any]) -> None:
+        """Set the keywords, and show what depends on them."""
+        before, self._call = self._call, call
+        if call.get("event_type") != before.get("event_type"):
+            self.board.set(self.board.editor, {"names": self._names()})
+        if self._present.result is None:
+            self._present.unmatched = None
+
+    def _move(self, id: str, value: float, burst: Hashable = None, *, is_held: bool = False) -> None:
+        slider = next((one for one in self._sliders if one.id == id), None)
+        if slider is None:
+            known = [one.id for one in self._sliders]
+            raise CepError(f"move: no slider {id!r}.{nearest(id, known)} Sliders: {known}")
+        if self.board.sliders.locked:
+            raise CepError(f"move: {_LOCKED[0].lower()}{_LOCKED[1:]}")
+        if slider.start < 0:
+            params = {**self._call["params"], slider.id[1:]: slider.round_value(value)}
+            self._call = {**self._call, "params": params}
+        else:
+            self.board.set(self.board.editor, {"text": move_slider(self.text, slider, value)})
+        self._record(slider.label, burst, is_held=is_held)
+        self._read()
 
     def _read(self) -> None:
         """Read the text, then show its mistakes or run it, and show the choices that fit it."""
@@ -547,14 +760,15 @@ class Explorer:
         text, version = self.text, self.board.editor.edited
         if not text.strip():
             self._present.stop()
-            self._reading = None
+            self._reading, self._shape, self._sliders = None, (), ()
+            self.board.set(self.board.sliders, {"sliders": [], "locked": ""})
             self.board.say("idle", "", version=version, errors=[])
             self._preview()
             self._offer_examples()
             return
-        self._take_needs_of(text)
         reading, program, notes = self._compile(text)
         self._reading = reading
+        self.board.set(self.board.sliders, {"locked": _LOCKED if program is None else ""})
         if program is None:
             self._present.stop()
             errors = [_as_trait(one, text) for one in reading.mistakes]
@@ -569,6 +783,7 @@ class Explorer:
         call = applicable(text, self._call) | ({} if engine == "auto" else {"engine": engine})
         said = {"sentence": say_query(program.query), "code": code_of(reading, call, self._name)}
         self.board.set(self.board.editor, said)
+        self._ran = program, self._state()
         self._present.run(program, self._automaton, notes, version, is_new)
 
     def _offer_examples(self) -> None:
@@ -683,6 +898,7 @@ class Explorer:
 
     def _listen(self) -> None:
         board, present = self.board, self._present
+        present.key_chosen, present.run_ended = self._record_key, self._log_run
 
         def selected(number: Any) -> None:
             self.select(None if number in (None, "") else int(number))
@@ -697,9 +913,20 @@ class Explorer:
         def found(wish: dict[str, Any]) -> None:
             present.find_keys(wish.get("search", ""), wish.get("order", BY_NAME), wish.get("page", 1))
 
-        board.observe(board.editor, "text", lambda text: self._read())
+        def slid(wish: dict[str, Any]) -> None:
+            # The number of a drag; 0 while keys move the slider.
+            drag = board.sliders.gesture
+            self._move(wish["id"], wish["value"], ("slider", wish["id"], drag), is_held=drag > 0)
+
+        def stepped(wish: dict[str, Any]) -> None:
+            self.redo() if wish.get("what") == "redo" else self.undo()
+
+        for widget in (board.editor, board.sliders, board.bar):
+            board.observe(widget, "wanted_step", lambda wish: wish and stepped(wish))
+        board.observe(board.bar, "wanted_run", lambda wish: wish and self.bring_back(wish["number"]))
+        board.observe(board.editor, "text", lambda text: self._edit_text("typing"))
         board.observe(board.editor, "cancel", lambda n: self.cancel())
-        board.observe(board.sliders, "moved", lambda wish: wish and self.move(wish["id"], wish["value"]))
+        board.observe(board.sliders, "moved", lambda wish: wish and slid(wish))
         board.observe(board.bar, "chosen", lambda wish: wish and self._choose(wish["name"], wish["values"]))
         board.observe(board.bar, "wanted_keys", lambda wish: wish and found(wish))
         board.observe(board.bar, "wanted_key", lambda wish: wish and shown(wish))

@@ -62,7 +62,7 @@ def _regex_as_json(query: RegexQuery) -> dict[str, Any]:
         "order_by": list(query.order_by),
         "within": duration_as_json(query.within),
         "within_closed": query.within_closed,
-        "params": {name: _param_as_json(name, value) for name, value in query.params},
+        "params": {name: param_as_json(name, value) for name, value in query.params},
     }
 
 
@@ -75,7 +75,7 @@ def _regex_of_json(saved: Mapping[str, Any]) -> RegexQuery:
         order_by=saved["order_by"] or None,
         within=saved["within"],
         within_closed=saved["within_closed"],
-        params={name: _param_of_json(value) for name, value in saved["params"].items()} or None,
+        params={name: param_of_json(value) for name, value in saved["params"].items()} or None,
     )
 
 
@@ -101,14 +101,14 @@ def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
         "after_match": policy if variable is None else f"{policy}({variable})",
         "evaluation_order": list(query.evaluation_order),
         "measures": measures,
-        "params": {name: _param_as_json(name, value) for name, value in query.params},
+        "params": {name: param_as_json(name, value) for name, value in query.params},
     }
 
 
 def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
     given = {name: value for name, value in saved.items() if name not in ("text", "params")}
     given = {name: value for name, value in given.items() if value not in (None, [])}
-    params = {name: _param_of_json(value) for name, value in saved["params"].items()} or None
+    params = {name: param_of_json(value) for name, value in saved["params"].items()} or None
     return sequence_query(saved["text"], params=params, **given)
 
 
@@ -129,7 +129,14 @@ def duration_as_json(duration: Any) -> Any:
     return duration.item() if isinstance(duration, np.generic) else duration
 
 
-def _param_as_json(name: str, value: Any) -> Any:
+def param_as_json(name: str, value: Any) -> Any:
+    """Return the value of a parameter as text, number or object.
+
+    Raises
+    ------
+    CepError
+        When JSON cannot express it.
+    """
     if isinstance(value, np.datetime64 | np.timedelta64):
         import pandas as pd
 
@@ -148,7 +155,8 @@ def _param_as_json(name: str, value: Any) -> Any:
     )
 
 
-def _param_of_json(value: Any) -> Any:
+def param_of_json(value: Any) -> Any:
+    """Return the value that `param_as_json` wrote."""
     if not isinstance(value, dict):
         return value
     import pandas as pd

@@ -35,6 +35,11 @@ class DataBar(View):
         A page of keys: ``search``, ``order`` and ``page`` of the wish; ``n_pages``; ``told``: the number of
         keys in words; ``rows``: list of dict with ``id``, ``text`` and ``matches``; ``shown``: the id of the
         shown key.
+    steps : dict
+        ``undo`` and ``redo``: the change that each takes back or makes again, in words. Empty for no change.
+    runs : list of dict
+        The past queries, the newest first: ``number``, ``text``, ``note`` on the choices, ``matches``,
+        ``took`` and ``at`` in words.
     answered : int
         The newest ``asked`` that Python has seen. The browser learns that Python is there.
     chosen : dict
@@ -43,11 +48,15 @@ class DataBar(View):
         Written by the browser: ``search``, ``order``, ``page`` and ``n`` for the next page of keys.
     wanted_key : dict
         Written by the browser: ``id`` of a key, or ``step`` to a neighbour of the shown one, and ``n``.
+    wanted_step : dict
+        Written by the browser: ``what`` is ``"undo"`` or ``"redo"``, and ``n`` counts the wishes.
+    wanted_run : dict
+        Written by the browser: ``number`` of a past query to bring back, and ``n``.
     asked : int
         Written by the browser after an action of the user.
     """
 
-    _esm, _css = browser_half("data_bar")
+    _esm, _css = browser_half("data_bar", "data_bar_steps.js", "data_bar_steps.css")
 
     # Python -> browser
     fields = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -56,22 +65,29 @@ class DataBar(View):
     note = traitlets.Unicode().tag(sync=True)
     key = traitlets.Dict().tag(sync=True)
     found = traitlets.Dict().tag(sync=True)
+    steps = traitlets.Dict().tag(sync=True)
+    runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     answered = traitlets.Int().tag(sync=True)
     # browser -> Python
     chosen = traitlets.Dict().tag(sync=True)
     wanted_keys = traitlets.Dict().tag(sync=True)
     wanted_key = traitlets.Dict().tag(sync=True)
+    wanted_step = traitlets.Dict().tag(sync=True)
+    wanted_run = traitlets.Dict().tag(sync=True)
     asked = traitlets.Int().tag(sync=True)
 
     def __init__(
         self, *, fields: Sequence[dict] = (), language: str = "", rows: str = "", note: str = "",
         key: dict | None = None, found: dict | None = None, answered: int = 0, chosen: dict | None = None,
         wanted_keys: dict | None = None, wanted_key: dict | None = None, asked: int = 0,
+        steps: dict | None = None, runs: Sequence[dict] = (), wanted_step: dict | None = None,
+        wanted_run: dict | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             fields=list(fields), language=language, rows=rows, note=note, key=key or {}, found=found or {},
             answered=answered, chosen=chosen or {}, wanted_keys=wanted_keys or {},
-            wanted_key=wanted_key or {}, asked=asked,
+            wanted_key=wanted_key or {}, asked=asked, steps=steps or {"undo": "", "redo": ""},
+            runs=list(runs), wanted_step=wanted_step or {}, wanted_run=wanted_run or {},
         )  # fmt: skip
 
     @property

@@ -59,6 +59,8 @@ class QueryEditor(View):
         Written by the browser: number of edits of the text.
     cancel : int
         Written by the browser: number of clicks on the cancel button.
+    wanted_step : dict
+        Written by the browser: ``what`` is ``"undo"`` or ``"redo"``, and ``n`` counts the wishes.
     """
 
     _esm, _css = browser_half(
@@ -82,20 +84,21 @@ class QueryEditor(View):
     # browser -> Python
     edited = traitlets.Int().tag(sync=True)
     cancel = traitlets.Int().tag(sync=True)
+    wanted_step = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self, *, text: str = "", version: int = 0, errors: Sequence[dict] = (),
         columns: Sequence[dict] = (), names: Sequence[str] = (), functions: Sequence[str] = (),
         keywords: Sequence[str] = KEYWORDS, sentence: str = "", examples: Sequence[dict] = (),
         sheet: Sequence[dict] = (), marked: Sequence[str] = (), status: dict[str, Any] | None = None,
-        code: str = "", edited: int = 0, cancel: int = 0,
+        code: str = "", edited: int = 0, cancel: int = 0, wanted_step: dict | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             text=text, version=version, errors=list(errors), columns=list(columns), names=list(names),
             functions=list(functions), keywords=list(keywords), sentence=sentence, examples=list(examples),
             sheet=list(sheet), marked=list(marked),
             status=status or {"state": "idle", "message": "", "progress": None},
-            code=code, edited=edited, cancel=cancel,
+            code=code, edited=edited, cancel=cancel, wanted_step=wanted_step or {},
         )  # fmt: skip
 
     @traitlets.validate("status")

@@ -66,6 +66,18 @@ FULL = {
             "told": "40 keys, 1 with matches, 39 without",
             "rows": [{"id": 0, "text": "AAA", "matches": "7"}, {"id": 4, "text": "AAB", "matches": "0"}],
         },
+        "steps": {"undo": "a: size < 1000", "redo": ""},
+        "runs": [
+            {
+                "number": n,
+                "text": f"a b\na: size < {n}",
+                "note": "by symbol",
+                "matches": f"{10 * n} matches",
+                "took": "8 ms",
+                "at": "10:02:03",
+            }
+            for n in (3, 2, 1)
+        ],
     },
     "query_editor": {
         "text": QUERY,

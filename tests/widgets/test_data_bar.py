@@ -128,3 +128,48 @@ def test_an_action_asks_whether_the_kernel_is_there(page):
     assert "does not answer" in gone.inner_text()
     receive(page, answered=1)
     assert not gone.is_visible()
+
+
+# --- undo, redo and past queries
+
+
+def test_buttons_take_back_changes_and_say_which(page):
+    undo, redo = (page.get_by_role("button", name=name, exact=True) for name in ("Undo", "Redo"))
+    assert undo.get_attribute("title") == "Undo: a: size < 1000 (Ctrl+Z)" and redo.is_disabled()
+    undo.click()
+    assert sent(page, "wanted_step") == [{"what": "undo", "n": 1}]
+    receive(page, steps={"undo": "", "redo": "a: size < 1000"})
+    assert undo.is_disabled() and undo.get_attribute("title") == "Nothing to undo"
+    redo.click()
+    assert sent(page, "wanted_step")[1:] == [{"what": "redo", "n": 2}]
+
+
+def test_keys_take_back_changes_unless_a_field_has_its_own_undo(page):
+    page.get_by_label("Event type").focus()
+    for keys, what in (("Control+z", "undo"), ("Control+Shift+Z", "redo"), ("Control+y", "redo")):
+        page.keyboard.press(keys)
+        assert sent(page, "wanted_step")[-1]["what"] == what
+    page.get_by_role("button", name="Shown key").click()
+    search = page.get_by_label("Search a key")
+    search.fill("AA")
+    search.press("Control+z")
+    page.keyboard.press("Escape")
+    page.evaluate("document.body.classList.remove('cepkit-data_bar-board')")  # outside of the board
+    page.keyboard.press("Control+z")
+    assert len(sent(page, "wanted_step")) == 3
+
+
+def test_past_queries_are_listed_with_their_counts_and_brought_back(page):
+    opener = page.get_by_role("button", name="Past queries")
+    opener.click()
+    panel = page.get_by_role("dialog", name="Past queries")
+    assert panel.locator(".run").count() == 3
+    first = panel.locator(".run").first.inner_text()
+    assert "30 matches" in first and "a: size < 3" in first and "by symbol" in first
+    assert panel.locator(".run b").all_inner_texts()[1::2][:2] == ["3", "2"]  # what changed is bold
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert sent(page, "wanted_run") == [{"number": 2, "n": 1}] and panel.count() == 0
+    receive(page, runs=[])
+    opener.click()
+    assert "No query has run" in panel.inner_text()

@@ -82,7 +82,7 @@ SHOWN = {
         "50 %",
     ),
     "match_table": ("10:19", {"rows": [["1", "11:59"]], "numbers": ["1"]}, "11:59"),
-    "slider_panel": ("60 min", {"sliders": []}, "No constants"),
+    "slider_panel": ("WITHIN\nmin\n1\n240", {"sliders": []}, "No constants"),
     "stepper": ("4 of 10 events", {"position": 5}, "5 of 10 events"),
     "case_view": ("1 of 3 hold", {"cases": FULL["case_view"]["cases"][:1]}, "1 of 1 hold"),
     "take_bar": ("5 matches", {"told": "7 matches"}, "7 matches"),
@@ -283,8 +283,9 @@ def test_editor_completes_and_lets_go(page, show):
     assert root.locator("textarea").input_value() == "`lot no` aprice"
     wait_for_saved(page, 2)
     page.keyboard.press("Control+z")
+    assert wait_for_saved(page, 3)[-1] == {"wanted_step": {"what": "undo", "n": 1}}
+    receive(page, text="`lot no` a")
     assert root.locator("textarea").input_value() == "`lot no` a"
-    wait_for_saved(page, 3)
 
 
 def test_editor_follows_python_but_not_while_a_person_writes(page, show):
@@ -330,14 +331,34 @@ def test_editor_has_lines_and_undoing_where_jupyterlab_takes_them_away(page, sho
     page.focus("textarea")
     page.keyboard.type("a b\na: x > 1", delay=5)
     assert root.locator("textarea").input_value() == "a b\na: x > 1"
-    page.keyboard.press("Control+z")
-    undone = root.locator("textarea").input_value()
-    assert len(undone) < len("a b\na: x > 1")
-    page.keyboard.press("Control+Shift+z")
+    page.keyboard.press("Control+z")  # the text first, then the wish; the browser changes nothing itself
+    wishes = [{"edited": 1, "text": "a b\na: x > 1"}, {"wanted_step": {"what": "undo", "n": 1}}]
+    assert saved(page) == wishes
     assert root.locator("textarea").input_value() == "a b\na: x > 1"
+    receive(page, text="a b")
+    assert root.locator("textarea").input_value() == "a b"
+    page.keyboard.press("Control+Shift+z")
+    page.keyboard.press("Control+y")
+    wishes += [{"wanted_step": {"what": "redo", "n": n}} for n in (2, 3)]
+    assert saved(page) == wishes
+    receive(page, text="a b\na: x > 1")
+    page.keyboard.type("2")  # the caret is at the end of the change
     page.keyboard.press("Shift+Enter")  # at once, and no line
-    assert saved(page) == [{"edited": 1, "text": "a b\na: x > 1"}]
+    assert saved(page) == [*wishes, {"edited": 2, "text": "a b\na: x > 12"}]
     page.evaluate("document.querySelector('textarea').removeEventListener('beforeinput', window.guard)")
+
+
+def test_editor_asks_python_when_the_menu_of_the_browser_takes_back_an_edit(page, show):
+    root = show("query_editor")
+    page.focus("textarea")
+    page.keyboard.press("Control+End")
+    page.keyboard.type("X")
+    wait_for_saved(page)
+    before = root.locator("textarea").input_value()
+    menu = "new InputEvent('beforeinput', { inputType: 'historyUndo', cancelable: true })"
+    assert not page.evaluate(f"document.querySelector('textarea').dispatchEvent({menu})")
+    assert saved(page)[1:] == [{"wanted_step": {"what": "undo", "n": 1}}]
+    assert root.locator("textarea").input_value() == before
 
 
 def test_editor_marks_names_and_shows_an_example_of_its_columns(page, show):
@@ -429,9 +450,11 @@ def test_editor_offers_examples_until_there_is_a_text(page, show):
     root.get_by_role("tab", name="Examples").click()
     root.locator(".example").nth(1).click()
     assert root.locator("textarea").input_value() == own.examples[1]["text"]
+    n_saved = len(saved(page))
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
-    assert root.locator("textarea").input_value() in ("", own.examples[0]["text"])
+    asked = [values["wanted_step"]["what"] for values in saved(page)[n_saved:]]
+    assert asked == ["undo", "undo"]
 
 
 def test_editor_says_the_query_in_words(page, show):
@@ -1281,9 +1304,91 @@ def test_sliders_report_once_per_frame_and_are_not_pulled_back(page, show):
     slider.focus()
     page.keyboard.press("ArrowRight")
     assert wait_for_saved(page, 2)[-1] == {"moved": {"id": "a", "value": 2.5, "n": 2}}
-    assert root.locator("output").first.inner_text() == "2.5 €"
+    assert root.locator(".said-value").first.inner_text() == "€"
+    assert root.locator(".field").first.input_value() == "2.5"
     receive(page, sliders=[{**one, "value": 2.5, "text": "5/2"} for one in full("slider_panel").sliders])
-    assert root.locator("output").first.inner_text() == "5/2 €"
+    assert root.locator(".field").first.input_value() == "5/2"
+
+
+def slider(id, value, low=0, high=10, step=0.5, **more):
+    """Return the trait of a slider."""
+    plain = {"label": f"x > {value}", "unit": "", "text": f"{value}", "stops": []}
+    return {"id": id, "value": value, "low": low, "high": high, "step": step, **plain, **more}
+
+
+def moves(page):
+    """Return the reported movements as (id, value)."""
+    return [(one["moved"]["id"], one["moved"]["value"]) for one in saved(page) if "moved" in one]
+
+
+def test_a_value_is_typed(page, show):
+    root = show("slider_panel", KINDS["slider_panel"](sliders=[slider("a", 3), slider("b", 4)]))
+    field = root.locator(".field").first
+    assert field.get_attribute("aria-label") == "Value of x > 3"
+    field.fill("2,000.75")
+    assert moves(page) == []  # not while a person types
+    field.press("Enter")
+    assert moves(page) == [("a", 2000.75)]
+    receive(page, sliders=[slider("a", 2000.75, high=2001), slider("b", 4)])
+    assert root.locator(".track").first.input_value() == "2000.75"
+    field.fill("−3x")
+    field.press("Enter")
+    assert "wrong" in field.get_attribute("class") and moves(page)[1:] == []
+    field.press("Escape")
+    assert field.input_value() == "2000.75" and "wrong" not in field.get_attribute("class")
+    field.press("ArrowDown")  # the next step
+    page.wait_for_function("hosts.widget.saved.length > 1")
+    assert moves(page)[1:] == [("a", 2000.5)]
+    field.fill("7")
+    root.locator(".field").nth(1).focus()  # leaving it is enough
+    assert moves(page)[2:] == [("a", 7)]
+
+
+def test_arrow_keys_choose_round_numbers(page, show):
+    stops = [0, 1, 2, 5, 10, 20, 50, 100, 1000]
+    sliders = [slider("a", 3.14, -20, 20, 0.2), slider("b", 20, 0, 1000, 1, stops=stops)]
+    root = show("slider_panel", KINDS["slider_panel"](sliders=sliders))
+    for place, keys in enumerate([["Right", "Right", "Left"], ["Up", "Up", "Down"]]):
+        root.locator(".track").nth(place).focus()
+        for n, key in enumerate(keys):
+            page.keyboard.press(f"Arrow{key}")
+            page.wait_for_function("(n) => hosts.widget.saved.length == n", arg=3 * place + n + 1)
+    assert moves(page) == [("a", 3.2), ("a", 3.4), ("a", 3.2), ("b", 50), ("b", 100), ("b", 50)]
+    track = root.locator(".track").nth(1)
+    assert (track.get_attribute("min"), track.get_attribute("max")) == ("0", "8")
+    assert track.get_attribute("aria-valuetext") == "50" and track.input_value() == "6"
+
+
+def test_a_drag_has_one_number_and_changes_are_taken_back(page, show):
+    root = show("slider_panel", KINDS["slider_panel"](sliders=[slider("a", 5)]))
+    box = root.locator(".track").bounding_box()
+    y = box["y"] + box["height"] / 2
+    for begin in (0.5, 0.2):
+        page.mouse.move(box["x"] + begin * box["width"], y)
+        page.mouse.down()
+        for share in (0.6, 0.7, 0.8):
+            page.mouse.move(box["x"] + share * box["width"], y)
+            settle(page)
+        page.mouse.up()
+    gestures = [values["gesture"] for values in saved(page) if "gesture" in values]
+    assert [one for k, one in enumerate(gestures) if one and one not in gestures[:k]] == [1, 2]
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+y")
+    assert [one["wanted_step"]["what"] for one in saved(page)[-2:]] == ["undo", "redo"]
+    assert saved(page)[-3]["gesture"] == 0 and saved(page)[-3]["moved"]["value"] == 7.5
+
+
+def test_hidden_sliders_are_counted(page, show):
+    root = show("slider_panel", KINDS["slider_panel"](sliders=[slider(f"c{k}", k) for k in range(40)]))
+    root.evaluate("root => (root.style.height = '220px')")
+    settle(page)
+    assert "more below" in root.get_by_role("button", name="Show more constants").inner_text()
+    root.locator(".list").evaluate("list => list.scrollTo(0, 1e6)")
+    settle(page)
+    assert "more above" in root.locator(".more").inner_text()
+    receive(page, sliders=[slider("c0", 1), slider("c1", 2)])
+    assert not root.locator(".more").is_visible()
 
 
 def test_stepper_names_the_row_and_no_second_number(page, show):

@@ -269,10 +269,11 @@ def test_every_widget_has_its_files_and_there_are_no_others():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "cepkit").rglob("*.py")]
     views = {stem for text in sources for stem in re.findall(r'_css = browser_half\(\s*"(\w+)"', text)}
     assert set(STEMS) < views and len(views) == 15
-    assert sheets - views == {"common", "match_heads", "query_help"}
+    assert sheets - views == {"common", "data_bar_steps", "match_heads", "query_help"}
     of_editor = {"query_completion", "query_help", "query_painting"}
     of_timeline = {"timeline_axis", "timeline_painting", "timeline_selected", "timeline_strip"}
-    assert modules - views == {"copying", "drawing", "match_heads", "time_window", *of_editor, *of_timeline}
+    of_all = {"copying", "drawing", "time_window"}
+    assert modules - views == {*of_all, "data_bar_steps", "match_heads", *of_editor, *of_timeline}
     assert {path.suffix for path in FOLDER.iterdir()} == {".js", ".css"}
 
 

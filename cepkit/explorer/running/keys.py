@@ -88,6 +88,11 @@ class Keys:
             "n": len(self), "matches": "" if counts is None else counted(int(counts[partition]), "match"),
         }  # fmt: skip
 
+    def name_of(self, partition: int) -> str:
+        """Return the values of a key as text, as in `names`."""
+        row = self._row_of_partition[[partition]]
+        return ", ".join(cell(self._source.arrow(name, row).to_pylist()[0]) or "null" for name in self.by)
+
     def neighbour(self, partition: int | None, step: int) -> int:
         """Return the key before (-1) or after (1) a key; the last key comes before the first one."""
         place = 0 if partition is None else int(self._place_of_partition[partition])
@@ -95,8 +100,12 @@ class Keys:
 
     def partition_of(self, name: str) -> int | None:
         """Return the number of a key by its values as text, or None."""
-        found = self.names.index(name) if name in self.names else None
+        found = self._place_of_name.get(name)
         return None if found is None else int(self.partitions[found])
+
+    @cached_property
+    def _place_of_name(self) -> dict[str, int]:
+        return {name: place for place, name in reversed(list(enumerate(self.names)))}
 
     def find(
         self, search: str, order: str, page: int, shown: int | None, counts: np.ndarray | None = None

@@ -77,7 +77,10 @@ class Presenter:
         self.filters: dict[str, str] = {}  # of the table, as the user typed them, by column
         self.unmatched: Any = None  # the program whose events are shown before the first result
         self.partition: int | None = None
-        self._kept_key: tuple[tuple[str, ...], int] | None = None  # key columns and key that the user chose
+        # Key columns, key and name of the key that the user chose; the key is None until it is looked up.
+        self._kept_key: tuple[tuple[str, ...], int | None, str] | None = None
+        self.key_chosen: Callable[[tuple | None], object] = lambda before: None  # gets the key before
+        self.run_ended: Callable[[Any, int, float], object] = lambda program, n, took: None
         self._keys: Keys | None = None
         self._tied: tuple[Any, str] | None = None  # events, and the note on their ties
         self.when_counted: list[Callable[[Result], None]] = []  # they hear of every counted result
@@ -92,6 +95,17 @@ class Presenter:
         self._is_drawn = False  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
         self._is_cold = True  # whether no query of the newest shape was counted, so that none is compiled
+
+    @property
+    def kept_key(self) -> tuple[tuple[str, ...], str] | None:
+        """The key columns and the name of the key that the user chose, or None."""
+        return self._kept_key and (self._kept_key[0], self._kept_key[2])
+
+    def keep_key(self, key: tuple[tuple[str, ...], str] | None) -> None:
+        """Keep a key by its columns and name, or none; the next picture of the timeline shows it."""
+        self._kept_key = None if key is None else (key[0], None, key[1])
+        if key is None:
+            self.partition = None
 
     def result_for(self, what: str) -> Result:
         """Return the last result, or raise `CepError` in the name of the method ``what``."""
@@ -174,10 +188,10 @@ class Presenter:
         self.board.set(self.board.timeline, {"window": [float(bound) for bound in window], "busy": True})
         self._redraw()
 
-    def show_value(self, name: str) -> None:
-        """Show another column on the timeline."""
+    def show_value(self, name: str | None) -> None:
+        """Show another column on the timeline; None for the one that the query determines."""
         self.value = name
-        self.board.set(self.board.timeline, {"value": name, "busy": True})
+        self.board.set(self.board.timeline, {"busy": True} if name is None else {"value": name, "busy": True})
         self._redraw()
 
     def preview(self, program: Any) -> None:
@@ -195,6 +209,15 @@ class Presenter:
         """
         self.board.set(self.board.timeline, {"busy": True})
         self.worker.submit(WINDOW, lambda turn: self._show_key(turn, partition, step, name, window))
+
+    def show_kept_key(self) -> None:
+        """Show the key from `keep_key`, while the query stays the same."""
+        self.board.set(self.board.timeline, {"busy": True})
+        if self.result is None:
+            self._redraw()
+        else:
+            result = self.result
+            self.worker.submit(WINDOW, lambda turn: self._draw_bands(turn, result))
 
     def find_keys(self, search: str, order: str, page: int) -> None:
         """Show a page of the keys that contain a text."""
@@ -389,8 +412,11 @@ class Presenter:
         """Return the key that the user chose, or None."""
         if self._kept_key is None or events.n_partitions < 2:
             return None
-        by, partition = self._kept_key
-        return partition if by == program.query.partition_by else None
+        by, partition, name = self._kept_key
+        if by != program.query.partition_by:
+            return None
+        keys = self._keys_of(program, events) if partition is None else None
+        return partition if keys is None else keys.partition_of(name)
 
     def _show_look(self, look: dict[str, Any]) -> None:
         self._has_looked = True
@@ -446,6 +472,7 @@ class Presenter:
             notes = [*notes, "click an event on the timeline to ask why"]
         said = (self.sampled, f"{count_of_matches(n)} in {took:.2f} s", *notes)
         self.board.say("done", "; ".join(part for part in said if part), version=version)
+        self.run_ended(result.program, n, took)
 
     def _show_bands(
         self, result: Result, partition: int | None, timeline: dict, told: dict, key: dict
@@ -588,7 +615,9 @@ class Presenter:
                 raise CepError(f"show_key: there is no key {name!r}")
         elif partition is None:
             partition = keys.neighbour(self.partition, step)
-        self._kept_key = keys.by, partition
+        before = None if self.partition is None else (keys.by, keys.name_of(self.partition))
+        self._kept_key = keys.by, partition, keys.name_of(partition)
+        self.key_chosen(before)
         if result is None:
             self._draw_unmatched(turn, program, [])
             return
