@@ -28,7 +28,7 @@ function addSteps(model, { open, close }) {
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", "Changes");
   const buttons = OF_STEPS.map(([what, sign, word]) =>
-    button(sign, word, () => wishStep(model, what), `step ${what}`),
+    button(sign, word, () => model.get("steps")[what] && wishStep(model, what), `step ${what}`),
   );
   const history = button("", "Past queries", () => open("runs", "Past queries", list), "opens");
   history.dataset.opens = "runs";
@@ -79,7 +79,7 @@ function addSteps(model, { open, close }) {
   const draw = () => {
     const steps = model.get("steps");
     OF_STEPS.forEach(([what, , word, keys], k) => {
-      buttons[k].disabled = !steps[what];
+      buttons[k].setAttribute("aria-disabled", !steps[what]); // a disabled button would lose the focus
       buttons[k].title = steps[what] ? `${word}: ${steps[what]} (${keys})` : `Nothing to ${what}`;
     });
   };

@@ -140,10 +140,12 @@ function render({ model, el }) {
       row.isTyped = isWrong;
       field.classList.toggle("wrong", isWrong);
       if (isWrong) return;
-      if (value !== row.value) {
-        move(row, value);
-        report();
-      } else say(row, value);
+      if (value === row.value) return say(row, value);
+      n_drags += 1; // a typed value is a step of its own
+      model.set("gesture", n_drags);
+      move(row, value);
+      report();
+      model.set("gesture", 0);
     };
     const revert = () => {
       row.isTyped = false;

@@ -1342,6 +1342,8 @@ def test_a_value_is_typed(page, show):
     field.fill("7")
     root.locator(".field").nth(1).focus()  # leaving it is enough
     assert moves(page)[2:] == [("a", 7)]
+    # Each typed value is a change of its own; the arrow key between them belongs to none of them.
+    assert [one["gesture"] for one in saved(page) if "gesture" in one] == [1, 0, 2]
 
 
 def test_arrow_keys_choose_round_numbers(page, show):
