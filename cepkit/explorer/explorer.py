@@ -57,7 +57,7 @@ from cepkit.explorer.query.text import (
 )
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.keys import BY_NAME
-from cepkit.explorer.running.present import OF_MATCHES, Presenter
+from cepkit.explorer.running.present import DRAWN_S, OF_MATCHES, Presenter
 from cepkit.explorer.running.result import NOT_COUNTED
 from cepkit.explorer.running.series import drawable
 from cepkit.explorer.taking import Commanded, Taker, write_file
@@ -954,8 +954,14 @@ class Explorer:
         return f"Explorer({rows}, {self.status['state']}, {found})"
 
     def _ipython_display_(self) -> None:
-        show_with_still(self.board.box._repr_mimebundle_(), self.board.still(), repr(self))
-        self._present.is_shown.set()
+        def still() -> str:
+            self._present.is_drawn.wait(DRAWN_S)  # drawing meanwhile would hold up the first picture
+            return self.board.still()
+
+        try:
+            show_with_still(self.board.box._repr_mimebundle_(), still, self.__repr__)
+        finally:
+            self._present.is_shown.set()
 
 
 def _check_columns(source: Source, call: Mapping[str, Any]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import numpy as np
@@ -24,6 +26,8 @@ QUIET = (
     f"{_CHILD}:has(.cepkit-quiet) + {_CHILD} + {_CHILD} > .jp-OutputArea-output:not(:has(*))"
     "{display:none}</style>"
 )
+# A transparent PNG of one pixel.
+_NO_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNgYAAAAAMAASsJTYQAAAAASUVORK5CYII="
 _ROOT_CLASS = re.compile(r"\.cepkit-widget\b")  # in common.css
 
 
@@ -126,34 +130,39 @@ class View(anywidget.AnyWidget):
         return f"{type(self).__name__}({self._summary()})"
 
     def _ipython_display_(self) -> None:
-        show_with_still(self._repr_mimebundle_(), self._still(), repr(self))
+        show_with_still(self._repr_mimebundle_(), self._still, self.__repr__)
 
 
-def show_with_still(alive: Any, svg: str, words: str) -> None:
+def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], str]) -> None:
     """Show a widget in a notebook as three outputs: rules for a page, its still, and the widget itself.
 
     A saved notebook has no widget, and JupyterLab draws a widget's output in no other way. So the still is an
     output of its own. The live widget hides it by a rule of ``common.css``. In a saved notebook, the rules of
     ``QUIET`` hide what JupyterLab says in place of the widget.
 
+    A still takes longer to draw than a widget. An empty picture keeps its place until the widget is shown.
+
     Parameters
     ----------
     alive : dict, or tuple of it and metadata
         The widget's bundle of MIME types.
-    svg : str
-        The still.
-    words : str
-        Text for terminals.
+    draw : callable
+        Returns the still as SVG text.
+    describe : callable
+        Returns a text for terminals.
     """
     from IPython.display import display
 
-    data, metadata = still_bundle(svg, words)
     bundle = alive[0] if isinstance(alive, tuple) else alive
+    place: dict[str, Any] = {}
     if bundle and WIDGET in bundle:
+        place = {"display_id": uuid4().hex}
         display({"text/html": QUIET}, raw=True)
-    display(data, metadata=metadata, raw=True)
-    if bundle and WIDGET in bundle:
+        display({"image/png": _NO_PICTURE}, raw=True, **place)
         display({WIDGET: bundle[WIDGET]}, raw=True)
+        place["update"] = True
+    data, metadata = still_bundle(draw(), describe())
+    display(data, metadata=metadata, raw=True, **place)
 
 
 def counted(n: int, noun: str) -> str:

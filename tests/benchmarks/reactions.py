@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -327,6 +328,13 @@ def opened(
         yield browser, open_board
 
 
+def translate() -> None:
+    """Keep the byte code of the package, as an installation does, also where Python writes none by itself."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    command = "import cepkit.explorer.explorer, cepkit.accessor"
+    subprocess.run([sys.executable, "-c", command], check=True, cwd=Path(__file__).resolve().parents[2])
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -340,6 +348,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if chosen.cold:
             os.environ["CEPKIT_CACHE"] = str(Path(folder) / "kernels")
+        translate()
         times = Times()
         print(f"{chosen.rows:,} rows, {chosen.symbols} keys, {os.cpu_count()} cores")
         with opened(chosen.rows, chosen.symbols, chosen.kinds, Path(folder)) as (browser, open_board):
@@ -356,9 +365,11 @@ def main() -> None:
                 began = time.monotonic()
                 measure(board, chosen.times)
                 print(f"({time.monotonic() - began:.0f} s)", flush=True)
-                show(times)
+                if times.load:
+                    show(times)
                 times = Times()
-                slide(board, chosen.slides)
+                if chosen.slides:
+                    slide(board, chosen.slides)
             if browser.errors:
                 print("errors in the page:", browser.errors[:3])
 

@@ -37,6 +37,7 @@ from cepkit.planning.queries import as_query
 from cepkit.progress import checkpoint
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
+from tests.support.outputs import Outputs
 from tests.support.waiting import wait_until
 
 TRADES = {
@@ -927,10 +928,11 @@ def test_an_old_result_is_forgotten_at_once(query):
 
 
 def test_an_explorer_shows_itself(of_trades, monkeypatch):
-    outputs = []
-    monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
+    outputs = Outputs()
+    monkeypatch.setattr("IPython.display.display", outputs.display)
     of_trades._ipython_display_()
-    rules, still, alive = outputs
+    rules, still, alive = outputs.kept
+    assert outputs.told[-2:] == [alive, still]  # the widget is shown before its still is drawn
     assert list(rules) == ["text/html"]
     assert list(alive) == ["application/vnd.jupyter.widget-view+json"]
     assert still["text/plain"] == repr(of_trades) and len(still["image/png"]) < 80_000  # 60 kB as base64

@@ -19,6 +19,7 @@ from cepkit.widgets.match_table import MatchTable
 from cepkit.widgets.nfa_view import NfaView
 from cepkit.widgets.query_editor import QueryEditor
 from cepkit.widgets.timeline_view import TimelineView
+from tests.support.outputs import Outputs
 from tests.support.widget_cases import FULL, KINDS, full
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,10 +39,10 @@ def still(widget):
 
 def shown(widget, monkeypatch):
     """Return the outputs of a widget in a notebook."""
-    outputs = []
-    monkeypatch.setattr("IPython.display.display", lambda data, **more: outputs.append(data))
+    outputs = Outputs()
+    monkeypatch.setattr("IPython.display.display", outputs.display)
     widget._ipython_display_()
-    return outputs
+    return outputs.kept
 
 
 # --- all of them ------------------------------------------------------------------------------------------

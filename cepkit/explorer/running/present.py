@@ -50,6 +50,7 @@ KINDS = (
 RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, CASES, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
+DRAWN_S = 0.5  # how long the still of a board waits for the first events
 SHOWN_S = 0.6  # how long the first run lets a notebook show the board
 QUICK_S = 0.2  # a count of matches that takes no longer is not announced by first matches
 ROWS_NAMED = 8  # most clicked rows that are explained together
@@ -92,7 +93,7 @@ class Presenter:
         self._banded: Result | None = None  # the result whose matches the timeline shows
         self.is_shown = threading.Event()  # whether a notebook shows the board
         self._has_notes = False  # whether the columns in the editor have notes
-        self._is_drawn = False  # whether the timeline shows events
+        self.is_drawn = threading.Event()  # whether the timeline shows events
         self._has_looked = False  # whether the table shows some matches of an unfinished run
         self._is_cold = True  # whether no query of the newest shape was counted, so that none is compiled
 
@@ -119,7 +120,7 @@ class Presenter:
         """Stop the current run; the table returns to the last result, and the events stay."""
         self.worker.cancel()
         self._rest()
-        if self.result is None and not self._is_drawn and self.unmatched is not None:
+        if self.result is None and not self.is_drawn.is_set() and self.unmatched is not None:
             self.board.set(self.board.timeline, {"busy": True})
             self._redraw()
         result = self.result
@@ -477,11 +478,12 @@ class Presenter:
     def _show_bands(
         self, result: Result, partition: int | None, timeline: dict, told: dict, key: dict
     ) -> None:
-        self.partition, self._drawn_events, self._is_drawn = partition, result.events, True
+        self.partition, self._drawn_events = partition, result.events
         self._banded = result
         self.board.set(self.board.bar, {"key": key})
         kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
         self.board.set(self.board.timeline, {**timeline, **kept, "busy": False})
+        self.is_drawn.set()
         if not self.asked:
             self.board.set(self.board.timeline, {"asked": []})
         self._show_marks(told)
@@ -580,10 +582,11 @@ class Presenter:
         key = {} if keys is None else keys.describe(partition or 0)
 
         def show() -> None:
-            self.partition, self._previewed, self._is_drawn = partition, events, True
+            self.partition, self._previewed = partition, events
             kept = {} if list(self.board.timeline.view) == timeline["view"] else {"window": []}
             self.board.set(self.board.timeline, {**timeline, **kept})
             self.board.set(self.board.bar, {"key": key})
+            self.is_drawn.set()
             self._submit_notes()
 
         turn.deliver(show)
@@ -732,7 +735,7 @@ class Presenter:
         if turn.is_cancelled:
             return
         self._rest()
-        if not self._is_drawn:
+        if not self.is_drawn.is_set():
             self.board.set(self.board.timeline, {"sampled": f"the events cannot be drawn: {error}"})
         if self.board.table.total == COUNTING:
             self.board.set(self.board.table, {"total": NOT_COUNTED})
