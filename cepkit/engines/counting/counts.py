@@ -176,9 +176,9 @@ class PathCounter:
                 layout.program, layout.graph, layout.dtypes, arithmetic, weighted=component
             ),
         )
-        if arithmetic == WRAPPING and component is None and self._is_quick_to_interpret():
+        if arithmetic == WRAPPING and component is None:
             tests = layout.tests_if_new(made.text)
-            if not isinstance(tests, str):
+            if not isinstance(tests, str) and self._is_quick_to_interpret():
                 found = count_interpreted(layout, tests, self.last, self.since)
                 layout.tier = "interpreted"
                 compile_if_it_pays(made.text, self.places.n)

@@ -36,6 +36,7 @@ _MUCH_WORK = 1 << 30  # entries that the counting of anchored matches looks at i
 _MOST_GLANCED = 1 << 14
 _FIRST_MATCHES = 100  # up to this many first matches lie in few events
 _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
+_PART_OF_ALL = 16  # a part of the events is searched again up to one in 16
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
 
 
@@ -206,6 +207,10 @@ class CountedMatches(SequenceSet):
 
     def ends(self) -> tuple[np.ndarray, np.ndarray | list[int]]:
         """Return the positions where matches end, rising, and how many end at each."""
+        return self._ends
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
         if self._total < 2**63:
             counts = sum(np.asarray(own, dtype=np.uint64) for own in self._counts)
         else:
@@ -237,6 +242,8 @@ class CountedMatches(SequenceSet):
         """Return the matches of these numbers, in this order."""
         if numbers and (block := self._first_of_few_events(max(numbers) + 1)) is not None:
             return block.take(np.array(numbers))
+        if (block := self._in_their_windows(numbers)) is not None:
+            return block
         if len(self._walks) > 1:
             return super().take(numbers)
         return self._walks[0].take(numbers, self._counts[0])
@@ -264,6 +271,63 @@ class CountedMatches(SequenceSet):
         few = CountedMatches(self.program, self.events.between(start, stop), as_python=True)
         block = few.take(list(range(min(n, few.count()))))
         return replace(block, event_of_item=block.event_of_item + start)
+
+    def _in_their_windows(self, numbers: list[int]) -> MatchBlock | None:
+        """Return matches by number from the windows before their ends; None if these are many events.
+
+        A walk over all events takes longer to prepare. All matches that end at an event begin in its window,
+        so the events of these windows have the same matches with these ends.
+        """
+        if not numbers or not self._lie_in_windows or "_walks" in self.__dict__ or self._total >= 2**63:
+            return None
+        ends, counts = self.ends()
+        first = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
+        wanted = np.array(numbers, np.int64)
+        if wanted.min() < 0 or wanted.max() >= first[-1]:
+            return None
+        own, end_of_match = np.unique(np.searchsorted(first, wanted, "right") - 1, return_inverse=True)
+        positions = self._windows_before(ends[own])
+        if positions is None:
+            return None
+        columns = {name: column.take(positions) for name, column in self.events.columns.items()}
+        partition = self.events.partition_of_event[positions]
+        few = CountedMatches(
+            self.program, Events(len(positions), columns, partition, self.events.n_partitions)
+        )
+        few_ends, few_counts = few.ends()
+        place = np.searchsorted(few_ends, np.searchsorted(positions, ends[own]))
+        place = np.minimum(place, max(len(few_ends) - 1, 0))
+        is_same = len(few_ends) and np.array_equal(positions[few_ends[place]], ends[own])
+        if not is_same or not np.array_equal(few_counts[place], counts[own]):
+            return None  # the matches depend on other events
+        few_first = np.concatenate([[0], np.cumsum(few_counts.astype(np.int64))])
+        shift = few_first[place] - first[own]
+        _ = few._walks
+        block = few.take((wanted + shift[end_of_match]).tolist())
+        return replace(block, event_of_item=positions[block.event_of_item])
+
+    @property
+    def _lie_in_windows(self) -> bool:
+        """Whether matches depend only on the times and values of events in the window before their ends."""
+        window, branches = self.program.window, [bound.branch for bound in self.program.branches]
+        is_timed = window.within is not None and window.within_events is None
+        return is_timed and all(
+            0 <= absence.after and absence.before < len(branch.components)
+            for branch in branches
+            for absence in branch.absences
+        )
+
+    def _windows_before(self, ends: np.ndarray) -> np.ndarray | None:
+        """Return the positions of all events in the windows before some events, or None if they are many."""
+        places = np.sort(self._places.place_of_position[ends])
+        stop, start = places + 1, self._places.window_start_of(places)
+        start = np.maximum(start, np.concatenate([[0], stop[:-1]]))
+        sizes = stop - start
+        n = int(sizes.sum())
+        if n * _PART_OF_ALL > self.events.n_events:
+            return None
+        own = np.arange(n) + np.repeat(start - np.cumsum(sizes) + sizes, sizes)
+        return np.sort(self._places.position_of_place[own])
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
