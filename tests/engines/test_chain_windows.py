@@ -69,7 +69,7 @@ def test_few_matches_of_many_events_need_no_walk(monkeypatch):
     monkeypatch.setattr(CountedMatches, "_first_of_few_events", lambda *_: None)
     matches = cep.match(frame, query, **call, engine="chain")
     found, n_matches = matches._found.whole, matches.count()
-    own = list(range(100)) + [n_matches // 2, n_matches - 1, 7]
+    own = [*range(100), n_matches // 2, n_matches - 1, 7]
     few = matches.take(own)
     assert n_matches > 200 and "_walks" not in vars(found)
     pd.testing.assert_frame_equal(few, matches.to_frame(limit=None).iloc[own].reset_index(drop=True))

@@ -312,7 +312,7 @@ class CountedMatches(SequenceSet):
         window, branches = self.program.window, [bound.branch for bound in self.program.branches]
         is_timed = window.within is not None and window.within_events is None
         return is_timed and all(
-            0 <= absence.after and absence.before < len(branch.components)
+            absence.after >= 0 and absence.before < len(branch.components)
             for branch in branches
             for absence in branch.absences
         )
