@@ -11,19 +11,12 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import (
-    are_kernels_ready,
-    compile_later,
-    is_ready,
-    load,
-    reason_not_to_interpret,
-)
+from cepkit.compile.shared.loading import load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
-_EVENTS_THAT_PAY = 200_000
 _EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
 _EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
 _WORK_PER_CALL_AS_PYTHON = 1 << 10
@@ -47,21 +40,6 @@ def dtypes_of(inputs: Inputs) -> dict[str, str]:
 def per_call(run: Callable, amount: int) -> int:
     """Return how much work a kernel may do in one call: ``amount``, or less if it runs as Python."""
     return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
-
-
-def reason_to_compile(text: str, kernels: str = COUNTING) -> str | None:
-    """Return why a generated kernel runs, or None if the query is new and ``kernels`` may interpret it."""
-    if reason := reason_not_to_interpret():
-        return reason
-    if is_ready(text):
-        return "its kernel is compiled already"
-    return None if are_kernels_ready(kernels) else "the kernels that interpret queries are not compiled yet"
-
-
-def compile_if_it_pays(text: str, n_events: int) -> None:
-    """Compile a generated kernel in the background if such work will come again."""
-    if n_events >= _EVENTS_THAT_PAY:
-        compile_later(text)
 
 
 def _reading_unsupported(program: SequenceProgram) -> str | None:
@@ -97,7 +75,7 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
     if key not in program.written:
         program.written[key] = write_accepting(program, dtypes)
     text = program.written[key].text
-    if load_as is kernel and not (reason_to_compile(text) or _reading_unsupported(program)):
+    if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
         return _accepted_by_columns(places)
     run = load_as(program, text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
