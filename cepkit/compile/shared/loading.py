@@ -25,8 +25,8 @@ _loading = threading.RLock()  # a module that another thread still compiles has 
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
-_EVENTS_THAT_PAY = 200_000
-_CLOCK_S = 2.0  # a folder may have changed again without a new time of change, so soon after it
+_EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
+_CLOCK_S = 2.0  # within this time, a folder may change again without a new time of change
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
@@ -72,9 +72,9 @@ def reason_not_to_interpret() -> str | None:
 
 
 def compile_if_it_pays(text: str, n_events: int) -> None:
-    """Compile the kernel of an interpreted query in the background if it will save time in later runs.
+    """Compile the kernel of an interpreted query in the background if the query runs over many events.
 
-    It is compiled after a run over many events. A later `load` finds it.
+    A later `load` finds it.
     """
     if n_events >= _EVENTS_THAT_PAY and not is_ready(text):
         compile_in_background("text", str(_write_text(_name_of(text), text)))

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted.columns import constants_of
 from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
+from cepkit.engines.interpreted.values import chunk_readers
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
-_EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
-_EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
+_EVENTS_PER_CALL = 1 << 20  # events tested between two checkpoints
 _WORK_PER_CALL_AS_PYTHON = 1 << 10
 
 
@@ -53,11 +53,7 @@ def _accepted_by_columns(places: Places) -> np.ndarray:
     accept = np.zeros((len(tests), places.n), np.uint8)
     constants = constants_of(places.program, places.inputs)
     with np.errstate(all="ignore"):
-        for start in range(0, places.n, _EVENTS_PER_CHUNK):
-            checkpoint()
-            rows = slice(start, start + _EVENTS_PER_CHUNK)
-            columns = {name: values[rows] for name, values in places.inputs.columns.items()}
-            reader = ColumnReader(columns, *constants)
+        for rows, reader in chunk_readers(places.inputs.columns, places.n, constants):
             for row, terms in zip(accept, tests, strict=True):
                 row[rows] = reader.all(map(reader.true, terms))
     return accept
