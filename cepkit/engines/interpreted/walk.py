@@ -11,7 +11,8 @@ from cepkit.compile.interpreted.columns import constants_of
 from cepkit.compile.interpreted.instructions import EventValue
 from cepkit.compile.interpreted.walk import WalkCode
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.values import chunk_readers, read_value
+from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.shared.kernels import chunk_readers
 
 KERNELS = "cepkit.kernels.interpreted_walk"
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import constants_of
+from cepkit.compile.interpreted.columns import ColumnReader, constants_of
 from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
-from cepkit.engines.interpreted.values import chunk_readers
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
+_EVENTS_PER_CHUNK = 1 << 16  # their columns fit the cache
 _EVENTS_PER_CALL = 1 << 20  # events tested between two checkpoints
 _WORK_PER_CALL_AS_PYTHON = 1 << 10
 
@@ -45,6 +45,16 @@ def per_call(run: Callable, amount: int) -> int:
 def _reading_unsupported(program: SequenceProgram) -> str | None:
     terms = (term for terms in tests_of(program) for term in terms)
     return next(filter(None, map(reading_unsupported, terms)), None)
+
+
+def chunk_readers(
+    columns: Mapping[str, np.ndarray], n_events: int, constants: tuple
+) -> Iterator[tuple[slice, ColumnReader]]:
+    """Yield the events chunk by chunk, each with a reader of its columns."""
+    for start in range(0, n_events, _EVENTS_PER_CHUNK):
+        checkpoint()
+        rows = slice(start, start + _EVENTS_PER_CHUNK)
+        yield rows, ColumnReader({name: values[rows] for name, values in columns.items()}, *constants)
 
 
 def _accepted_by_columns(places: Places) -> np.ndarray:
