@@ -15,6 +15,7 @@ SILENT_S = 1.0  # before the bar appears, so that short runs stay silent
 REPORT_S = 0.1  # least time between two reports
 _LOOK_S = 0.05  # a thread that waits for others runs a checkpoint this often
 _END_S = 0.001  # the same after the threads were cancelled
+_BEGIN_S = 1.0  # most that a thread takes from its start to its first line
 T = TypeVar("T")
 
 
@@ -136,11 +137,14 @@ def run_on_threads(
     own = Cancellation(_current.get())
     found: list = [None] * n
     numbers, errors = iter(range(n)), []
+    started: list[int] = []
+    begun: set[int] = set()
     running: set[int] = set()
     ended = threading.Semaphore(0)
 
     def loop(r: int) -> None:
         running.add(r)
+        begun.add(r)
         try:
             with cancellable(own):
                 checkpoint()
@@ -159,7 +163,8 @@ def run_on_threads(
         for r in range(min(threads, n))
     ]
     try:
-        for thread in made:
+        for r, thread in enumerate(made):
+            started.append(r)
             thread.start()
         # No Thread.join here: Ctrl-C in it marks a running thread as stopped, up to Python 3.12.
         for _ in made:
@@ -171,6 +176,10 @@ def run_on_threads(
                     stop()
     except BaseException:
         own.cancel()
+        # Ctrl-C in Thread.start leaves a thread that begins a moment later.
+        latest = time.monotonic() + _BEGIN_S
+        while len(begun) < len(started) and time.monotonic() < latest:
+            time.sleep(_END_S)
         while running:
             if stop is not None:
                 stop()

@@ -153,6 +153,27 @@ def test_an_error_while_waiting_ends_the_threads():
     assert set(threading.enumerate()) == before
 
 
+def test_ctrl_c_while_a_thread_begins_waits_for_its_end(monkeypatch):
+    """The interrupt comes after the system was asked for the thread, and before the thread runs."""
+    made, ends = [], []
+
+    class LateThread(threading.Thread):
+        def start(self):
+            made.append(self)
+            threading.Timer(0.1, super().start).start()
+            raise KeyboardInterrupt
+
+        def run(self):
+            super().run()
+            ends.append(self)
+
+    fake = SimpleNamespace(Thread=LateThread, Semaphore=threading.Semaphore)
+    monkeypatch.setattr(progress_module, "threading", fake)
+    with pytest.raises(KeyboardInterrupt):
+        run_on_threads(lambda i: i, 2, 2)
+    assert len(made) == 1 and ends == made
+
+
 # --- long work ---------------------------------------------------------------------------------------------
 
 

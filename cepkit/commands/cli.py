@@ -162,7 +162,7 @@ def _count_rows(matches: Any) -> int | None:
     if not isinstance(matches, Matches):
         return None
     if isinstance(matches.query, RegexQuery):
-        return len(matches.lineage(limit=None))
+        return int(matches._found.whole.first_item_of_match[-1])
     return int(sum(matches.aggregate(**{f"n_{v}": f"count({v})" for v in matches.query.variables})))
 
 

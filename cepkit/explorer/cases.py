@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 MATCH, RANGE, ROWS = "match", "range", "rows"
 KINDS = (MATCH, RANGE, ROWS)
-MOST_ROWS = 100_000  # of a case
-MOST_TESTED = 200_000  # matches that are tested for a case; the case stays open after that
+MOST_ROWS = 100_000  # rows of a case
+MOST_TESTED = 200_000  # matches that are tested for a case; with more, its verdict is not known
 _TOGETHER = 20_000  # matches that are built at once
 
 

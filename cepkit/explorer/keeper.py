@@ -21,7 +21,7 @@ from cepkit.insight.value_text import cell
 from cepkit.progress import checkpoint
 
 MOST_CASES = 100
-_AROUND = 0.6  # of the time of a case, at either side, when the timeline zooms to it
+_AROUND = 0.6  # the timeline shows a case with this share of its time before and after it
 
 
 class CaseKeeper:
@@ -98,7 +98,12 @@ class CaseKeeper:
             case = self._of_match(result, int(match), must)
         else:
             case = self._of_what(self._offers()[0]["id"] if self._offers() else "", must)
-        self.cases = (*(one for one in self._cases if (one.kind, one.rows) != (case.kind, case.rows)), case)
+        return self._add(case)
+
+    def _add(self, case: Case) -> Case:
+        """Keep a case in place of one that says the same or the opposite of its rows."""
+        others = (one for one in self._cases if (one.kind, one.rows) != (case.kind, case.rows))
+        self.cases = (*others, case)
         return case
 
     def drop(self, number: int) -> None:
@@ -284,9 +289,7 @@ class CaseKeeper:
         act, number = wish["act"], int(wish.get("number", -1))
         try:
             if act == "keep":
-                case = self._of_what(wish["what"], wish["must"])
-                others = (one for one in self._cases if (one.kind, one.rows) != (case.kind, case.rows))
-                self.cases = (*others, case)
+                self._add(self._of_what(wish["what"], wish["must"]))
             elif act == "drop":
                 self.drop(number)
             elif act == "show":

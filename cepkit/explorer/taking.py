@@ -21,7 +21,7 @@ from cepkit.plots import theme
 from cepkit.plots.stills.png import Picture, png, size_of
 from cepkit.results.matches import Matches, as_pandas
 
-MOST_ROWS = 500_000  # of a downloaded file
+MOST_ROWS = 500_000  # rows in a downloaded file
 MOST_ON_PAGE = 50  # matches in the table of a page
 OF_PAGE = ("partition_by", "order_by", "event_type", "strategy")  # choices that a page names
 _INK, _PAPER = "#1f2328", "#ffffff"  # of picture files
@@ -106,14 +106,18 @@ class Taker:
         n, command = matches.count(), self._command()
         frame = as_pandas(matches.head(MOST_ON_PAGE))
         told = f"The first {len(frame)} of {count_text(n)} matches." if n > len(frame) else ""
-        found = count_of_matches(n) if n < 10**15 else f"{count_text(n)} matches"
         fields = [field for field in board.bar.fields if field["name"] in OF_PAGE and field["chosen"]]
         chosen = (f"{field['label']}: {', '.join(field['chosen'])}" for field in fields)
         key = board.bar.key_text
         return page_html(
             PageParts(
                 sentence=say_query(result.program.query),
-                facts=[found, f"{result.data.source.n_rows:,} rows", *chosen, key and f"drawn: {key}"],
+                facts=[
+                    _found_text(n),
+                    f"{result.data.source.n_rows:,} rows",
+                    *chosen,
+                    key and f"drawn: {key}",
+                ],
                 pictures=[widget._still() for widget in (board.timeline, board.nfa)],
                 text=board.editor.text,
                 frame=frame,
@@ -149,13 +153,13 @@ class Taker:
             raise CepError("no matches are found yet; write a query first")
         n = matches.count()
         if n <= MOST_ROWS:
-            return _pandas_of(matches.to_frame(limit=None)), ""
+            return as_pandas(matches.to_frame(limit=None)), ""
         part = (
             matches[:MOST_ROWS].to_frame(limit=None)
             if isinstance(matches, Matches)
             else matches.head(MOST_ROWS)
         )
-        return _pandas_of(part), _limit_note(n)
+        return as_pandas(part), _limit_note(n)
 
     # --- buttons
 
@@ -166,7 +170,7 @@ class Taker:
         unknown = "No matches are counted yet" if n is None else ""
         command, code = self._command(), board.editor.code
         warning = "" if n is None or n <= MOST_ROWS else _limit_note(n)
-        found = "" if n is None else count_of_matches(n) if n < 10**15 else f"{count_text(n)} matches"
+        found = "" if n is None else _found_text(n)
         notes = {name: warning or f"Download {found} as {_TITLES[name]}" for name in (CSV, PARQUET)} | _NOTES
         told = {CSV: warning, PARQUET: warning, LINE: command.note}
         copies = {CELL: code, LINE: command.line}
@@ -198,6 +202,10 @@ class Taker:
         self._board.take.send({**answer, **size}, buffers=[made.content])
 
 
+def _found_text(n: int) -> str:
+    return count_of_matches(n) if n < 10**15 else f"{count_text(n)} matches"
+
+
 def _limit_note(n: int) -> str:
     whole = (
         "explorer.matches.to_frame(limit=None)" if n <= 10**8 else "for part in explorer.matches.chunks(): …"
@@ -205,10 +213,6 @@ def _limit_note(n: int) -> str:
     return (
         f"The file has the first {MOST_ROWS:,} of {count_text(n)} matches. In Python, {whole} has all of them"
     )
-
-
-def _pandas_of(frame: Any) -> pd.DataFrame:
-    return frame if isinstance(frame, pd.DataFrame) else as_pandas(frame)
 
 
 def write_file(path: str | Path, content: str | bytes) -> Path:

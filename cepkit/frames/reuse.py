@@ -1,9 +1,9 @@
 """Keep what a call prepared from the columns of a frame, for the next call on the same frame.
 
 Frames change: users replace a column, or write its values in place. So a result is kept with a copy of the
-values that it was made from. It is used again only after a comparison with the values of now. The comparison
-reads memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive: when a frame
-ends, all that was kept for it is dropped.
+values that it was made from. It is used again only if the current values equal the copy. The comparison reads
+memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive: when a frame ends,
+its results and copies are dropped.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Kept(NamedTuple):
         return sum(array.nbytes for array in (*self.values, *self.result))
 
 
-# Last used at the end. Every step on it is a single operation of a dictionary, so threads need no lock, and a
-# frame may end at any moment.
+# The entry that was used last is at the end. Every step is a single operation of a dictionary, so threads
+# need no lock, and a frame may end at any moment.
 _kept: dict[tuple[int, Hashable], _Kept] = {}
 
 
@@ -85,12 +85,12 @@ def reuse(owner: object | None, what: Hashable, values: Sequence[np.ndarray], ma
 
 
 def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return copies of arrays. A result made of the copies fits them whatever happens to the frame."""
+    """Return copies of arrays. A result made from the copies stays right for them if the frame changes."""
     return tuple(np.array(array, order="C") for array in values)
 
 
 def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
-    """Keep a result that was made of ``values``, copies that must not change. It becomes read-only."""
+    """Keep a result, which becomes read-only. ``values`` are the copies that it was made from."""
     if len(values[0]) < FEWEST_ROWS:
         return
     key = (id(owner), what)

@@ -22,7 +22,7 @@ import sequence_walks as walks
 import sequences as seq
 
 import cepkit as cep
-from cepkit.engines.counting.counts import count
+from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.language.expressions import trees as ex
@@ -107,11 +107,11 @@ def _counted(repeats: int, case: seq.Case) -> Iterator[Row]:
     program, events, twin = places.program, places.events, seq.c_twin()
 
     def of_masks() -> int:
-        return count(graph, places, accept)
+        return counter_of(graph, places, accept).total()
 
     def of_columns() -> int:
         fresh = Places(program, events)
-        return count(graph, fresh, accepted(fresh))
+        return counter_of(graph, fresh, accepted(fresh)).total()
 
     what = f"b. SEQ(A,B,C) rising, {case.n:,} events, W={case.within:,}, counted from"
     if twin is None:
@@ -140,7 +140,7 @@ def large(repeats: int, n: int = 10**5, windows=(3000, 30_000)) -> Iterator[Row]
     """Numbers and samples of very many matches."""
     graph, places, accept = seq.prepared(seq.Case("", "seq3", seq.PLAIN, seq.RISING_ALL, windows[-1], n))
     twin, tests = seq.c_twin(), seq.tests_of_abc(graph)
-    works = [lambda: count(graph, places, accept)]
+    works = [lambda: counter_of(graph, places, accept).total()]
     works += [lambda: int(seq.call_twin(twin.seq3, places, accept, tests).sum())] if twin is not None else []
     (cost, total), *theirs = in_turns(repeats, *works)
     assert all(found == total for _, found in theirs), "the twin counts otherwise"
@@ -154,7 +154,7 @@ def large(repeats: int, n: int = 10**5, windows=(3000, 30_000)) -> Iterator[Row]
 def unary(repeats: int, n: int = 10**6, windows=(100, 100_000)) -> Iterator[Row]:
     """Without conditions between events the window does not matter."""
     made = [seq.prepared(seq.Case("", "unary", seq.PLAIN, (), within, n)) for within in windows]
-    near, far = in_turns(repeats, *(lambda a=a: count(*a) for a in made))
+    near, far = in_turns(repeats, *(lambda a=a: counter_of(*a).total() for a in made))
     what = f"d. SEQ(A,B,C), {n:,} events, W={windows[1]:,} ({n / far[0] / 1e6:.0f} M events/s)"
     yield Row(what, far[0], ">= 0.83", f"W={windows[0]:,}", near[0])
 
@@ -164,7 +164,7 @@ def closures(repeats: int, n: int = 30_000, within: int = 1200) -> Iterator[Row]
     rising_ends = (seq.less("a", "b", (None, 1)), seq.RISING, seq.less("b", "c", (ex.LAST, None)))
     for name, where in (("all rising", rising_ends), ("B rising", (seq.RISING,))):
         arguments = seq.prepared(seq.Case("", "kleene", seq.KLEENE, where, within, n))
-        ((cost, total),) = in_turns(min(3, repeats), lambda a=arguments: count(*a))
+        ((cost, total),) = in_turns(min(3, repeats), lambda a=arguments: counter_of(*a).total())
         yield Row(f"e. SEQ(A,B+,C) {name}, {n:,} events, {total:.2g} matches counted", cost, "<= 1 s")
 
 

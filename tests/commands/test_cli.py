@@ -20,6 +20,7 @@ from cepkit.commands.cli import _parser, main
 from cepkit.commands.examples import EXAMPLES
 from cepkit.commands.warmup import INTERPRETING, bundled_queries, count_steps
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
+from cepkit.engines.shared.match_set import MatchSet
 from tests.support.waiting import wait_until
 
 UP_DOWN = ["--define", "up=price > prev(price)", "--define", "down=price < prev(price)"]
@@ -176,6 +177,20 @@ def test_rows_all_prints_rows_up_to_the_limit(run):
     assert f"\n… {n_rows - 4} more rows; --out FILE writes all\n" in err
     _, out, err = run("match", "sample:peaks", *PEAKS, "--rows", "all", "--limit", n_rows)
     assert len(out.splitlines()) == 1 + n_rows and "more" not in err
+
+
+def test_the_rows_of_a_regex_are_counted_without_a_list(run, monkeypatch):
+    n_rows = len(expected().to_frame("all"))
+    build, n_built = MatchSet.lineage.func, []
+
+    def lineage(found):
+        n_built.append(len(found))
+        return build(found)
+
+    monkeypatch.setattr(MatchSet, "lineage", property(lineage))
+    _, _, err = run("match", "sample:peaks", *PEAKS, "--rows", "all", "--limit", 4)
+    assert f"… {n_rows - 4} more rows" in err
+    assert n_built and max(n_built) < len(expected())
 
 
 def test_the_rows_of_sequences_are_counted(run, tmp_path):

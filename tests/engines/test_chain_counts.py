@@ -16,7 +16,8 @@ from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.engines.counting import aggregates, entries, layout
 from cepkit.engines.counting import counts as path_counts
-from cepkit.engines.counting.counts import PathCounter, count, count_by_last
+from cepkit.engines.counting.counts import PathCounter
+from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import moduli, number_of
 from cepkit.engines.search.search import search_sequence
@@ -33,8 +34,7 @@ from tests.support.count_cases import as_list, case_of_shape, check_counts, coun
 
 
 def aggregate(graph, places, accept, component, values, function):
-    counter = PathCounter(Layout(graph, places, accept))
-    return aggregates.aggregate(counter, component, values, function)
+    return aggregates.aggregate(counter_of(graph, places, accept), component, values, function)
 
 
 JIT = not numba.config.DISABLE_JIT
@@ -149,8 +149,9 @@ def stream(kinds: str, x=None) -> pd.DataFrame:
 @pytest.mark.parametrize("n", [1, 62, 63, 64, 100, 700])
 def test_numbers_of_any_size_are_exact(n, where):
     arguments = graph_and(a_bs_c(*where), stream("A" + "B" * n + "C"))
-    counts = count_by_last(*arguments)
-    assert count(*arguments) == int(counts[-1]) == 2**n - 1
+    counter = counter_of(*arguments)
+    counts = counter.by_place()
+    assert counter.total() == int(counts[-1]) == 2**n - 1
     assert isinstance(counts, list) == (2**n - 1 >= 2**63)
 
 
@@ -162,8 +163,8 @@ def test_conditions_that_always_hold_change_no_number(seed, within):
     plain = graph_and(a_bs_c(within=within), stream(kinds))
     linked = graph_and(a_bs_c(RISING, within=within), stream(kinds))
     assert plain[0].is_unary and not linked[0].is_unary
-    assert as_list(count_by_last(*plain)) == as_list(count_by_last(*linked))
-    assert count(*plain) > 2**20
+    assert as_list(counter_of(*plain).by_place()) == as_list(counter_of(*linked).by_place())
+    assert counter_of(*plain).total() > 2**20
 
 
 def test_sums_beyond_all_machine_numbers_are_exact():
@@ -207,7 +208,7 @@ def test_columns_may_have_any_name():
         query = SequenceQuery(
             SequenceOf(parts, (None,) * 4), tuple(links), within=20, event_type="kind", order_by=("t",)
         )
-        found.append(as_list(count_by_last(*graph_and(query, frame.rename(columns={"x": name})))))
+        found.append(as_list(counter_of(*graph_and(query, frame.rename(columns={"x": name}))).by_place()))
     assert sum(found[0]) > 10
     assert all(counts == found[0] for counts in found)
 
@@ -231,8 +232,8 @@ def test_user_functions_link_events(compiled):
     called = SequenceQuery(pattern, (rising, after), functions=functions, **options)
     compared = ex.Comparison("<", ex.Reference("n", "x"), ex.Reference("c", "x"))
     plain = SequenceQuery(pattern, (RISING, compared), **options)
-    counts = as_list(count_by_last(*graph_and(called, frame)))
-    assert counts == as_list(count_by_last(*graph_and(plain, frame)))
+    counts = as_list(counter_of(*graph_and(called, frame)).by_place())
+    assert counts == as_list(counter_of(*graph_and(plain, frame)).by_place())
     assert sum(counts) > 10
 
 
@@ -259,7 +260,7 @@ def test_the_search_finds_as_many(seed):
     frame = as_frame(drawn_rows(random.Random(seed + 1000), 60))
     program, events, places, accept = prepared(drawn.query(), frame)
     found = search_sequence(program, events)
-    counts = count_by_last(state_graph_of(program, program.branches[0]), places, accept)
+    counts = counter_of(state_graph_of(program, program.branches[0]), places, accept).by_place()
     ends, n = found.ends()
     expected = np.zeros(len(frame), np.int64)
     expected[ends] = n

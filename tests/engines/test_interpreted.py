@@ -43,12 +43,12 @@ def interpreted(monkeypatch):
     """Interpret every regex query that can be interpreted, and collect the reasons of the others."""
     reasons: list[str | None] = []
 
-    def reason(program, source, n_events):
+    def code_of(program, source, n_events):
         code = regex_code_of(program)
         reasons.append(code if isinstance(code, str) else None)
-        return reasons[-1]
+        return code
 
-    monkeypatch.setattr(tiers, "reason_to_compile", reason)
+    monkeypatch.setattr(tiers, "code_if_new", code_of)
     return reasons
 
 
@@ -145,7 +145,7 @@ def test_a_query_with_many_live_starts_is_compiled_after_a_while(threads, monkey
     pattern, define = QUERIES["queue"]
     program, events = prepared(pattern, define, stream(4000), partition_by="k", order_by="t")
     expected = match_regex(program, events, tier="compiled", threads=threads)
-    monkeypatch.setattr(tiers, "compile_later", lambda text: None)
+    monkeypatch.setattr(engine, "compile_if_it_pays", lambda *_: None)
     monkeypatch.setattr(tiers, "reason_to_compile", lambda *_: None)
     patient, hasty, steps = Run(), Run(), []
     match_regex(program, events, threads=threads, run=patient)

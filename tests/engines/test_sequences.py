@@ -12,6 +12,9 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.after_match import report_matches
+from cepkit.engines.search import search
+from cepkit.engines.search.search import search_sequence
+from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
@@ -67,3 +70,21 @@ def test_aggregates_of_expressions():
     text = "PATTERN SEQ(A a, B+ b[]) WHERE max(b.x * 2) > 5"
     found = cep.match(frame, text, event_type="kind", order_by="t", measures={"n": "count(b)"})
     assert found.to_frame()["n"].tolist() == [1, 2]
+
+
+def test_a_look_by_a_python_kernel_keeps_no_more_than_a_compiled_one(monkeypatch):
+    """It is many short calls. Each may fill its room, so the rooms are smaller."""
+    room, calls = 1 << 9, 2
+    monkeypatch.setattr(search, "_ITEMS_PER_CALL", room)
+    frame = pd.DataFrame({"t": range(60), "kind": "a", "x": 1.0})
+    made = cep.match(frame, "PATTERN SEQ(a+ p[]) WHERE sum(p.x) > 50", event_type="kind", order_by="t")
+    program, events = made._found.program, made._found.events
+    found = search_sequence(
+        program,
+        events,
+        most_calls=calls,
+        work_of_a_call=1 << 13,
+        load_as=lambda program, text, name: plain_module(program, text)[name],
+    )
+    n_matches, is_exact = found.at_least()
+    assert not is_exact and 0 < n_matches * 51 <= calls * room

@@ -9,7 +9,7 @@ import pandas as pd
 
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.counting.counts import count, count_by_last
+from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.frames.building import build_events
@@ -47,10 +47,10 @@ def counts_of(matches: list[SequenceMatch], n: int) -> list[int]:
 
 def check_counts(drawn: Case, rows: list[dict]) -> int:
     graph, places, accept = graph_and(drawn.query(), as_frame(rows))
-    counts = count_by_last(graph, places, accept)
+    counter = counter_of(graph, places, accept)
     expected = counts_of(drawn.matches(rows), len(rows))
-    assert as_list(counts) == [expected[p] for p in places.position_of_place.tolist()]
-    assert count(graph, places, accept) == sum(expected)
+    assert as_list(counter.by_place()) == [expected[p] for p in places.position_of_place.tolist()]
+    assert counter.total() == sum(expected)
     return sum(expected)
 
 

@@ -5,14 +5,14 @@ A test works on 64-bit numbers in the order of the values: integers as they are,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader
 from cepkit.compile.interpreted.reading import reading_unsupported
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT, LIST
 
 _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -59,7 +59,7 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
         Returns whether a leaf reads the event of the vector side; the others read the scalar side.
     """
     tests = []
-    for term in (conjunct for whole in terms for conjunct in _conjuncts(whole)):
+    for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         if reason := reading_unsupported(term):
             return reason
         wanted = True
@@ -99,7 +99,7 @@ def tests_by_side(
         number. A test that reads one side has its number twice; a test without events belongs to side 0.
     """
     found: dict[tuple[int, int], tuple[PairTest, ...]] = {}
-    for term in (conjunct for whole in terms for conjunct in _conjuncts(whole)):
+    for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))
         sides = sorted({side_of(leaf) for leaf in leaves}) or [0]
         if len(sides) > 2:
@@ -110,14 +110,6 @@ def tests_by_side(
         key = sides[-1], sides[0]
         found[key] = found.get(key, ()) + tests
     return found
-
-
-def _conjuncts(term: Term) -> Iterator[Term]:
-    if term.op == "and":
-        for arg in term.args:
-            yield from _conjuncts(arg)
-    else:
-        yield term
 
 
 def _side(term: Term, is_vector: Callable[[Term], bool]) -> str | None:

@@ -33,7 +33,7 @@ from cepkit.compile.sequences.search_source import (
     is_decided_at_begin,
     without_variable,
 )
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import opcodes
 from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
@@ -199,7 +199,7 @@ class _BranchWriter:
     ) -> None:
         """Add a condition; for the parameters see `PathWriter.condition`."""
         writer = _PathInstructions()
-        for conjunct in _conjuncts(term):
+        for conjunct in conjuncts_of(term):
             writer.require(conjunct, 1)
         leaves = [*writer.leaf_of_value.values(), *writer.carried]
         back = {_variable(leaf) for leaf in leaves if _reads_back(leaf)}
@@ -297,10 +297,6 @@ class _BranchWriter:
             low = time if absence.after < 0 else end(absence.after)
             high = time if absence.before >= self.n else (absence.before, 0)
         return [a, *low, *high, first, len(self.conditions)]
-
-
-def _conjuncts(term: Term) -> list[Term]:
-    return [one for arg in term.args for one in _conjuncts(arg)] if term.op == "and" else [term]
 
 
 def _variable(leaf: Term) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from cepkit.compile.regex.automaton import Positions
-from cepkit.compile.shared.terms import EVENT, START, Term
+from cepkit.compile.shared.terms import EVENT, START, Term, conjuncts_of
 
 # Values that a partial match takes from its start or accumulates on the way; other start terms are
 # computed from them.
@@ -112,7 +112,7 @@ def plan_matching(
     masks: dict[Term, int] = {}
     for name, truth in truths:
         mask = automaton.mask_of_name(name)
-        for term in _conjuncts(truth):
+        for term in conjuncts_of(truth):
             if not mask & automaton.first:
                 term = _with_past(term)
             masks[term] = masks.get(term, 0) | mask
@@ -147,14 +147,6 @@ def plan_matching(
     if queues:
         dominated = 0  # queue and list share the order of starts, so little can be gained
     return Plan(automaton, event, start, dominated, slots, queues)
-
-
-def _conjuncts(truth: Term) -> Iterator[Term]:
-    if truth.op == "and":
-        for arg in truth.args:
-            yield from _conjuncts(arg)
-    else:
-        yield truth
 
 
 def _with_past(term: Term) -> Term:

@@ -25,7 +25,8 @@ _loading = threading.RLock()  # a module that another thread still compiles has 
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
-_CLOCK_S = 2.0  # a folder may have changed again without a new time of change, so soon after it
+_EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
+_CLOCK_S = 2.0  # within this time, a folder may change again without a new time of change
 
 
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
@@ -54,11 +55,29 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
         return _load_once(text, names or {})
 
 
+def reason_to_compile(text: str, kernels: str) -> str | None:
+    """Return why a generated kernel runs, or None if the query is new and ``kernels`` may interpret it."""
+    if reason := reason_not_to_interpret():
+        return reason
+    if is_ready(text):
+        return "its kernel is compiled already"
+    return None if are_kernels_ready(kernels) else "the kernels that interpret queries are not compiled yet"
+
+
 def reason_not_to_interpret() -> str | None:
     """Return why no query is interpreted in this process, or None. ``CEPKIT_TIER=compiled`` is one reason."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
         return "numba is switched off"
     return "CEPKIT_TIER says so" if os.environ.get("CEPKIT_TIER") == "compiled" else None
+
+
+def compile_if_it_pays(text: str, n_events: int) -> None:
+    """Compile the kernel of an interpreted query in the background if the query runs over many events.
+
+    A later `load` finds it.
+    """
+    if n_events >= _EVENTS_THAT_PAY and not is_ready(text):
+        compile_in_background("text", str(_write_text(_name_of(text), text)))
 
 
 def is_ready(text: str) -> bool:
@@ -84,12 +103,6 @@ def _names_in(folder: Path) -> frozenset[str]:
         names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".nbi"))
         _listings[folder] = read, names
     return names
-
-
-def compile_later(text: str) -> None:
-    """Compile kernel source in the background unless that was done before; a later `load` finds it."""
-    if not is_ready(text):
-        compile_in_background("text", str(_write_text(_name_of(text), text)))
 
 
 def are_kernels_ready(name: str) -> bool:

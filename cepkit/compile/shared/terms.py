@@ -94,6 +94,15 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     return Term("compare", (left, right), BOOLEAN, None, nullable, sign, level_of(left, right))
 
 
+def conjuncts_of(truth: Term) -> Iterator[Term]:
+    """Yield the parts of a truth that ``and`` connects."""
+    if truth.op == "and":
+        for arg in truth.args:
+            yield from conjuncts_of(arg)
+    else:
+        yield truth
+
+
 def level_of(*args: Term) -> int:
     """Return the highest level among ``args``."""
     return max((arg.level for arg in args), default=CONSTANT)

@@ -11,12 +11,12 @@ from cepkit.compile.counting.anchored_graph import AnchoredGraph
 from cepkit.compile.counting.anchored_source import AnchoredKernel, AnchoredWriter
 from cepkit.compile.counting.anchored_walking import write_reach, write_walk
 from cepkit.compile.counting.counting import AT_LEAST
-from cepkit.compile.shared.loading import is_ready, load_kernels
+from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
 from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.residues import WORD
 from cepkit.engines.interpreted.anchored import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
-from cepkit.engines.shared.kernels import compile_if_it_pays, reason_to_compile
+from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
@@ -46,7 +46,7 @@ class AnchoredLayout(Layout):
     @property
     def is_new_to_walk(self) -> bool:
         """Whether the kernels that follow paths would have to be compiled."""
-        return reason_to_compile(self.walk_kernel.text) is None
+        return reason_to_compile(self.walk_kernel.text, COUNTING) is None
 
     @cached_property
     def anchors(self) -> np.ndarray:

@@ -8,12 +8,10 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.compile.counting.state_graph import StateGraph
+from cepkit.compile.shared.loading import compile_if_it_pays
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
-from cepkit.engines.shared.kernels import compile_if_it_pays
-from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
@@ -22,34 +20,14 @@ _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
 
 
-def count_by_last(graph: StateGraph, places: Places, accept: np.ndarray) -> np.ndarray | list[int]:
-    """Return how many matches of a state graph end at each place.
-
-    Parameters
-    ----------
-    graph, places, accept
-        As in `Layout`.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n_places,), or list of int
-        Exact; a list if a number is 2^63 or more.
+class PathCounter:
+    """Counts the matches in a layout.
 
     Notes
     -----
     Time O(n_places) without conditions between events; otherwise see `write_counting`. Memory O(n_places).
     Numbers beyond 63 bits are computed modulo several numbers, one pass each.
     """
-    return PathCounter(Layout(graph, places, accept)).by_place()
-
-
-def count(graph: StateGraph, places: Places, accept: np.ndarray) -> int:
-    """Return the number of matches of a state graph; for the parameters see `Layout`."""
-    return PathCounter(Layout(graph, places, accept)).total()
-
-
-class PathCounter:
-    """Counts the matches in a layout."""
 
     work = 0.0  # counting takes little time at any number of matches
 
@@ -67,7 +45,7 @@ class PathCounter:
         return self.layout.array("since", self.layout.last_pool)
 
     def by_place(self) -> np.ndarray | list[int]:
-        """Return how many matches end at each place."""
+        """Return how many matches end at each place: uint64, or a list if a number is 2^63 or more."""
         numbers = self.by_member
         if isinstance(numbers, list):
             out = [0] * self.places.n

@@ -14,8 +14,9 @@ from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.pairs import PairTest
+from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
-from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
+from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import Places, accepted_places
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint
@@ -85,7 +86,7 @@ class Layout:
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
         """Return the tests of every link for interpretation, or why a generated kernel runs."""
-        return reason_to_compile(text) or counting_tests_of(self.graph)
+        return reason_to_compile(text, COUNTING) or counting_tests_of(self.graph)
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
@@ -99,7 +100,7 @@ class Layout:
     @property
     def is_new_to_walk(self) -> bool:
         """Whether the kernels that follow paths would have to be compiled."""
-        return reason_to_compile(self._path_text(write_starts)) is None
+        return reason_to_compile(self._path_text(write_starts), COUNTING) is None
 
     # --- arrays
 
@@ -204,7 +205,7 @@ class Layout:
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
         made = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
-        tests = reason_to_compile(made.text) or absence_tests_of(absence)
+        tests = reason_to_compile(made.text, COUNTING) or absence_tests_of(absence)
         if not isinstance(tests, str):
             ahead, of = absence.side == "earlier", self.graph.links[link]
             neighbour = self.graph.pool_of_component(of.source if ahead else of.target)

@@ -7,15 +7,14 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.interpreted.columns import constants_of
 from cepkit.compile.interpreted.instructions import EventValue
 from cepkit.compile.interpreted.walk import WalkCode
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.values import read_value
-from cepkit.progress import checkpoint
+from cepkit.engines.shared.kernels import chunk_readers
 
 KERNELS = "cepkit.kernels.interpreted_walk"
-_EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
 
 
 def interpreted_walk(places, code: WalkCode) -> Callable:
@@ -46,14 +45,9 @@ def _values(places, code: WalkCode, constants: tuple) -> tuple[np.ndarray, np.nd
         *zip(floats, code.floats, strict=True),
         *zip(integers, code.integers, strict=True),
     ]
+    columns = {name: values for name, values in places.inputs.columns.items() if values.ndim == 1}
     with np.errstate(all="ignore"):
-        for start in range(0, places.n, _EVENTS_PER_CHUNK):
-            checkpoint()
-            own = slice(start, start + _EVENTS_PER_CHUNK)
-            columns = {
-                name: values[own] for name, values in places.inputs.columns.items() if values.ndim == 1
-            }
-            reader = ColumnReader(columns, *constants)
+        for own, reader in chunk_readers(columns, places.n, constants):
             for row, value in rows:
                 row[own] = read_value(reader, value)
     return floats, integers

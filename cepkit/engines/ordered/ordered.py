@@ -20,18 +20,11 @@ from cepkit.compile.sequences.ordered_source import (
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.compile.shared.loading import load_kernels
+from cepkit.compile.shared.loading import compile_if_it_pays, load_kernels, reason_to_compile
 from cepkit.engines.interpreted.ordered import KERNELS, OrderedTables, OrderedTests, ordered_tests_of
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.search.search import BranchSearch
-from cepkit.engines.shared.kernels import (
-    accepted,
-    compile_if_it_pays,
-    dtypes_of,
-    kernel,
-    per_call,
-    reason_to_compile,
-)
+from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, RangeSearch, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -293,18 +286,9 @@ class InterpretedSearch(NestedSearch):
             checkpoint((int(cursor[0]) - first.start) / max(1, first.stop - first.start))
             with np.errstate(all="ignore"):
                 run(
-                    int(len(out) > 0),
-                    work,
-                    *limits,
-                    own,
-                    *tables.arguments(),
-                    cursor,
-                    stop,
-                    index,
-                    count,
-                    out,
-                    report,
-                )
+                    int(len(out) > 0), work, *limits, own, *tables.arguments(), cursor, stop, index, count,
+                    out, report,
+                )  # fmt: skip
             yield report
 
 

@@ -19,13 +19,12 @@ from cepkit.compile.regex.program import (
     State,
 )
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import load_kernels
+from cepkit.compile.shared.loading import compile_if_it_pays, load_kernels
 from cepkit.engines.interpreted.regex import Interpreter
 from cepkit.engines.regex.tiers import (
     AUTO,
     COMPILED,
     INTERPRETED,
-    compile_if_it_pays,
     kernel_for,
     labeller_for,
     take_over,
@@ -184,7 +183,7 @@ def _match(
     run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
     found = _match_blocks(kernel, blocks, threads, progress, run)
     if run.tier == INTERPRETED:
-        compile_if_it_pays(program, inputs, events.n_events)
+        compile_if_it_pays(program.matching_source(inputs).text, events.n_events)
     first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
     last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
     order = np.argsort(last, kind="stable")
@@ -204,7 +203,7 @@ def _interpret(
     kernel: Kernel | Interpreter = interpreter
     n, found = events.n_events, []
     if n > _EVENTS_PER_BATCH:
-        compile_if_it_pays(program, inputs, n)
+        compile_if_it_pays(program.matching_source(inputs).text, n)
     for low in range(0, n, _EVENTS_PER_BATCH):
         is_interpreted = low > 0 and isinstance(kernel, Interpreter)
         if is_interpreted and (taken := take_over(program, interpreter, state, inputs)):
@@ -214,7 +213,7 @@ def _interpret(
         columns = {name: values[rows] for name, values in inputs.columns.items()}
         own = inputs.with_columns(columns)
         found.append(advance(kernel, state, events.partition_of_event[rows], own, low, progress, run))
-    compile_if_it_pays(program, inputs, n)
+    compile_if_it_pays(program.matching_source(inputs).text, n)
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.compile.interpreted.regex import regex_code_of
+from cepkit.compile.interpreted.regex import RegexCode, regex_code_of
 from cepkit.compile.regex.program import Kernel, Program, State
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.kernel_source import KernelSource
-from cepkit.compile.shared.loading import are_kernels_ready, compile_later, is_ready, reason_not_to_interpret
+from cepkit.compile.shared.loading import is_ready, reason_to_compile
 from cepkit.engines.interpreted.regex import KERNELS, Interpreter
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
@@ -16,7 +16,6 @@ from cepkit.events import FLOAT
 AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
 # Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
 _MOST_EVENTS = 20_000_000
-_EVENTS_THAT_PAY = 200_000
 
 
 def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
@@ -39,39 +38,28 @@ def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO
     CepError
         When ``tier`` is ``"interpreted"`` and the query cannot be interpreted.
     """
-    if tier == COMPILED or (
-        tier == AUTO and reason_to_compile(program, program.matching_source(inputs), n_events)
-    ):
+    if tier == COMPILED:
         return program.matching(inputs)
-    code = regex_code_of(program)
-    if isinstance(code, str):
-        raise CepError(f"the query cannot be interpreted: it {code}")
-    return Interpreter(code)
+    if tier == INTERPRETED:
+        code = regex_code_of(program)
+        if isinstance(code, str):
+            raise CepError(f"the query cannot be interpreted: it {code}")
+        return Interpreter(code)
+    code = code_if_new(program, program.matching_source(inputs), n_events)
+    return program.matching(inputs) if isinstance(code, str) else Interpreter(code)
 
 
 def labeller_for(program: Program, inputs: Inputs, n_events: int) -> Kernel | Interpreter:
     """Return what finds the positions of the rows of matches."""
-    if not reason_to_compile(program, program.labelling_source(inputs), n_events):
-        code = regex_code_of(program)
-        if not isinstance(code, str):
-            return Interpreter(code)
-    return program.labelling(inputs)
+    code = code_if_new(program, program.labelling_source(inputs), n_events)
+    return program.labelling(inputs) if isinstance(code, str) else Interpreter(code)
 
 
-def reason_to_compile(program: Program, source: KernelSource, n_events: int) -> str | None:
-    """Return why a query runs with a kernel of its own, or None if it is interpreted."""
-    if not program.compiled:
-        return "it calls plain Python functions"
-    if reason := reason_not_to_interpret():
-        return reason
-    if is_ready(source.text):
-        return "its kernel is compiled already"
+def code_if_new(program: Program, source: KernelSource, n_events: int) -> RegexCode | str:
+    """Return ``program`` for interpretation, or why the kernel with this source runs."""
     if n_events > _MOST_EVENTS:
         return "compilation pays for this many events"
-    code = regex_code_of(program)
-    if isinstance(code, str):
-        return f"it {code}"
-    return None if are_kernels_ready(KERNELS) else "the kernels that interpret queries are not compiled yet"
+    return reason_to_compile(source.text, KERNELS) or regex_code_of(program)
 
 
 def take_over(
@@ -96,12 +84,6 @@ def take_over(
     layout = kernel.source.state
     made = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
     return kernel, State(layout, made)
-
-
-def compile_if_it_pays(program: Program, inputs: Inputs, n_events: int) -> None:
-    """Compile the kernel of an interpreted query in the background if such work will come again."""
-    if n_events >= _EVENTS_THAT_PAY:
-        compile_later(program.matching_source(inputs).text)
 
 
 def tier_of(kernel: Kernel | Interpreter) -> str:

@@ -19,17 +19,9 @@ from cepkit.compile.sequences.search_source import (
     test_of,
     write_search,
 )
-from cepkit.compile.shared.loading import is_ready
+from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, reason_to_compile
 from cepkit.engines.interpreted.walk import KERNELS, interpreted_walk
-from cepkit.engines.shared.kernels import (
-    Loader,
-    accepted,
-    compile_if_it_pays,
-    dtypes_of,
-    kernel,
-    per_call,
-    reason_to_compile,
-)
+from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
@@ -131,11 +123,15 @@ class BranchSearch:
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
         work = self._work_per_call(look)
         most_calls = most_calls and most_calls * -(-look // work)
-        return gather_calls(self._find(low, high, work), most, most_calls)
+        room = _ITEMS_PER_CALL * work // look  # shorter calls are more calls
+        return gather_calls(self._find(low, high, work, room), most, most_calls)
 
-    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
-        """Yield the matches of each call of the kernel, and whether the search is done."""
-        room = max(_ITEMS_PER_CALL, len(self.scratch[0]))
+    def _find(self, low: int, high: int, work: int, room: int) -> Iterator[tuple[MatchBlock, bool]]:
+        """Yield the matches of each call of the kernel, and whether the search is done.
+
+        A call ends when its matches have about ``room`` events.
+        """
+        room = max(room, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
         for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -11,21 +11,14 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import (
-    are_kernels_ready,
-    compile_later,
-    is_ready,
-    load,
-    reason_not_to_interpret,
-)
+from cepkit.compile.shared.loading import load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
-_EVENTS_THAT_PAY = 200_000
-_EVENTS_PER_CHUNK = 1 << 16  # whose columns fit the cache
-_EVENTS_PER_CALL = 1 << 20  # tested between two checkpoints
+_EVENTS_PER_CHUNK = 1 << 16  # their columns fit the cache
+_EVENTS_PER_CALL = 1 << 20  # events tested between two checkpoints
 _WORK_PER_CALL_AS_PYTHON = 1 << 10
 
 
@@ -49,24 +42,19 @@ def per_call(run: Callable, amount: int) -> int:
     return amount if hasattr(run, "py_func") else min(amount, _WORK_PER_CALL_AS_PYTHON)
 
 
-def reason_to_compile(text: str, kernels: str = COUNTING) -> str | None:
-    """Return why a generated kernel runs, or None if the query is new and ``kernels`` may interpret it."""
-    if reason := reason_not_to_interpret():
-        return reason
-    if is_ready(text):
-        return "its kernel is compiled already"
-    return None if are_kernels_ready(kernels) else "the kernels that interpret queries are not compiled yet"
-
-
-def compile_if_it_pays(text: str, n_events: int) -> None:
-    """Compile a generated kernel in the background if such work will come again."""
-    if n_events >= _EVENTS_THAT_PAY:
-        compile_later(text)
-
-
 def _reading_unsupported(program: SequenceProgram) -> str | None:
     terms = (term for terms in tests_of(program) for term in terms)
     return next(filter(None, map(reading_unsupported, terms)), None)
+
+
+def chunk_readers(
+    columns: Mapping[str, np.ndarray], n_events: int, constants: tuple
+) -> Iterator[tuple[slice, ColumnReader]]:
+    """Yield the events chunk by chunk, each with a reader of its columns."""
+    for start in range(0, n_events, _EVENTS_PER_CHUNK):
+        checkpoint()
+        rows = slice(start, start + _EVENTS_PER_CHUNK)
+        yield rows, ColumnReader({name: values[rows] for name, values in columns.items()}, *constants)
 
 
 def _accepted_by_columns(places: Places) -> np.ndarray:
@@ -75,11 +63,7 @@ def _accepted_by_columns(places: Places) -> np.ndarray:
     accept = np.zeros((len(tests), places.n), np.uint8)
     constants = constants_of(places.program, places.inputs)
     with np.errstate(all="ignore"):
-        for start in range(0, places.n, _EVENTS_PER_CHUNK):
-            checkpoint()
-            rows = slice(start, start + _EVENTS_PER_CHUNK)
-            columns = {name: values[rows] for name, values in places.inputs.columns.items()}
-            reader = ColumnReader(columns, *constants)
+        for rows, reader in chunk_readers(places.inputs.columns, places.n, constants):
             for row, terms in zip(accept, tests, strict=True):
                 row[rows] = reader.all(map(reader.true, terms))
     return accept
@@ -97,7 +81,7 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
     if key not in program.written:
         program.written[key] = write_accepting(program, dtypes)
     text = program.written[key].text
-    if load_as is kernel and not (reason_to_compile(text) or _reading_unsupported(program)):
+    if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
         return _accepted_by_columns(places)
     run = load_as(program, text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows

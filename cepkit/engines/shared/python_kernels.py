@@ -15,8 +15,9 @@ import numpy as np
 from cepkit.compile.sequences.path_writing import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.kernel_source import module_header
+from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.compile.shared.terms import Term
-from cepkit.engines.shared.kernels import dtypes_of, kernel, reason_to_compile
+from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 
@@ -34,7 +35,7 @@ def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
 
 def new_as_python(program: SequenceProgram, text: str, name: str) -> Callable[..., Any]:
     """Return function ``name`` of a generated module: compiled if it was before, otherwise as Python."""
-    if reason_to_compile(text) is not None:
+    if reason_to_compile(text, COUNTING) is not None:
         return kernel(program, text, name)
     return np.errstate(all="ignore")(plain_module(program, text)[name])
 

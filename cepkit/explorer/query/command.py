@@ -154,6 +154,7 @@ def _value_text(name: str, value: Any) -> str:
 
 _READERS = {"read_parquet", "read_csv", "load_sample"}
 _HARMLESS = {"parse_dates", "dtype_backend", "engine"}  # keywords that change neither rows nor values
+_IN_PLACE = {"insert", "pop", "update"}  # methods that change the frame
 
 
 def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
@@ -186,10 +187,13 @@ def file_in_cells(cells: Sequence[str], name: str) -> str | None:
             tree = ast.parse(cell)
         except SyntaxError:  # magics of IPython
             return None
-        for statement in ast.walk(tree):
-            if isinstance(statement, ast.Assign) and any(_is_name(one, name) for one in statement.targets):
-                read = _file_of_call(statement.value) if statement in tree.body else None
-            elif _may_change(statement, name):
+        assigned: list[ast.AST] = []  # names that a statement of the cell assigns to
+        for node in ast.walk(tree):
+            own = [one for one in getattr(node, "targets", ()) if _is_name(one, name)]
+            if own and isinstance(node, ast.Assign) and node in tree.body:
+                read = _file_of_call(node.value)
+                assigned += own
+            elif node not in assigned and _may_change(node, name):
                 read = None
     return read
 
@@ -212,12 +216,12 @@ def _may_change(node: ast.AST, name: str) -> bool:
     """Return whether a part of a cell may change the variable in place or assign to it otherwise."""
     if isinstance(node, ast.Call):
         is_method = isinstance(node.func, ast.Attribute) and _is_name(node.func.value, name)
-        return is_method and any(one.arg == "inplace" for one in node.keywords)
+        is_in_place = is_method and node.func.attr in _IN_PLACE
+        return is_in_place or (is_method and any(one.arg == "inplace" for one in node.keywords))
     if isinstance(node, ast.Attribute | ast.Subscript):
         is_store = isinstance(node.ctx, ast.Store | ast.Del)
         root: ast.AST = node
         while isinstance(root, ast.Attribute | ast.Subscript):
             root = root.value
         return is_store and _is_name(root, name)
-    is_assigned_elsewhere = isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr)
-    return is_assigned_elsewhere and _is_name(node.target, name)
+    return _is_name(node, name) and isinstance(node.ctx, ast.Store | ast.Del)

@@ -13,7 +13,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 
 _FEWEST_ITEMS = 8
-# What can hide the word `in`, as in expr.lark, or the beginning of a list.
+# As in expr.lark: texts and quoted names, as the word `in` may occur in them; or the beginning of a list.
 _BEGINNING = re.compile(
     r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|(?<![\w.:])(?ai:in)\s*(?P<bracket>[\[(])\s*"""
 )
@@ -28,7 +28,9 @@ Items = tuple[ex.Expression, ...]
 
 
 def shortened(text: str) -> tuple[str, dict[int, Items]]:
-    """Return the text with the first item of each long list of constants, and the items by where it begins.
+    """Return the text with only the first item of each long list of constants, and all items of these lists.
+
+    The key of the items is the place where the first item begins.
 
     Examples
     --------
