@@ -267,7 +267,7 @@ function render({ model, el }) {
     shown.title = `${text ?? ""}${where}`;
     matches.textContent = told ?? "";
     note.textContent = note.title = model.get("note");
-    about.textContent = [model.get("language") && `${model.get("language")} query`, model.get("rows")]
+    about.textContent = [model.get("language"), model.get("rows")]
       .filter(Boolean)
       .join(" · ");
     if (popup?.name === "key") isKeyed ? find(model.get("wanted_keys")) : close();

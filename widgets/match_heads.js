@@ -186,7 +186,7 @@ function columnHead({ name, align, kind, zone }, act) {
     const title = news.isSortable ? sorter : plain;
     if (top.firstChild !== title) top.replaceChildren(title, date);
     way.textContent = { ascending: "▲", descending: "▼", none: "↕" }[news.way];
-    date.textContent = [news.date, zone].filter(Boolean).join(" ");
+    date.textContent = [news.date, news.isZoneSaid ? "" : zone].filter(Boolean).join(" ");
     if (!kind) return;
     if (head !== news.head || !bars.children.length) {
       head = news.head;

@@ -11,6 +11,7 @@ function render({ model, el }) {
 
   const head = node("div", "head");
   const total = node("span", "total");
+  const zone = node("span", "zone"); // of all times
   const order = node("select", "order");
   order.setAttribute("aria-label", "Order of the matches");
   total.setAttribute("role", "status");
@@ -18,7 +19,7 @@ function render({ model, el }) {
   const clear = button("Clear filters", "Remove all filters", () => filterAll({}), "clear");
   const chooser = button("Columns", "Choose the shown columns", () => toggleMenu(), "chooser");
   chooser.setAttribute("aria-haspopup", "dialog");
-  head.append(node("h4", "title", "Matches"), total, clear, chooser, order);
+  head.append(node("h4", "title", "Matches"), total, zone, clear, chooser, order);
 
   const frame = node("div", "frame");
   frame.tabIndex = 0;
@@ -196,11 +197,15 @@ function render({ model, el }) {
     if (cells.length !== header.cells.length || cells.some((cell, k) => cell !== header.cells[k]))
       header.replaceChildren(...cells);
     cells.forEach((cell, k) => cell.classList.toggle("first", k === 0));
+    const zones = new Set(columns.filter(({ column }) => column.kind === "time").map(({ column }) => column.zone));
+    const isZoneSaid = zones.size === 1 && !zones.has("");
+    zone.textContent = isZoneSaid ? `times in ${[...zones][0]}` : "";
     columns.forEach(({ column: { name } }, k) =>
       heads[k].update({
         way: { [`${name} up`]: "ascending", [`${name} down`]: "descending" }[now] ?? "none",
         isSortable: sortable.has(name),
         date: dates[name] ?? "",
+        isZoneSaid,
         head: model.get("heads")[name] ?? null,
         isBusy: model.get("heads_busy"),
         canFilter: model.get("can_filter"),

@@ -90,7 +90,9 @@ function render({ model, el }) {
     message.classList.toggle("failing", hasFailed);
     const many =
       marks.length > 1 ? `error ${k + 1} of ${marks.length}; move the cursor to an error to read it\n` : "";
-    message.textContent = marks.length ? `${many}${marks[k].message}` : said;
+    const [first, ...others] = (marks.length ? `${many}${marks[k].message}` : said).split("\n");
+    const rest = others.map((line) => `\n${line}`).join("");
+    message.replaceChildren(node("span", "says", first), rest); // only lines of the query need their columns
     message.classList.toggle("quiet", !marks.length);
   };
 

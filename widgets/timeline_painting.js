@@ -10,7 +10,7 @@ const SKELETON = `
   <div class="foot"><span class="readout" role="status"></span></div>`;
 // Margins around the events, in px.
 const TOP = 20;
-const BOTTOM = 46;
+const BOTTOM = 50;
 const RIGHT = 14;
 const NEAR = 8; // largest distance of a click from its event, in px
 const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to zoom.";

@@ -74,7 +74,12 @@ def group_fates(fates: Sequence[Fate]) -> list[FateGroup]:
 
 
 def describe_group(
-    names: tuple[str, ...], group: FateGroup, k: int, row: Callable[[int], str], at: Callable[[int], str]
+    names: tuple[str, ...],
+    group: FateGroup,
+    k: int,
+    row: Callable[[int], str],
+    at: Callable[[int], str],
+    late: str = "",
 ) -> str:
     """Return what happened to partial matches, in one or two sentences.
 
@@ -87,6 +92,8 @@ def describe_group(
         The event in question, "this row".
     row, at : callable
         Return the name of another event, without and with its time.
+    late : str
+        The window, such as ``"10 minutes"``, if the partial matches fail because it is over.
     """
     fate, n = group.fate, len(group.starts)
     is_one = n == 1
@@ -110,6 +117,8 @@ def describe_group(
     if group.outcome == REPLACED:
         rival = f"the match from {row(fate.rival)} is complete"
         return f"{subject} {verb('ends', 'end')} {there}, because {rival}."
+    if late:
+        return f"{subject} {verb('ends', 'end')} {there}: the window of {late} is over."
     needed = names_of_mask(names, fate.wanted)
     where = "this row" if fate.end == k else "that row"
     return f"{subject} {verb('ends', 'end')} {there}: {where} is not {needed}."

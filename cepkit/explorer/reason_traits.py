@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.explorer.partial_bars import (
     FAILED,
@@ -26,6 +28,7 @@ from cepkit.insight.value_text import cell
 from cepkit.insight.why_not import WhyNot
 from cepkit.insight.why_not_regex import MOST_PARTIALS, Fate, fates_at, names_in, predicates_at
 from cepkit.insight.why_not_text import explain_sequence_rows
+from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.sequences.printing import duration_text
 
 MOST_CONDITIONS = 3  # conditions beside a bar
@@ -106,13 +109,16 @@ def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[Partial
         return _with_time(row(other), _time(result, stepping.position_of(other)).rpartition(" ")[2])
 
     for group in shown:
-        words = describe_group(program.automaton.names, group, k, row, at)
+        late = _late(result, stepping, group)
+        words = describe_group(program.automaton.names, group, k, row, at, late)
         lines.append({"text": words, "is_met": True if group.outcome == MATCHED else None})
         failing = []
-        if group is shown[0] and group.outcome == FAILED:
+        if group is shown[0] and group.outcome == FAILED and not late:
             there = "" if group.fate.end == k else " there"
             failing = _failing(result, stepping, group.fate, there)
             lines += [{"text": text, "is_met": False} for text in failing]
+        if late and group is shown[0]:
+            failing = [f"the window of {late} is over"]
         bars.append(_bar_of_fate(stepping, group, tuple(failing)))
     if not fates:
         lines.append({"text": "No partial match was open before this row.", "is_met": None})
@@ -147,15 +153,38 @@ def _failing(result: Result, stepping: Stepping, fate: Fate, there: str) -> list
     return list(dict.fromkeys(told))
 
 
+def _late(result: Result, stepping: Stepping, group: FateGroup) -> str:
+    """Return the window in words if all partial matches of a group end because it is over; else nothing."""
+    query = result.program.query
+    if query.within is None or group.outcome != FAILED:
+        return ""
+    places = [stepping.position_of(group.starts[-1]), stepping.position_of(group.fate.end)]
+    clock = query.order_by[0]
+    times = result.data.source.arrow(clock, result.events.rows(np.array(places)))
+    first, last = (times.cast(pa.int64()) if pa.types.is_temporal(times.type) else times).to_pylist()
+    unit = result.program.schema[clock].unit
+    if first is None or last is None:
+        return ""
+    limit = query.within if unit is None else duration_ticks(query.within, unit)
+    is_over = last - first > limit if query.within_closed else last - first >= limit
+    return duration_text(query.within) if is_over else ""
+
+
 def _with_time(row: str, time: str) -> str:
     return f"{row} ({time})" if time else row
 
 
 def _time(result: Result, position: int) -> str:
-    """Return the value of the first order column; empty without one."""
+    """Return the value of the first order column, as the timeline shows it; empty without one."""
     order_by = result.program.query.order_by
+    if not order_by:
+        return ""
     row = result.events.rows(np.array([position]))
-    return cell(result.data.source.arrow(order_by[0], row).to_pylist()[0]) if order_by else ""
+    [value] = result.data.source.arrow(order_by[0], row).to_pylist()
+    if not isinstance(value, datetime):
+        return cell(value)
+    text = cell(value.replace(tzinfo=None))  # the zone is named at the axis
+    return text.rstrip("0") if "." in text else text
 
 
 def _place(result: Result, position: int) -> str:

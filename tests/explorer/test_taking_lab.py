@@ -86,7 +86,7 @@ def look(browser, name):
 def test_cases_and_files_in_jupyterlab(opened, tmp_path):
     browser, page = opened, opened.page
     bar, cases = page.locator(".cepkit-take_bar").first, page.locator(".cepkit-case_view").first
-    assert page.evaluate(HEIGHTS)[2] <= 880  # query, timeline and table fit one screen
+    assert page.evaluate(HEIGHTS)[2] <= 800  # query, timeline and table fit one screen
     look(browser, "empty")
 
     # A match is kept by a click, another one by a key while the table has the focus.
@@ -119,7 +119,7 @@ def test_cases_and_files_in_jupyterlab(opened, tmp_path):
     browser.wait_until("list(explorer.wait(60).verdicts)", [True, False, True])
     page.wait_for_function("() => document.querySelectorAll('.cepkit-case_view li.held').length === 2")
     heights = page.evaluate(HEIGHTS)
-    assert heights[2] <= 880
+    assert heights[2] <= 800
     look(browser, "kept")
 
     # A click zooms, one copies a test, one removes.

@@ -281,12 +281,48 @@ def test_partial_matches_with_the_same_end_are_one_line():
     assert words(groups[2]) == (
         "The match from row 2 (0:02) takes this row as b and is completed at row 8 (0:08)."
     )
+    assert words(group_fates(fates[:1])[0]).endswith("It ends at row 9 (0:09): that row is not c.")
     [rival], [still] = group_fates([Fate(3, 8, 1, None, 2)]), group_fates([Fate(3, 20, 1)])
     assert words(rival) == (
         "The partial match from row 3 (0:03) takes this row as a. "
         "It ends at row 8 (0:08), because the match from row 2 is complete."
     )
     assert words(still) == "The partial match from row 3 (0:03) takes this row as a and stays open."
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+@pytest.mark.parametrize("clock", ["times", "numbers"])
+def test_a_partial_match_whose_window_is_over_says_so(clock, zone):
+    times = pd.Series(pd.date_range("2026-01-01", periods=9, freq="1min", tz=zone)).dt.as_unit("us")
+    numbers = pd.Series(range(9))
+    frame = pd.DataFrame({"t": times if clock == "times" else numbers, "x": range(9)})
+    within = "3 min" if clock == "times" else 3
+    define = {"far": "x >= first(x) + 5"}
+    explorer = cep.explore(frame, ". .* far", define=define, order_by="t", within=within).wait(60)
+    lines, partials = why_not(explorer, 2)
+    [told] = [line for line in lines if "begins" in line or "from row 0" in line or "rows 0" in line]
+    window = "3 min" if clock == "times" else "3"
+    assert told.endswith(f": the window of {window} is over.") and "is not" not in told
+    assert [bar["text"] for bar in partials] == [[f"the window of {window} is over"], *[[]] * (len(partials) - 1)]
+    at = "2026-01-01 00:02:00" if clock == "times" else "2"
+    assert explorer.board.reasons.title == f"in no match: row 2 ({at})"  # the zone is named at the axis
+
+
+def test_another_key_has_no_reasons_of_the_key_before():
+    frame = pd.DataFrame({"k": list("aabb"), "t": [1, 2, 3, 4], "x": [1, 0, 3, 4]})
+    explorer = cep.explore(
+        frame, ". up", define={"up": "x > prev(x)"}, partition_by="k", order_by="t"
+    ).wait(60)
+    explorer.show_key("a")
+    explorer.wait(60).why_not([1])
+    assert explorer.wait(60).board.reasons.title and explorer.board.timeline.asked
+    explorer.show_key("b")
+    explorer.wait(60)
+    assert explorer.board.reasons.title == "" and explorer.board.timeline.asked == []
+    explorer.show_key("a")
+    explorer.wait(60).why_not([1])
+    explorer.wait(60).select(0)
+    assert explorer.wait(60).board.reasons.title == ""
 
 
 def test_a_partial_match_of_a_sequence_has_its_events():

@@ -520,6 +520,7 @@ class Presenter:
             self.chosen, self.partition = chosen, partition
             self.board.set(self.board.bar, {"key": key})
             self.board.set(self.board.table, {**(table or {}), "selected": str(chosen.number)})
+            self._forget_other_keys(result, partition)
             more = {} if timeline is None else {**timeline, "window": [], "busy": False}
             self.board.set(self.board.timeline, {**more, "points": points, "selected": chosen.number})
             self.board.nfa.lit = list(chosen.states)
@@ -634,6 +635,7 @@ class Presenter:
             if self.chosen is not None and shown is not None and self.chosen.partition != shown:
                 self.select(None)
             self.partition = shown
+            self._forget_other_keys(result, shown)
             more = {"asked": asked, "window": window or [], "busy": False}
             self.board.set(self.board.timeline, {**timeline, **more})
             self._show_marks(told)
@@ -641,6 +643,14 @@ class Presenter:
             self.worker.submit(STEP, lambda turn: self._step(turn, result, 0))
 
         turn.deliver(show)
+
+    def _forget_other_keys(self, result: Result, partition: int | None) -> None:
+        """Remove the reasons of clicked events of another key than the shown one."""
+        own = result.events.partition_of_event
+        if self.asked and partition is not None and int(own[self.asked[-1]]) != partition:
+            self.asked = []
+            self.board.give_reasons("")
+            self.board.set(self.board.timeline, {"asked": []})
 
     def _find_keys(self, turn: Turn, search: str, order: str, page: int) -> None:
         result, program = self.result, self.unmatched if self.result is None else self.result.program
