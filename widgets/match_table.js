@@ -197,7 +197,9 @@ function render({ model, el }) {
     if (cells.length !== header.cells.length || cells.some((cell, k) => cell !== header.cells[k]))
       header.replaceChildren(...cells);
     cells.forEach((cell, k) => cell.classList.toggle("first", k === 0));
-    const zones = new Set(columns.filter(({ column }) => column.kind === "time").map(({ column }) => column.zone));
+    const zones = new Set(
+      columns.filter(({ column }) => column.kind === "time").map(({ column }) => column.zone),
+    );
     const isZoneSaid = zones.size === 1 && !zones.has("");
     zone.textContent = isZoneSaid ? `times in ${[...zones][0]}` : "";
     columns.forEach(({ column: { name } }, k) =>

@@ -48,7 +48,7 @@ CUT = """() => [".cepkit-take_bar", ".cepkit-case_view"].flatMap(name => {
     return parts.filter(part => part.getBoundingClientRect().right > right + 1).map(part => part.textContent);
 })"""
 OVERLAP = """() => {
-    const left = document.querySelector(".cepkit-take_bar h4").getBoundingClientRect();
+    const left = document.querySelector(".cepkit-take_bar .list").getBoundingClientRect();
     const line = document.querySelector(".cepkit-data_bar .line");
     const rights = [...line.children].map(part => part.getBoundingClientRect().right);
     const { top, bottom } = line.getBoundingClientRect();

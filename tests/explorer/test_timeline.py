@@ -303,16 +303,19 @@ def test_a_partial_match_whose_window_is_over_says_so(clock, zone):
     [told] = [line for line in lines if "begins" in line or "from row 0" in line or "rows 0" in line]
     window = "3 min" if clock == "times" else "3"
     assert told.endswith(f": the window of {window} is over.") and "is not" not in told
-    assert [bar["text"] for bar in partials] == [[f"the window of {window} is over"], *[[]] * (len(partials) - 1)]
+    assert [bar["text"] for bar in partials] == [
+        [f"the window of {window} is over"],
+        *[[]] * (len(partials) - 1),
+    ]
     at = "2026-01-01 00:02:00" if clock == "times" else "2"
     assert explorer.board.reasons.title == f"in no match: row 2 ({at})"  # the zone is named at the axis
 
 
 def test_another_key_has_no_reasons_of_the_key_before():
     frame = pd.DataFrame({"k": list("aabb"), "t": [1, 2, 3, 4], "x": [1, 0, 3, 4]})
-    explorer = cep.explore(
-        frame, ". up", define={"up": "x > prev(x)"}, partition_by="k", order_by="t"
-    ).wait(60)
+    explorer = cep.explore(frame, ". up", define={"up": "x > prev(x)"}, partition_by="k", order_by="t").wait(
+        60
+    )
     explorer.show_key("a")
     explorer.wait(60).why_not([1])
     assert explorer.wait(60).board.reasons.title and explorer.board.timeline.asked
