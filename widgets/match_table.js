@@ -201,7 +201,7 @@ function render({ model, el }) {
       columns.filter(({ column }) => column.kind === "time").map(({ column }) => column.zone),
     );
     const isZoneSaid = zones.size === 1 && !zones.has("");
-    zone.textContent = isZoneSaid ? `times in ${[...zones][0]}` : "";
+    zone.textContent = zone.title = isZoneSaid ? `times in ${[...zones][0]}` : "";
     columns.forEach(({ column: { name } }, k) =>
       heads[k].update({
         way: { [`${name} up`]: "ascending", [`${name} down`]: "descending" }[now] ?? "none",

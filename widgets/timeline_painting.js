@@ -13,7 +13,7 @@ const TOP = 20;
 const BOTTOM = 50;
 const RIGHT = 14;
 const NEAR = 8; // largest distance of a click from its event, in px
-const HINT = "Click an event to see why it is in no match. Drag to move, turn the wheel to zoom.";
+const HINT = "Click an event to see why it is in no match. Drag moves, the wheel zooms.";
 const HINT_OF_MATCH = "Press Z or Enter to zoom to the selected match, and again to go back.";
 const HINT_OF_PARTIAL = "Press Z or Enter to zoom to the partial match, and again to go back.";
 
