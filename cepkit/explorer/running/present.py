@@ -645,12 +645,10 @@ class Presenter:
         turn.deliver(show)
 
     def _forget_other_keys(self, result: Result, partition: int | None) -> None:
-        """Remove the reasons of clicked events of another key than the shown one."""
+        """Hide the reasons of clicked events of another key than the shown one; the events stay chosen."""
         own = result.events.partition_of_event
         if self.asked and partition is not None and int(own[self.asked[-1]]) != partition:
-            self.asked = []
             self.board.give_reasons("")
-            self.board.set(self.board.timeline, {"asked": []})
 
     def _find_keys(self, turn: Turn, search: str, order: str, page: int) -> None:
         result, program = self.result, self.unmatched if self.result is None else self.result.program
