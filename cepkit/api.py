@@ -261,9 +261,11 @@ def explain(
     has_ties = not spark and depends_on_ties(program.query)
     events = build_events(source, program) if is_ordered or has_ties else None
     notes = remarks(program, chosen) if isinstance(program, SequenceProgram) and chosen.automatic else ()
-    said = ties_in_words(program, source, events) if has_ties else ""
+    said = ties_in_words(program, source, events) if has_ties and events is not None else ""
     notes = (*notes, *([("ties", said)] if said else []))
-    orders = tuple(branch_orders(program, events)) if is_ordered else ()
+    orders = ()
+    if is_ordered and events is not None and isinstance(program, SequenceProgram):
+        orders = tuple(branch_orders(program, events))
     return Explanation(program, chosen, orders, notes)
 
 
@@ -638,7 +640,8 @@ def explore(
 
 def _load_explorer(path: str | os.PathLike, frame: Frame | None = None) -> Any:
     """Open an explorer that ``Explorer.save`` wrote, with a frame; see `cepkit.Explorer.load`."""
-    return open_door("explore").load(path, frame)
+    explorer: Any = open_door("explore")
+    return explorer.load(path, frame)
 
 
 explore.__dict__["load"] = _load_explorer

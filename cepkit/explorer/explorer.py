@@ -865,9 +865,9 @@ class Explorer:
         sliders = sliders_of(reading, self._data.schema)
         shape = shape_of(reading.text, sliders)
         is_new = shape != self._shape
-        ranged_by = reading.query.partition_by, reading.query.order_by
+        ranged_by = program.query.partition_by, program.query.order_by
         if is_new or ranged_by != self._ranged_by:
-            rows = self._data.sample_for(reading.query) if sliders else None
+            rows = self._data.sample_for(program.query) if sliders else None
             self._sliders = sliders_of(reading, self._data.schema, rows)
         else:
             self._sliders = with_ranges_of(sliders, self._sliders)

@@ -56,7 +56,7 @@ def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Fig
 
     _check(found)
     shown = {name: matches[:MAX_MATCHES].lineage() for name, matches in found.items()}
-    first = min((int(rows["position"].min()) for rows in shown.values() if len(rows)), default=0)
+    first = min((int(rows["position"].to_numpy().min()) for rows in shown.values() if len(rows)), default=0)
     n_events = next(iter(found.values()))._found.events.n_events
     stop = min(first + MOST_EVENTS, n_events)
     if n_events <= MOST_EVENTS:
@@ -85,8 +85,8 @@ def _check(found: Any) -> None:
 
 def _between(rows: pd.DataFrame, first: int, stop: int) -> pd.DataFrame:
     """Return the matches that end before ``stop``, with positions from ``first``."""
-    is_inside = rows.groupby("match")["position"].transform("max") < stop
-    inside = rows[is_inside]
+    last = rows.groupby("match")["position"].transform("max").to_numpy()
+    inside = rows[last < stop]
     return inside.assign(position=inside["position"] - first)
 
 

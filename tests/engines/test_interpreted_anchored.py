@@ -15,7 +15,7 @@ from cepkit.engines.counting import anchored, layout
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.interpreted.anchored import anchored_tests_of
 from cepkit.engines.shared import kernels, python_kernels
-from tests.engines.test_anchored import case_of, in_row, layout_of
+from tests.support.anchored_cases import case_of, in_row, layout_of
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT

@@ -16,9 +16,9 @@ from cepkit.engines.ordered import ordered
 from cepkit.engines.search import search
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import kernels
-from tests.engines.test_ordered import FAMILIES, bound, check, drawn
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.ordered_cases import FAMILIES, bound, check, drawn
 from tests.support.sequence_runs import all_of, as_matches
 from tests.support.sizes import cases
 
