@@ -140,7 +140,8 @@ def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], 
     output of its own. The live widget hides it by a rule of ``common.css``. In a saved notebook, the rules of
     ``QUIET`` hide what JupyterLab says in place of the widget.
 
-    A still takes longer to draw than a widget. An empty picture keeps its place until the widget is shown.
+    A still takes longer to draw than a widget. An empty picture keeps its place until the widget is shown. It
+    has the same text, because tools that compare notebooks may not follow an update.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def show_with_still(alive: Any, draw: Callable[[], str], describe: Callable[[], 
     if bundle and WIDGET in bundle:
         place = {"display_id": uuid4().hex}
         display({"text/html": QUIET}, raw=True)
-        display({"image/png": _NO_PICTURE}, raw=True, **place)
+        display({"image/png": _NO_PICTURE, "text/plain": describe()}, raw=True, **place)
         display({WIDGET: bundle[WIDGET]}, raw=True)
         place["update"] = True
     data, metadata = still_bundle(draw(), describe())
