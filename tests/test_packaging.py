@@ -315,7 +315,7 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         assert found["loaded"] == [] and found["drawn"]
         assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
         explored = json.loads(run(environment, "-c", EXPLORE))
-        assert explored["n"] > 0 and len(explored["views"]) == 9
+        assert explored["n"] > 0 and len(explored["views"]) == 11
         assert all(min(lengths) > 100 for lengths in explored["views"].values()), "modules and styles"
     command = [cepkit_command, *RUN[-1][1:]]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path)
