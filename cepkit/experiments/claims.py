@@ -1,0 +1,210 @@
+"""Claims of papers, tried on many seeds. A verdict comes from all tries, and never from one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+import pandas as pd
+
+from cepkit.errors import CepError
+
+LEAST_SEEDS = 10
+LEAST_SHARE = 0.9
+YES, ON_GENERATED, IN_PART, NO, UNTRIED = "yes", "on generated data", "in part", "no", "too few seeds"
+_SEED = re.compile(r"seed \d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement of a paper, and the test that decides whether one data set agrees with it.
+
+    Parameters
+    ----------
+    place : str
+        Where the paper says it, for example ``"figure 6d"``.
+    statement : str
+        What the paper says.
+    measure : str
+        What ``value`` of the test is, with its unit.
+    test : callable
+        Takes the results of one data set. It returns the measured value, and whether the statement holds
+        there, or None if these results do not say.
+    printed : str
+        The value that the paper prints; empty if it prints none.
+    reason : str
+        Why the statement holds or does not hold here. The reason must have been measured.
+    """
+
+    place: str
+    statement: str
+    measure: str
+    test: Callable[[pd.DataFrame], tuple[float, bool] | None]
+    printed: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A claim on one data set: the measured value, and whether the claim holds."""
+
+    data: str
+    value: float
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim with its tries: on generated data of several seeds, and on recorded data."""
+
+    claim: Claim
+    on_seeds: tuple[Try, ...]
+    on_recorded: tuple[Try, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of the seeds for which the claim holds; NaN without seeds."""
+        return sum(one.holds for one in self.on_seeds) / len(self.on_seeds) if self.on_seeds else float("nan")
+
+    @property
+    def verdict(self) -> str:
+        """The verdict.
+
+        ``"yes"`` needs at least ten seeds, nine of ten where the claim holds, and no recorded data that
+        contradict it. Recorded data alone turn it into ``"on generated data"``. ``"no"`` means that at most
+        one seed of ten agrees. Everything between is ``"in part"``.
+        """
+        if len(self.on_seeds) < LEAST_SEEDS:
+            return UNTRIED
+        if self.share >= LEAST_SHARE:
+            return YES if all(one.holds for one in self.on_recorded) else ON_GENERATED
+        return NO if self.share <= 1 - LEAST_SHARE + 1e-9 else IN_PART
+
+
+def examine(claims: Iterable[Claim], results: pd.DataFrame) -> list[Finding]:
+    """Try claims on every data set of a table of results.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+    results : pandas.DataFrame
+        One row per measurement. Column ``data`` is ``"seed 0"``, ``"seed 1"`` and so on for generated data,
+        and a name for recorded data.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the claims; tries in the order of the table.
+
+    Raises
+    ------
+    CepError
+        When the table has no column ``data``.
+
+    Examples
+    --------
+    >>> results = pd.DataFrame({"data": [f"seed {i}" for i in range(10)], "speedup": range(2, 12)})
+    >>> def least(own):
+    ...     return own["speedup"].min(), own["speedup"].min() > 1
+    >>> [finding] = examine([Claim("figure 1", "it is faster", "least speed-up", least)], results)
+    >>> finding.verdict, finding.share
+    ('yes', 1.0)
+    """
+    if "data" not in results:
+        raise CepError(f"results of claims need a column 'data'; there are {', '.join(map(str, results))}")
+    groups = [(str(name), own) for name, own in results.groupby("data", sort=False)]
+    findings = []
+    for claim in claims:
+        tries = [
+            Try(name, float(of[0]), bool(of[1]))
+            for name, own in groups
+            if (of := claim.test(own)) is not None
+        ]
+        seeds = tuple(one for one in tries if _SEED.fullmatch(one.data))
+        recorded = tuple(one for one in tries if not _SEED.fullmatch(one.data))
+        findings.append(Finding(claim, seeds, recorded))
+    return findings
+
+
+def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
+    """Return findings as a table for readers, one row per claim.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``place``, ``claim``, ``measure``, ``paper``, ``median``, ``range``, ``seeds`` (how many
+        agree), ``recorded data`` if there are any, ``verdict`` and ``reason``. All cells are texts.
+    """
+    rows = []
+    for finding in findings:
+        claim = finding.claim
+        values = sorted(one.value for one in finding.on_seeds)
+        held = sum(one.holds for one in finding.on_seeds)
+        rows.append(
+            {
+                "place": claim.place,
+                "claim": claim.statement,
+                "measure": claim.measure,
+                "paper": claim.printed,
+                "median": f"{median(values):.3g}" if values else "",
+                "range": f"{values[0]:.3g} to {values[-1]:.3g}" if values else "",
+                "seeds": f"{held} of {len(values)}",
+                "recorded data": "; ".join(
+                    f"{one.data} {one.value:.3g}" + ("" if one.holds else " (does not hold)")
+                    for one in finding.on_recorded
+                ),
+                "verdict": finding.verdict,
+                "reason": claim.reason,
+            }
+        )
+    table = pd.DataFrame(rows)
+    if not any(finding.on_recorded for finding in findings):
+        table = table.drop(columns="recorded data", errors="ignore")
+    return table
+
+
+def count_verdicts(findings: Sequence[Finding]) -> str:
+    """Return in one phrase how many claims hold; the README has this phrase for each paper.
+
+    Examples
+    --------
+    >>> count_verdicts([])
+    '0 of 0 claims hold'
+    """
+    verdicts = [finding.verdict for finding in findings]
+    others = [f"{verdicts.count(kind)} {words}" for kind, words in _COUNTED if kind in verdicts]
+    return ", ".join([f"{verdicts.count(YES)} of {len(verdicts)} claims hold", *others])
+
+
+_COUNTED = (
+    (ON_GENERATED, "on generated data only"),
+    (IN_PART, "in part"),
+    (NO, "not"),
+    (UNTRIED, "on too few seeds"),
+)
+
+
+def rises(values: Iterable[float]) -> bool:
+    """Return whether every value is greater than the one before. A claim of growth looks at every step.
+
+    Examples
+    --------
+    >>> rises([1, 2, 4]), rises([1, 3, 2]), rises([1, 1])
+    (True, False, False)
+    """
+    own = list(values)
+    return len(own) > 1 and all(a < b for a, b in pairwise(own))
+
+
+def falls(values: Iterable[float]) -> bool:
+    """Return whether every value is less than the one before.
+
+    Examples
+    --------
+    >>> falls([4, 2, 1]), falls([4, 1, 2])
+    (True, False)
+    """
+    return rises([-value for value in values])
