@@ -217,7 +217,7 @@ def _candidates(case: Case, result: Result, positions: np.ndarray) -> Iterator[l
         chosen = chosen[_time_of(result, ends[chosen]) <= latest]
     group: list[int] = []
     for end in chosen.tolist():
-        first, last = int(result._first_number[end]), int(result._first_number[end + 1])
+        first, last = int(result.first_number[end]), int(result.first_number[end + 1])
         for number in range(first, last, _TOGETHER):
             group += range(number, min(number + _TOGETHER, last))
             if len(group) >= _TOGETHER:

@@ -14,7 +14,8 @@ from cepkit.errors import CepError
 from cepkit.explorer.board import Board
 from cepkit.explorer.case_tests import CaseQuery, write_tests
 from cepkit.explorer.cases import MATCH, RANGE, ROWS, Case, Verdict, judge, positions_of_rows, rows_text
-from cepkit.explorer.running.present import CASES, Presenter
+from cepkit.explorer.presenting.presenter import Presenter
+from cepkit.explorer.presenting.shown import CASES
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 from cepkit.insight.value_text import cell
@@ -41,7 +42,7 @@ class CaseKeeper:
         self._verdicts: dict[Case, Verdict] = {}  # by the last result
         self._places: tuple[Any, np.ndarray] = None, np.empty(0, np.int64)
         self._view = board.cases
-        present.when_counted.append(self.check)
+        present.shown.when_counted.append(self.check)
         board.observe(self._view, "wanted", lambda wish: wish and self._fulfil(wish))
         board.timeline.observe(lambda _: self._offer(), ["selected", "window", "asked"])
         board.reasons.observe(lambda _: self._offer(), ["title", "lines"])
@@ -64,7 +65,7 @@ class CaseKeeper:
             raise CepError(f"cases: {len(kept)} are too many; an explorer keeps at most {MOST_CASES}")
         self._cases = kept
         self._show()
-        result = self._present.result
+        result = self._present.shown.result
         if result is not None and result.is_counted:
             self.check(result)
 
@@ -72,6 +73,11 @@ class CaseKeeper:
     def verdicts(self) -> tuple[bool | None, ...]:
         """Whether each case holds for the last result; None if it is not known."""
         return tuple(one.holds if (one := self._verdicts.get(case)) else None for case in self._cases)
+
+    def said(self) -> list[tuple[str, bool | None]]:
+        """Return the cases in words, each with whether it holds."""
+        words = (f"must {'match' if one.must else 'not match'}: {one.label}" for one in self._cases)
+        return list(zip(words, self.verdicts, strict=True))
 
     def doubt(self) -> None:
         """Show that the ticks belong to an earlier query."""
@@ -89,7 +95,7 @@ class CaseKeeper:
             raise CepError("keep: give one of match, rows and between")
         if key is not None and between is None:
             raise CepError("keep: key belongs to between=(first time, last time)")
-        result = self._present.result_for("keep")
+        result = self._present.shown.result_for("keep")
         if rows is not None:
             case = self._of_rows(result, [int(row) for row in rows], must)
         elif between is not None:
@@ -113,7 +119,7 @@ class CaseKeeper:
 
     def show(self, number: int) -> None:
         """Zoom the timeline to a case."""
-        case, result = self._case(number), self._present.result_for("show_case")
+        case, result = self._case(number), self._present.shown.result_for("show_case")
         place = self._place(result)
         rows = [row for row in case.rows if row < len(place) and place[row] >= 0]
         if not rows:
@@ -127,14 +133,14 @@ class CaseKeeper:
         low, high = series.extent
         more = _AROUND * (last - first) or (high - low) / 200
         window = [max(low, first - more), min(high, last + more)]
-        if shown is None or shown == self._present.partition:
-            self._present.zoom(window)
+        if shown is None or shown == self._present.shown.partition:
+            self._present.timeline.zoom(window)
         else:
-            self._present.show_key(shown, window=window)
+            self._present.timeline.show_key(shown, window=window)
 
     def write_test(self, number: int | None = None) -> str:
         """Return a case as the text of a `pytest` module; all cases for None."""
-        self._present.result_for("write_test")
+        self._present.shown.result_for("write_test")
         chosen = self._cases if number is None else (self._case(number),)
         if not chosen:
             raise CepError("write_test: no case is kept; keep one first")
@@ -156,7 +162,7 @@ class CaseKeeper:
     def check(self, result: Result) -> None:
         """Check all cases against the counted matches of a result, in the thread of the explorer."""
         if self._cases:
-            self._present.worker.submit(CASES, lambda turn: self._check(turn, result))
+            self._present.shown.worker.submit(CASES, lambda turn: self._check(turn, result))
 
     def _check(self, turn: Turn, result: Result) -> None:
         cases, place, verdicts = self._cases, self._place(result), {}
@@ -165,7 +171,10 @@ class CaseKeeper:
             checkpoint()
 
         def show() -> None:
-            self._verdicts = {**(self._verdicts if self._present.result is not result else {}), **verdicts}
+            self._verdicts = {
+                **(self._verdicts if self._present.shown.result is not result else {}),
+                **verdicts,
+            }
             self._show()
             self._board.set(self._view, {"stale": False})
 
@@ -183,11 +192,11 @@ class CaseKeeper:
 
     def _offers(self) -> list[dict[str, str]]:
         """Return what the board can keep now, the most likely first."""
-        timeline, present, made = self._board.timeline, self._present, []
-        if present.chosen is not None:
-            made.append({"id": MATCH, "text": f"match {present.chosen.number:,}"})
-        if present.asked and present.result is not None:
-            labels = [present.result.row_of(position) for position in present.asked]
+        timeline, shown, made = self._board.timeline, self._present.shown, []
+        if shown.chosen is not None:
+            made.append({"id": MATCH, "text": f"match {shown.chosen.number:,}"})
+        if shown.asked and shown.result is not None:
+            labels = [shown.result.row_of(position) for position in shown.asked]
             text = labels[0] if len(labels) == 1 else f"{len(labels)} clicked rows"
             made.append({"id": ROWS, "text": text})
         if timeline.window:
@@ -201,13 +210,13 @@ class CaseKeeper:
 
     def _of_what(self, what: str, must: bool) -> Case:
         """Return the case that the board offers."""
-        present, result = self._present, self._present.result_for("keep")
-        if what == MATCH and present.chosen is not None:
-            return self._of_match(result, present.chosen.number, must)
-        if what == ROWS and present.asked:
-            return self._of_rows(result, result.events.rows(np.array(present.asked)).tolist(), must)
+        shown, result = self._present.shown, self._present.shown.result_for("keep")
+        if what == MATCH and shown.chosen is not None:
+            return self._of_match(result, shown.chosen.number, must)
+        if what == ROWS and shown.asked:
+            return self._of_rows(result, result.events.rows(np.array(shown.asked)).tolist(), must)
         if what == RANGE and self._board.timeline.window:
-            return self._of_range(result, present.partition, list(self._board.timeline.window), must)
+            return self._of_range(result, shown.partition, list(self._board.timeline.window), must)
         raise CepError("keep: select a match, click an event, or zoom in to a time range first")
 
     def _of_match(self, result: Result, number: int, must: bool) -> Case:
@@ -229,7 +238,7 @@ class CaseKeeper:
 
     def _of_range(self, result: Result, partition: int | None, window: Sequence[float], must: bool) -> Case:
         series = result.series(partition)
-        low, high = result._events_in(series, window)
+        low, high = series.events_in(window)
         if high <= low:
             raise CepError("keep: no event is in this time; choose a longer one")
         index = np.arange(low, high)
@@ -241,9 +250,9 @@ class CaseKeeper:
         self, result: Result, between: Sequence[Any], key: str | None
     ) -> tuple[int | None, list[float]]:
         """Return the key and the window, in times of the axis, for the arguments of `keep`."""
-        partition = self._present.partition
+        partition = self._present.shown.partition
         if key is not None:
-            keys = self._present._keys_of(result.program, result.events)
+            keys = self._present.keys.of(result.program, result.events)
             partition = None if keys is None else keys.partition_of(key)
             if partition is None:
                 raise CepError(f"keep: there is no key {key!r}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from cepkit.explorer.automaton import state_of_events
 from cepkit.explorer.partial_bars import as_traits
+from cepkit.explorer.running.timeline import spans_of
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
@@ -31,8 +32,8 @@ def marks_of(
 def events_in_state(
     result: Result, state: int, partition: int | None, window: list[float] | None = None
 ) -> tuple[np.ndarray, int]:
-    """Return the events that lead drawn matches (`Result.spans`) to a state, and the number of matches."""
-    numbers = result.spans(partition, window)[1]
+    """Return the events that lead drawn matches (`spans_of`) to a state, and the number of matches."""
+    numbers = spans_of(result, partition, window)[1]
     numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # NaN: the number is unknown
     if not len(numbers):
         return np.empty(0, np.int64), 0

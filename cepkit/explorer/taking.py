@@ -14,7 +14,8 @@ from cepkit.errors import CepError
 from cepkit.explorer.board import Board
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.page import PageParts, page_html
-from cepkit.explorer.running.present import Presenter
+from cepkit.explorer.presenting.presenter import Presenter
+from cepkit.explorer.query.command import Commanded
 from cepkit.language.numbers import count_text
 from cepkit.language.saying import say_query
 from cepkit.plots import theme
@@ -49,15 +50,6 @@ class Parcel:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Commanded:
-    """The command line of a query: ``line``, or ``reason`` if there is none, and a ``note`` on its file."""
-
-    line: str
-    reason: str = ""
-    note: str = ""
-
-
 class Taker:
     """Makes the files of an explorer and answers the buttons of its board.
 
@@ -65,8 +57,6 @@ class Taker:
     ----------
     board : Board
     present : Presenter
-    matches : callable
-        Returns the shown matches, or None.
     command : callable
         Returns the command line of the query.
     cases : callable
@@ -74,12 +64,12 @@ class Taker:
     """
 
     def __init__(
-        self, board: Board, present: Presenter, matches: Callable[[], Any],
-        command: Callable[[], Commanded], cases: Callable[[], list[tuple[str, bool | None]]],
+        self, board: Board, present: Presenter, command: Callable[[], Commanded],
+        cases: Callable[[], list[tuple[str, bool | None]]],
     ):  # fmt: skip
-        self._board, self._present, self._matches = board, present, matches
+        self._board, self._present = board, present
         self._command, self._cases = command, cases
-        present.when_counted.append(lambda result: self.offer())
+        present.shown.when_counted.append(lambda result: self.offer())
         board.observe(board.take, "wanted", lambda wish: wish and self._fulfil(wish))
         self.offer()
 
@@ -102,7 +92,11 @@ class Taker:
 
     def page(self) -> str:
         """Return the text of a stand-alone HTML page."""
-        board, result, matches = self._board, self._present.result_for("to_html"), self._matches()
+        board, result, matches = (
+            self._board,
+            self._present.shown.result_for("to_html"),
+            self._present.shown.matches,
+        )
         n, command = matches.count(), self._command()
         frame = as_pandas(matches.head(MOST_ON_PAGE))
         told = f"The first {len(frame)} of {count_text(n)} matches." if n > len(frame) else ""
@@ -148,7 +142,7 @@ class Taker:
 
     def _rows(self) -> tuple[pd.DataFrame, str]:
         """Return the matches as a pandas frame, and a note if the frame does not have all of them."""
-        matches = self._matches()
+        matches = self._present.shown.matches
         if matches is None:
             raise CepError("no matches are found yet; write a query first")
         n = matches.count()
@@ -165,7 +159,7 @@ class Taker:
 
     def offer(self) -> None:
         """Show the buttons for the newest result and the newest text."""
-        board, result = self._board, self._present.result
+        board, result = self._board, self._present.shown.result
         n = None if result is None or not result.is_counted else self._n()
         unknown = "No matches are counted yet" if n is None else ""
         command, code = self._command(), board.editor.code
@@ -186,7 +180,7 @@ class Taker:
         board.set(board.take, {"items": items, "told": found})
 
     def _n(self) -> int:
-        return self._matches().count()
+        return self._present.shown.matches.count()
 
     def _fulfil(self, wish: dict[str, Any]) -> None:
         threading.Thread(target=self._send, args=(wish,), name="cepkit takes", daemon=True).start()

@@ -13,10 +13,10 @@ import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.events import Events
 from cepkit.explorer.choices import Data, choose_measures
+from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.query.text import settings_in
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.running.keys import KEYS_PER_PAGE, Keys, count_by_partition
-from cepkit.explorer.running.present import Presenter
 from cepkit.explorer.running.result import Result
 from tests.support.waiting import wait_until
 
@@ -355,8 +355,8 @@ def test_a_run_that_is_cancelled_at_once_leaves_the_events(monkeypatch):
 
 def test_the_timeline_follows_the_table_when_an_edit_stops_a_run(monkeypatch):
     explorer = opened(partition_by=None)
-    before, gate, bands_of = explorer.matches.count(), threading.Event(), Presenter._bands_of
-    monkeypatch.setattr(Presenter, "_bands_of", lambda *call: (gate.wait(60), bands_of(*call))[1])
+    before, gate, draw = explorer.matches.count(), threading.Event(), TimelinePresenter.draw
+    monkeypatch.setattr(TimelinePresenter, "draw", lambda *call: (gate.wait(60), draw(*call))[1])
     explorer.text = REGEX.replace("> 0.5", "> 0.8")
     wait_until(lambda: explorer.board.table.total != str(before))
     explorer.text = "up ("
@@ -389,7 +389,7 @@ def test_a_choice_changes_the_events_before_a_query():
 def test_a_frame_without_events_has_no_key():
     explorer = FRAME.iloc[:0].cep.explore(REGEX, order_by="t", partition_by="key").wait(60)
     assert explorer.board.bar.key == {} and explorer.status["state"] == "done"
-    assert isinstance(explorer._present.result.events, Events)
+    assert isinstance(explorer._present.shown.result.events, Events)
 
 
 def test_python_answers_an_action_of_the_user():

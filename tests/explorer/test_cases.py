@@ -145,7 +145,7 @@ def test_a_tick_is_the_definition(name, partition_by, seed, monkeypatch):
     query, call = QUERIES[name]
     explorer = opened(query, stream(seed=seed), partition_by=partition_by, **call)
     assert explorer.status["state"] == "done", explorer.status
-    matches, result = rows_of_matches(explorer), explorer._present.result
+    matches, result = rows_of_matches(explorer), explorer._present.shown.result
     place = positions_of_rows(result)
     monkeypatch.setattr(cases_module, "_TOGETHER", draw.choice([1, 7, 1000]))
     seen = set()

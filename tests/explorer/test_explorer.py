@@ -22,12 +22,13 @@ from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
+from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.query.code import code_of
 from cepkit.explorer.query.constants import move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.text import read_text, text_and_call
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.first_tables import first_rows
 from cepkit.explorer.running.pages import Pages, as_pandas
-from cepkit.explorer.running.present import Presenter
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.series import Series, draw_series
 from cepkit.explorer.running.worker import Worker
@@ -231,12 +232,12 @@ def test_moving_a_slider_compiles_nothing(scans, monkeypatch):
     call = {"order_by": "ts", "partition_by": "item", "params": {"least": 2}}
     explorer = scans.cep.explore("a b\na: weight > 3\nb: weight > first(weight) + :least", **call).wait(60)
     modules = {name for name in sys.modules if name.startswith("cepkit_kernel")}
-    events = explorer._present.result.events
+    events = explorer._present.shown.result.events
     for id, value, wanted in (("c0", 5, "weight > 5"), (":least", 1, None)):
         explorer.move(id, value)
         explorer.wait(60)
         assert wanted is None or wanted in explorer.text
-    assert explorer._present.result.events is events
+    assert explorer._present.shown.result.events is events
     assert {name for name in sys.modules if name.startswith("cepkit_kernel")} == modules
     define = {"a": "weight > 5", "b": "weight > first(weight) + 1"}
     wanted = scans.cep.match("a b", define=define, order_by="ts", partition_by="item").count()
@@ -516,7 +517,7 @@ def test_a_state_marks_its_events_and_its_names():
 
 def test_a_state_of_a_sequence_marks_the_events_of_its_variable(of_scans):
     board = of_scans.board
-    state = list(of_scans._automaton.labels).index("s")
+    state = list(of_scans._reader.automaton.labels).index("s")
     of_scans.select_state(state)
     of_scans.wait(60)
     assert board.editor.marked == ["s"]
@@ -744,7 +745,7 @@ def test_reasons_go_with_the_result_that_they_are_of(monkeypatch):
         assert explorer.wait(60).status["state"] == "failed"
     assert explorer.board.reasons.title == title  # and the result is shown
     with monkeypatch.context() as patch:
-        patch.setattr(Presenter, "_bands_of", lambda *_: 1 / 0)  # the new matches are in the table by then
+        patch.setattr(TimelinePresenter, "draw", lambda *_: 1 / 0)  # the new matches are in the table by then
         explorer.text = UPS.replace("up+", "up")
         assert explorer.wait(60).status["state"] == "failed"
     assert explorer.board.reasons.title == ""
@@ -895,7 +896,7 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     data = SearchedFrame(scans)
     program = data.compile(read_text(query, {"event_type": "kind", "order_by": "ts"}).query)
     result = Result(data, program, lambda: data.run(program), automaton_of(program))
-    soon = result.first_rows()
+    soon = first_rows(result)
     assert soon is not None and soon["rows"]
     assert {**soon, "busy": False} == result.pages.traits(1)
 
@@ -914,7 +915,7 @@ def test_an_old_result_is_forgotten_at_once(query):
     try:
         olds = []
         for k in range(3):
-            olds.append(weakref.ref(explorer._present.result))
+            olds.append(weakref.ref(explorer._present.shown.result))
             explorer.select(0)
             explorer.wait(60)
             explorer.move(explorer.sliders[0].id, 0.2 + 0.1 * k)

@@ -14,7 +14,9 @@ import cepkit as cep
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.searched_matches import SearchedMatches
 from cepkit.errors import CepError
-from cepkit.explorer.running.result import COUNTING, NOT_COUNTED, Result
+from cepkit.explorer.running.first_tables import COUNTING, NOT_COUNTED
+from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.timeline import spans_of
 from cepkit.insight import first_matches
 from cepkit.insight.first_matches import FirstMatchFinder
 from cepkit.planning.planner import engines
@@ -138,7 +140,7 @@ class Closed:
         monkeypatch.setattr(Result, "count", counted)
         monkeypatch.setattr(first_matches, "_SHORT", 0)
         monkeypatch.setattr(
-            "cepkit.explorer.running.present.funnels", lambda result: [([], True)]
+            "cepkit.explorer.presenting.answer_presenter.funnels", lambda result: [([], True)]
         )  # compiles much
 
 
@@ -171,8 +173,10 @@ def test_what_is_shown_first_is_part_of_what_is_shown_last(query, closed):
             assert wanted.count() == matches.count() > 100
             traits = wanted.pages.traits(1)
             assert {name: getattr(board.table, name) for name in traits} == traits
-            assert np.array_equal(np.frombuffer(board.timeline.spans).reshape(-1, 2), wanted.spans(None)[0])
-            assert np.frombuffer(board.timeline.span_ids).tolist() == wanted.spans(None)[1].tolist()
+            assert np.array_equal(
+                np.frombuffer(board.timeline.spans).reshape(-1, 2), spans_of(wanted, None)[0]
+            )
+            assert np.frombuffer(board.timeline.span_ids).tolist() == spans_of(wanted, None)[1].tolist()
             return
         closed.gate.clear()
         explorer.text = text

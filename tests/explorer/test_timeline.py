@@ -9,8 +9,10 @@ import pytest
 import cepkit as cep
 from cepkit.explorer.partial_bars import describe_group, group_fates
 from cepkit.explorer.running import density, result
+from cepkit.explorer.running import timeline as timeline_module
 from cepkit.explorer.running.density import BINS, MOST_BANDS
 from cepkit.explorer.running.series import Series, draw_series
+from cepkit.explorer.running.timeline import crowd_of, strip_of
 from cepkit.explorer.running.zones import offsets_of
 from cepkit.insight.why_not_regex import Fate
 
@@ -79,8 +81,8 @@ def test_the_strip_counts_every_match_where_it_ends(query, seed):
 
 def explorer_key(explorer):
     """Return the shown key."""
-    partition = explorer._present.partition
-    events = explorer._present.result.events
+    partition = explorer._present.shown.partition
+    events = explorer._present.shown.result.events
     first = int(np.flatnonzero(events.partition_of_event == partition)[0])
     return explorer._data.source.frame["k"].iloc[int(events.rows(np.array([first]))[0])]
 
@@ -116,7 +118,7 @@ def test_a_strip_without_time_has_one_bin():
 def test_bands_are_those_of_the_visible_window(query, seed):
     frame = stream(500, 2, seed)
     explorer = opened(frame, query, partition_by="k")
-    timeline, found = explorer.board.timeline, explorer._present.result
+    timeline, found = explorer.board.timeline, explorer._present.shown.result
     lineage = explorer.matches.lineage()
     first, last = (lineage.groupby("match")["index"].agg(which) for which in ("first", "last"))
     own = frame["k"].loc[last].to_numpy() == explorer_key(explorer)
@@ -139,6 +141,7 @@ def test_bands_are_those_of_the_visible_window(query, seed):
 def test_too_many_bands_become_numbers_per_part(query, monkeypatch):
     monkeypatch.setattr(density, "MOST_BANDS", 30)
     monkeypatch.setattr(result, "MOST_BANDS", 30)
+    monkeypatch.setattr(timeline_module, "MOST_BANDS", 30)
     frame = stream(900, 1)
     explorer = opened(frame, query)
     timeline = explorer.board.timeline
@@ -157,10 +160,10 @@ def test_too_many_bands_become_numbers_per_part(query, monkeypatch):
 
 def test_bands_before_the_matches_are_counted_have_no_strip():
     explorer = opened(stream(300, 1), PAIRS)
-    found = explorer._present.result
+    found = explorer._present.shown.result
     found.is_counted = False
-    assert found.strip(None)["strip_view"] == []
-    assert found.crowd(None, None) == {"crowd": [], "crowd_view": []}
+    assert strip_of(found, None)["strip_view"] == []
+    assert crowd_of(found, None, None) == {"crowd": [], "crowd_view": []}
     assert MOST_BANDS == 2000
 
 
@@ -346,8 +349,8 @@ def test_a_partial_match_of_a_sequence_has_its_events():
 def test_bars_are_of_the_shown_key_only():
     frame = stream(200, 2)
     explorer = opened(frame, ". up+ down", partition_by="k")
-    own = explorer._present.partition
-    events = explorer._present.result.events
+    own = explorer._present.shown.partition
+    events = explorer._present.shown.result.events
     positions = np.flatnonzero(events.partition_of_event == own)[20:22].tolist()
     assert any(why_not(explorer, position)[1] for position in positions)  # a match may end before one of them
     matches = explorer.matches.lineage()

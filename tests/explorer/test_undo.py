@@ -50,7 +50,7 @@ def seen(explorer):
 
 def chosen_key(explorer):
     """Return the shown key if a person chose it; the query determines any other."""
-    return explorer._present.kept_key and explorer.board.bar.key["text"]
+    return explorer._present.keys.kept and explorer.board.bar.key["text"]
 
 
 # --- the history of states
@@ -188,12 +188,12 @@ def test_browsers_ask_and_bursts_are_single_steps():
 
 def test_an_example_and_the_columns_that_it_needs_are_one_step():
     explorer = FRAME.cep.explore().wait(60)
-    example = next(one for one in explorer._examples if one.call)
+    example = next(one for one in explorer._reader.examples if one.call)
     explorer.board.editor.set_state({"edited": 1, "text": example.text})
-    assert explorer.wait(60)._call
+    assert explorer.wait(60)._reader.call
     explorer.undo()
     fields = {one["name"]: one["chosen"] for one in explorer.wait(60).board.bar.fields}
-    assert explorer.text == "" and explorer._call == {}
+    assert explorer.text == "" and explorer._reader.call == {}
     assert fields["partition_by"] == fields["order_by"] == fields["event_type"] == []
 
 
@@ -302,7 +302,7 @@ def test_a_saved_explorer_shows_its_mistakes_and_its_keywords(tmp_path):
     explorer.save(tmp_path / "saved.json")
     again = cep.Explorer.load(tmp_path / "saved.json", FRAME).wait(60)
     assert again.status["state"] == "failed" and again.text == explorer.text
-    assert again._call["event_type"] == "kind" and again._call["within"] == "4 ns"
+    assert again._reader.call["event_type"] == "kind" and again._reader.call["within"] == "4 ns"
 
 
 def test_a_saved_explorer_takes_other_rows(tmp_path):

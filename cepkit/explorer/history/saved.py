@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,20 @@ def load_board(path: str | os.PathLike) -> SavedBoard:
         return _board_of_json(content)
     except (CepError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CepError(f"load: {path} is damaged: {type(error).__name__}: {error}") from None
+
+
+def check_columns_of(path: str | os.PathLike, saved: SavedBoard, columns: Sequence[str] | None) -> None:
+    """Raise `CepError` if a frame with these columns lacks some; None for no frame."""
+    if columns is None:
+        raise CepError(
+            f"load: {path} does not contain the data. Write cepkit.explore.load(path, frame); the frame "
+            f"needs the columns {list(saved.columns)}"
+        )
+    if missing := [name for name in saved.columns if name not in columns]:
+        raise CepError(
+            f"load: the frame lacks the columns {missing}, which the saved explorer uses. "
+            f"Its columns: {list(columns)}"
+        )
 
 
 def _board_of_json(content: Mapping[str, Any]) -> SavedBoard:

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cepkit.errors import CepError
@@ -29,6 +30,35 @@ _WORDS = {
     "scope": "--scope",
     "after_match": "--after-match",
 }
+
+
+@dataclass(frozen=True)
+class Commanded:
+    """The command line of a query: ``line``, or ``reason`` if there is none, and a ``note`` on its file."""
+
+    line: str
+    reason: str = ""
+    note: str = ""
+
+
+def command_or_reason(
+    reading: TextReading | None,
+    call: Mapping[str, Any],
+    file: tuple[str, bool],
+    schema: Mapping[str, ColumnType],
+    *,
+    is_spark: bool = False,
+) -> Commanded:
+    """Return the command line of a query, or the reason why it has none; ``file`` is of `file_of_frame`."""
+    if reading is None or reading.query is None:
+        return Commanded("", "write a query without mistakes first")
+    path, is_known = file
+    note = "" if is_known else f"{path} is a placeholder for the file of your data"
+    try:
+        line = command_of(reading, call, path, schema)
+    except CepError as error:
+        return Commanded("", str(error))
+    return Commanded(line + (" --engine spark" if is_spark else ""), "", note)
 
 
 def command_of(

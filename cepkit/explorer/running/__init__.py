@@ -1,1 +1,1 @@
-"""Background runs of the explorer, and the presentation of their results."""
+"""The result of a run of the explorer, its events, and the worker that runs jobs."""

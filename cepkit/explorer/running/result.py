@@ -1,4 +1,4 @@
-"""The content of an explorer for one result: pages, bands, the states of a match, steps."""
+"""The result of one run of an explorer: its matches, their events, and the values kept of them."""
 
 from __future__ import annotations
 
@@ -15,37 +15,25 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.events import Events, Source
 from cepkit.explorer.automaton import Automaton, states_of_match
 from cepkit.explorer.partial_bars import PartialBar
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.density import (
-    MOST_BANDS,
-    Ends,
-    crowd_traits,
-    ends_of_matches,
-    ends_of_partition,
-    strip_traits,
-)
+from cepkit.explorer.running.density import MOST_BANDS, Ends, ends_of_matches, ends_of_partition
 from cepkit.explorer.running.keys import count_by_partition
-from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages
-from cepkit.explorer.running.series import Series, clock_of, describe, drawable, series_of
-from cepkit.explorer.table.texts import columns_and_rows
-from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder, matches_of_first_ends
+from cepkit.explorer.running.pages import PAGE, Pages
+from cepkit.explorer.running.series import Series, series_of
+from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell, row_text
-from cepkit.language.numbers import count_text
 from cepkit.planning.planner import Engine
 from cepkit.results.arguments import no_such_match
-from cepkit.results.matches import Matches, as_pandas
+from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
-from cepkit.widgets.base import counted
 
 SHOWN_VALUES = 14  # columns of the event in the stepper
-COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
 _LARGEST = 2**63
 
 
@@ -106,13 +94,14 @@ class Result:
         self.value: str | None = None  # the column of the timeline; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
         self._ends_of_key: dict[int | None, Ends] = {}
-        self._bands_kept: dict[int | None, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        # The bands of the newest key with few matches; the module `timeline` fills it.
+        self.kept_bands: dict[int | None, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         # The event of the newest reasons, and the bars of its partial matches.
         self.bars: tuple[int, Sequence[PartialBar]] = (-1, ())
         self.is_counted = False
         self.took_s = 0.0  # to count the matches
         self.opening: FirstMatches | None = None
-        self._opener: FirstMatchFinder | None = None
+        self.opener: FirstMatchFinder | None = None
 
     @cached_property
     def matches(self) -> Matches:
@@ -136,15 +125,15 @@ class Result:
         """
         if not self.is_sequence:
             return False
-        opener = before and before._opener
+        opener = before and before.opener
         orders = opener and opener.orders
-        self._opener = FirstMatchFinder(self.program, self.events, engine.name, before is None, orders)
-        self.opening = self._opener.first(MOST_BANDS, PAGE)
+        self.opener = FirstMatchFinder(self.program, self.events, engine.name, before is None, orders)
+        self.opening = self.opener.first(MOST_BANDS, PAGE)
         if self.opening is None:
             return False
         known = KnownMatches(self.events, self.opening.block)
         found = SequenceFound(self.program, known)
-        self._opened = Matches(found, self.data.source, engine, self.data.native)
+        self.opened = Matches(found, self.data.source, engine, self.data.native)
         return True
 
     def warm_up(self, engine: Engine) -> None:
@@ -159,56 +148,10 @@ class Result:
         """The pages of the table; all matches are counted."""
         return Pages(self.matches)
 
-    def first_page(self) -> dict[str, Any]:
-        """Return the traits of the table for the first page, before the matches are counted."""
-        traits = Pages(self._opened).traits(1, CANONICAL)
-        if self.opening.is_all:
-            return traits
-        note = "the first matches; other pages, orders and filters follow when all are counted"
-        return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
-
     def filtered(self, filters: Mapping[str, str]) -> Any:
         """Return the matches that pass filters as a frame; without filters, all of them."""
         numbers = self.pages.listing.keep(filters).numbers
         return self.matches.to_frame() if numbers is None else self.matches.take(numbers.tolist())
-
-    def totals(self) -> dict[str, Any]:
-        """Return the traits of the table that depend on the number of matches, without the rows."""
-        pages, names = self.pages, Pages(self._opened).frame([]).columns
-        return {
-            "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
-            "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
-        }  # fmt: skip
-
-    def first_look(self) -> dict[str, Any] | None:
-        """Return a table of matches that are cheap to find, or None if these are all matches."""
-        if not self.is_sequence:
-            return None
-        found = self.matches._found.whole
-        n, is_exact = found.at_least()
-        if is_exact:
-            return None
-        frame = as_pandas(self.matches._frame(found.glance(PAGE)))
-        return {
-            **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
-            "can_filter": True, "filtered": "",
-            "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
-            "limit_note": "some matches; numbers and order follow when all are counted",
-        }  # fmt: skip
-
-    def first_rows(self) -> dict[str, Any] | None:
-        """Return the first page of counted matches without compiling anything, or None if that is costly."""
-        if not self.is_sequence or self.program.query.after_match[0] != "none":
-            return None
-        if not isinstance(self.matches._found.whole, CountedMatches):
-            return None
-        n_rows = min(PAGE, self.matches.count())
-        block = matches_of_first_ends(self.program, self.events, self.ends, self._ends[1], n_rows)
-        if block is None:
-            return None
-        frame = as_pandas(self.matches._frame(block))
-        table = self.pages.describe(frame, list(range(n_rows)), 1, CANONICAL)
-        return {**table, "busy": True}
 
     # --- positions and partitions
 
@@ -228,10 +171,15 @@ class Result:
     def _ends(self) -> tuple[np.ndarray, Any]:
         return self.matches._found.whole.ends()
 
+    @property
+    def counts_of_ends(self) -> Any:
+        """The number of matches of a sequence that end at each of `ends`."""
+        return self._ends[1]
+
     @cached_property
-    def _first_number(self) -> Any:
+    def first_number(self) -> Any:
         """Number of the first match that ends at each of `ends`, and the total."""
-        counts = self._ends[1]
+        counts = self.counts_of_ends
         if self.matches.count() < _LARGEST:
             return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))])
         return [0, *accumulate(int(count) for count in counts)]
@@ -241,7 +189,7 @@ class Result:
         """The number of matches of every partition; all matches are counted."""
         counts = None
         if self.is_sequence:
-            counts = self._ends[1]
+            counts = self.counts_of_ends
             counts = list(counts) if self.matches.count() >= _LARGEST else np.asarray(counts, np.int64)
         return count_by_partition(self.events.partition_of_event[self.ends], counts, self.n_partitions)
 
@@ -276,7 +224,7 @@ class Result:
     def block_of(self, numbers: list[int]) -> MatchBlock:
         """Return matches of a sequence by rising numbers; they must be counted or known before."""
         is_opened = self.is_opened(numbers[0]) and self.is_opened(numbers[-1])
-        return (self._opened if is_opened else self.matches)._found.whole.take(numbers)
+        return (self.opened if is_opened else self.matches)._found.whole.take(numbers)
 
     def _look_up(self, number: int) -> Chosen:
         if self.is_sequence:
@@ -316,21 +264,10 @@ class Result:
         types = str(query.pattern) if self.is_sequence else ""
         return self.program.columns, getattr(query, "event_type", None), types
 
-    def timeline(self, partition: int | None, window: list[float] | None = None) -> dict[str, Any]:
-        """Return the traits of the timeline widget for a partition and a window of time."""
-        series = self.series(partition)
-        spans, ids, note = self.spans(partition, window)
-        drawn = describe(series, window)
-        choices = drawable(self.program, self.data.source)
-        bands = {"spans": spans, "span_ids": ids, "span_note": note}
-        counts = {**self.strip(partition), **self.crowd(partition, window)}
-        value = series.y_label if choices else ""
-        return {**drawn, **bands, **counts, "choices": choices, "value": value}
-
     @cached_property
     def all_ends(self) -> Ends:
         """The ends of all matches; they are counted."""
-        before = self._first_number if self.is_sequence else None
+        before = self.first_number if self.is_sequence else None
         return ends_of_matches(self.program, self.data.source, self.events, self.ends, before)
 
     def ends_of(self, partition: int | None) -> Ends:
@@ -338,118 +275,6 @@ class Result:
         if partition not in self._ends_of_key:
             self._ends_of_key = {partition: ends_of_partition(self.all_ends, self.events, partition)}
         return self._ends_of_key[partition]
-
-    def strip(self, partition: int | None) -> dict[str, Any]:
-        """Return the traits of the strip: the numbers of the matches of all keys and of a key over time."""
-        ends = np.array([0, -1] if self.events.n_events else [], np.int64) % max(1, self.events.n_events)
-        whole = clock_of(self.program, self.data.source, self.events, ends)
-        is_one = partition is None or self.n_partitions < 2
-        own = None if is_one or not self.is_counted else self.ends_of(partition)
-        return strip_traits(whole, self.all_ends if self.is_counted else None, own)
-
-    def crowd(self, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
-        """Return the traits that replace the bands of a key in a window, if there are too many."""
-        own = self.ends_of(partition) if self.is_counted else None
-        return crowd_traits(own, self.series(partition), window)
-
-    def spans(
-        self, partition: int | None, window: list[float] | None = None
-    ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Return (first and last time, number) of the first matches in a window, and a note on the others."""
-        series = self.series(partition)
-        low, high = self._events_in(series, window)
-        if not len(series) or high < low:
-            return np.empty((0, 2)), np.empty(0), ""
-        low = min(low, len(series) - 1)
-        if not self.is_counted:
-            return self._opened_spans(series, low, partition)
-        stop = series.position_of(max(low, high - 1))
-        first, last, ids, n_there = self._bands(series.position_of(low), stop, partition)
-        spans = self._drawn_bands(series, first, last)
-        total = self.matches.count()
-        where = " here" if window else ""
-        key = " of this key" if partition is not None and self.n_partitions > 1 else ""
-        note = counted(n_there, "match")
-        if n_there > len(first):
-            note = f"{count_text(n_there)} matches{key}{where}: zoom in to see each of them"
-        elif n_there < total:
-            note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
-        return spans, ids, note
-
-    @staticmethod
-    def _events_in(series: Series, window: Sequence[float] | None) -> tuple[int, int]:
-        """Return the first and the last (exclusive) event of a series in a window."""
-        if not window:
-            return 0, len(series)
-        first, last = (bound / series.per_tick for bound in window)
-        low = int(np.searchsorted(series.time, first, "left"))
-        return low, int(np.searchsorted(series.time, last, "right"))
-
-    def _drawn_bands(self, series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-        x = series.x(series.index_of(np.concatenate([first, last])))
-        return np.column_stack([x[: len(first)], x[len(first) :]])
-
-    def _opened_spans(
-        self, series: Series, low: int, partition: int | None
-    ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Return `spans` before the matches are counted; unknown numbers are NaN."""
-        is_one = partition is None or self.n_partitions < 2
-        if is_one and not low:
-            found, ids = self.opening, np.arange(len(self.opening.block), dtype=np.float64)
-        else:
-            positions = np.arange(self.events.n_events) if series.positions is None else series.positions
-            found = self._opener.first_of(positions, low, MOST_BANDS)
-            ids = np.full(0 if found is None else len(found.block), np.nan)
-        if found is None or not (len(found.block) or found.is_all):
-            return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
-        where = " from here on" if low else ""
-        key = "" if is_one else " of this key"
-        note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
-        return self._drawn_bands(series, found.block.first, found.block.last), ids, note
-
-    def _bands(
-        self, begin: int, stop: int, partition: int | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        """Return first, last and number of the matches from ``begin`` to ``stop``, and their total.
-
-        A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
-        more, its total leaves out those that end after ``stop``.
-        """
-        own = self.ends_of(partition)
-        low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()
-        if not self.is_sequence:
-            found = self.matches._found.whole
-            high += int(np.searchsorted(found.first[own.index[high:]], stop, "right"))  # they do not overlap
-            kept = own.index[low : min(high, low + MOST_BANDS)]
-            return found.first[kept], found.last[kept], kept.astype(np.float64), high - low
-        if own.count(0, len(own.index)) <= MOST_BANDS:
-            first, last, numbers = self._bands_of_key(partition)
-            here = (last >= begin) & (first <= stop)
-            return first[here], last[here], numbers[here], int(np.count_nonzero(here))
-        first, last, numbers = self._bands_from(own.index[low : low + MOST_BANDS])
-        here = first <= stop
-        n_there = max(own.count(low, high), int(np.count_nonzero(here)))
-        return first[here], last[here], numbers[here], n_there
-
-    def _bands_of_key(self, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return first, last and number of all matches of a key that are few; the last key is kept."""
-        if partition not in self._bands_kept:
-            self._bands_kept = {partition: self._bands_from(self.ends_of(partition).index)}
-        return self._bands_kept[partition]
-
-    def _bands_from(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return first, last and number of the first matches of a sequence that end at these `ends`."""
-        numbers: list[int] = []
-        for end in ends.tolist():
-            room = MOST_BANDS - len(numbers)
-            if room <= 0:
-                break
-            number = int(self._first_number[end])
-            numbers += range(number, min(number + room, int(self._first_number[end + 1])))
-        if not numbers:
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-        block = self.block_of(numbers)
-        return block.first, block.last, np.array(numbers, np.float64)
 
     def points(self, chosen: Chosen, partition: int | None) -> list[dict[str, Any]]:
         """Return ``x``, ``y`` and ``label`` of a match's events on the timeline of a partition."""

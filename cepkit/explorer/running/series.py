@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,14 @@ class Series:
         after = int(np.searchsorted(self.time, x / self.per_tick))
         around = [i for i in (after - 1, after) if 0 <= i < len(self)]
         return min(around, key=lambda i: abs(self.x(i) - x))
+
+    def events_in(self, window: Sequence[float] | None) -> tuple[int, int]:
+        """Return the first and the last (exclusive) event in a window of the axis; all for None or empty."""
+        if not window:
+            return 0, len(self)
+        first, last = (bound / self.per_tick for bound in window)
+        low = int(np.searchsorted(self.time, first, "left"))
+        return low, int(np.searchsorted(self.time, last, "right"))
 
     @property
     def extent(self) -> list[float]:
@@ -267,11 +276,8 @@ def draw_series(series: Series, window: list[float] | None = None, buckets: int 
     parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
     memory O(buckets) if no value is missing.
     """
-    low, high = 0, len(series)
-    if window:
-        first, last = window[0] / series.per_tick, window[1] / series.per_tick
-        low = int(np.searchsorted(series.time, first, "left"))
-        high = max(low, int(np.searchsorted(series.time, last, "right")))
+    low, high = series.events_in(window)
+    high = max(low, high)
     n = high - low
     thin = _thin_line if series.form == "line" else _thin_lanes
     index = np.arange(low, high) if n <= 4 * buckets else thin(series, low, high, buckets)

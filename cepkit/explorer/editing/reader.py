@@ -1,0 +1,256 @@
+"""The reader of an explorer's query: it runs a text without mistakes, and shows the mistakes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.errors import CepError
+from cepkit.events import TEXT
+from cepkit.explorer.automaton import (
+    NO_AUTOMATON,
+    NOTHING_DRAWN,
+    Automaton,
+    automaton_of,
+    draw_automaton,
+)
+from cepkit.explorer.board import Board
+from cepkit.explorer.choices import Data, choose_measures, fields_of, lacks_event_type, language_of
+from cepkit.explorer.history.state import BoardState
+from cepkit.explorer.presenting.presenter import OLD_RESULT, Presenter
+from cepkit.explorer.presenting.run_presenter import Asked
+from cepkit.explorer.query.code import code_of
+from cepkit.explorer.query.constants import Slider, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.examples import Example, examples_of
+from cepkit.explorer.query.text import (
+    TextMistake,
+    TextReading,
+    applicable,
+    collect_warnings,
+    mistake_of,
+    read_text,
+)
+from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.series import drawable
+from cepkit.language.expressions.functions import BUILT_IN_NAMES
+from cepkit.language.saying import say_query
+
+LOCKED = "The query has mistakes. Its sliders can be moved after they are corrected."
+
+
+class QueryReader:
+    """Reads the text in the editor with the chosen keywords.
+
+    Parameters
+    ----------
+    data : SearchedFrame
+    board : Board
+    present : Presenter
+    call : dict
+        The keywords of `cepkit.match` that the user chose.
+    frame_name : str
+        The name of the frame in copied code.
+    """
+
+    def __init__(
+        self, data: SearchedFrame, board: Board, present: Presenter, call: dict[str, Any], frame_name: str
+    ):
+        self._data, self._board, self._present, self.call = data, board, present, call
+        self._frame_name = frame_name
+        self.reading: TextReading | None = None
+        self.sliders: tuple[Slider, ...] = ()
+        self.examples: list[Example] | None = None  # made when the text is empty
+        self.bound: Program | SequenceProgram | None = None  # the newest query without mistakes
+        self.will_read: list[Callable[[], object]] = []  # they hear of every text before it is read
+        self.will_run: Callable[[Any], object] = lambda program: None  # gets the program before it runs
+        self.has_read: list[Callable[[], object]] = []
+        self._shape: tuple = ()
+        self._ranged_by: tuple = ()  # keys and order of the ranges of the sliders
+        self.automaton: Automaton = NO_AUTOMATON
+
+    @property
+    def text(self) -> str:
+        """The text in the editor."""
+        return self._board.editor.text
+
+    @property
+    def state(self) -> BoardState:
+        """Everything that the user chose."""
+        shown, keys = self._present.shown, self._present.keys
+        return BoardState(self.text, dict(self.call), shown.value, keys.kept)
+
+    @property
+    def call_of_text(self) -> dict[str, Any]:
+        """The keywords that apply to the text."""
+        return applicable(self.text, self.call)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the text is a query without mistakes."""
+        return self.reading is not None and self.reading.query is not None
+
+    def set_call(self, call: dict[str, Any]) -> None:
+        """Set the keywords, and show what depends on them."""
+        before, self.call = self.call, call
+        if call.get("event_type") != before.get("event_type"):
+            self._board.set(self._board.editor, {"names": self.names()})
+        if self._present.shown.result is None:
+            self._present.shown.unmatched = None
+
+    def take_needs_of(self, text: str) -> None:
+        """Add the keywords that an example needs and the call lacks."""
+        chosen = next((one for one in self.examples or () if one.text == text), None)
+        if chosen is None:
+            return
+        before, self.call = self.call, {**chosen.call, **self.call}
+        if self.call.get("event_type") != before.get("event_type"):
+            self._board.set(self._board.editor, {"names": self.names()})
+
+    def names(self) -> list[str]:
+        """Return the types of events and the functions, for completion."""
+        name = self.call.get("event_type")
+        of = None if name is None else self._data.schema.get(name)
+        texts = self._data.texts(name) if name is not None and of is not None and of.kind == TEXT else []
+        return [*texts[:200], *sorted(BUILT_IN_NAMES)]
+
+    def needed_columns(self) -> list[str]:
+        """Return the columns that the query and the choices read."""
+        program, names = self.bound, []
+        for role in ("partition_by", "order_by", "event_type"):
+            given = self.call.get(role)
+            names += [given] if isinstance(given, str) else list(given or ())
+        if program is not None:
+            names += [*program.query.partition_by, *program.query.order_by, *program.columns]
+        names.append(self._present.shown.value)
+        return [name for name in dict.fromkeys(names) if name in self._data.schema]
+
+    # --- the text
+
+    def read(self) -> None:
+        """Read the text, then show its mistakes or run it, and show the choices that fit it."""
+        for hear in self.will_read:
+            hear()
+        if self.text.strip():
+            self._read_text(self.text)
+        else:
+            self._read_nothing()
+        self.show_bar()
+        for hear in self.has_read:
+            hear()
+
+    def _read_nothing(self) -> None:
+        """Show the events and examples, as without a query."""
+        board = self._board
+        self._present.stop()
+        self.reading, self._shape, self.sliders = None, (), ()
+        board.set(board.sliders, {"sliders": [], "locked": ""})
+        board.say("idle", "", version=board.editor.edited, errors=[])
+        self._preview()
+        if self.examples is None:
+            self.examples = examples_of(self._data, self.call)
+            board.set(board.editor, {"examples": [one.trait() for one in self.examples]})
+
+    def _read_text(self, text: str) -> None:
+        board, present, version = self._board, self._present, self._board.editor.edited
+        self.reading, program, notes = self._compile(text)
+        board.set(board.sliders, {"locked": LOCKED if program is None else ""})
+        if program is None:
+            present.stop()
+            errors = [_as_trait(one, text) for one in self.reading.mistakes]
+            head = self.reading.mistakes[0].message.split("\n")[0]
+            kept = "" if present.shown.matches is None else f"; {OLD_RESULT}"
+            board.say("failed", f"{head}{kept}", version=version, errors=errors)
+            self._preview()
+            return
+        self.bound = program
+        is_new = self._show_shape(self.reading, program)
+        engine = present.runs.engine
+        call = applicable(text, self.call) | ({} if engine == "auto" else {"engine": engine})
+        code = code_of(self.reading, call, self._frame_name)
+        board.set(board.editor, {"sentence": say_query(program.query), "code": code})
+        self.will_run(program)
+        present.runs.run(Asked(program, self.automaton, tuple(notes), version, is_new))
+
+    def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
+        reading = read_text(text, applicable(text, self.call))
+        if reading.query is None:
+            return reading, None, []
+        try:
+            with collect_warnings() as heard:
+                program = self._data.compile(reading.query)
+        except CepError as error:
+            found = mistake_of(error, text, reading.pieces)
+            return TextReading(text, None, (found,), reading.pieces), None, []
+        return reading, program, [*reading.notes, *heard]
+
+    def _preview(self) -> None:
+        """Show the events before the first query."""
+        shown = self._present.shown
+        if shown.result is None and shown.unmatched is None:
+            call = {**applicable(".", self.call), "measures": None, "params": None}
+            query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
+            if query is not None:
+                with suppress(CepError):  # the editor shows mistakes of the query itself
+                    program = self._data.compile(query)
+                    self.bound = self.bound or program
+                    self._present.timeline.preview(program)
+
+    def _show_shape(self, reading: TextReading, program: Program | SequenceProgram) -> bool:
+        """Show the sliders, and the automaton if its shape is new; return whether it is new."""
+        board, schema = self._board, self._data.schema
+        sliders = sliders_of(reading, schema)
+        shape = shape_of(reading.text, sliders)
+        is_new = shape != self._shape
+        ranged_by = program.query.partition_by, program.query.order_by
+        if is_new or ranged_by != self._ranged_by:
+            rows = self._data.sample_for(program.query) if sliders else None
+            self.sliders = sliders_of(reading, schema, rows)
+        else:
+            self.sliders = with_ranges_of(sliders, self.sliders)
+        self._ranged_by = ranged_by
+        board.set(board.sliders, {"sliders": [one.trait() for one in self.sliders]})
+        if not is_new:
+            return False
+        before, selected = self.automaton.labels, board.nfa.selected
+        self._shape, self.automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN
+        try:
+            self.automaton = automaton_of(program)
+            drawn, note = draw_automaton(self.automaton), self.automaton.note
+        except CepError as error:  # too many states
+            note = str(error)
+        if self.automaton.labels != before:  # state numbers have changed their meaning
+            selected = None
+        seen = {"lit": [], "live": [], "selected": selected, "tooltip": note}
+        board.set(board.nfa, {**drawn, **seen})
+        return True
+
+    # --- the selectors
+
+    def show_bar(self, note: str = "") -> None:
+        """Show the selectors with their choices, and a note on them."""
+        source, bound, text, shown = self._data.source, self.bound, self.text, self._present.shown
+        mistakes = [] if self.reading is None else [one.message for one in self.reading.mistakes]
+        is_needed = lacks_event_type(text, self.call, mistakes)
+        if is_needed:
+            note = "This query names types of events. Choose the column that has them."
+        columns = [] if bound is None else drawable(bound, source)
+        drawn = shown.value if shown.value in columns else next(iter(columns), "")
+        query = None if bound is None else bound.query
+        fields = fields_of(self._of_data(), self.call, text, query, (columns, drawn), is_needed)
+        self._board.set(self._board.bar, {"fields": fields, "language": language_of(text), "note": note})
+
+    def choose_measures(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """Return the measures with these names, see `cepkit.explorer.choices.choose_measures`."""
+        query = None if self.bound is None else self.bound.query
+        return choose_measures(self._of_data(), self.call, query, names)
+
+    def _of_data(self) -> Data:
+        return Data(self._data.schema, self._data.source.duplicates)
+
+
+def _as_trait(mistake: TextMistake, text: str) -> dict[str, Any]:
+    place = {"start": mistake.start, "end": mistake.end, "line": mistake.line(text)}
+    return {**place, "message": mistake.message}

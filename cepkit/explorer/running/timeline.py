@@ -1,0 +1,140 @@
+"""The timeline of a result: its events, the bands of its matches, and their numbers over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cepkit.explorer.running.density import MOST_BANDS, crowd_traits, strip_traits
+from cepkit.explorer.running.series import Series, clock_of, describe, drawable
+from cepkit.language.numbers import count_text
+from cepkit.widgets.base import counted
+
+if TYPE_CHECKING:
+    from cepkit.explorer.running.result import Result
+
+
+def timeline_traits(
+    result: Result, partition: int | None, window: list[float] | None = None
+) -> dict[str, Any]:
+    """Return the traits of the timeline widget for a partition and a window of time."""
+    series = result.series(partition)
+    spans, ids, note = spans_of(result, partition, window)
+    drawn = describe(series, window)
+    choices = drawable(result.program, result.data.source)
+    bands = {"spans": spans, "span_ids": ids, "span_note": note}
+    counts = {**strip_of(result, partition), **crowd_of(result, partition, window)}
+    value = series.y_label if choices else ""
+    return {**drawn, **bands, **counts, "choices": choices, "value": value}
+
+
+def strip_of(result: Result, partition: int | None) -> dict[str, Any]:
+    """Return the traits of the strip: the numbers of the matches of all keys and of a key over time."""
+    ends = np.array([0, -1] if result.events.n_events else [], np.int64) % max(1, result.events.n_events)
+    whole = clock_of(result.program, result.data.source, result.events, ends)
+    is_one = partition is None or result.n_partitions < 2
+    own = None if is_one or not result.is_counted else result.ends_of(partition)
+    return strip_traits(whole, result.all_ends if result.is_counted else None, own)
+
+
+def crowd_of(result: Result, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
+    """Return the traits that replace the bands of a key in a window, if there are too many."""
+    own = result.ends_of(partition) if result.is_counted else None
+    return crowd_traits(own, result.series(partition), window)
+
+
+def spans_of(
+    result: Result, partition: int | None, window: list[float] | None = None
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return (first and last time, number) of the first matches in a window, and a note on the others."""
+    series = result.series(partition)
+    low, high = series.events_in(window)
+    if not len(series) or high < low:
+        return np.empty((0, 2)), np.empty(0), ""
+    low = min(low, len(series) - 1)
+    if not result.is_counted:
+        return _opened_spans(result, series, low, partition)
+    stop = series.position_of(max(low, high - 1))
+    first, last, ids, n_there = _bands(result, series.position_of(low), stop, partition)
+    total = result.matches.count()
+    where = " here" if window else ""
+    key = " of this key" if partition is not None and result.n_partitions > 1 else ""
+    note = counted(n_there, "match")
+    if n_there > len(first):
+        note = f"{count_text(n_there)} matches{key}{where}: zoom in to see each of them"
+    elif n_there < total:
+        note = f"{counted(n_there, 'match')}{key}{where}, {count_text(total)} in all"
+    return _drawn_bands(series, first, last), ids, note
+
+
+def _drawn_bands(series: Series, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    x = series.x(series.index_of(np.concatenate([first, last])))
+    return np.column_stack([x[: len(first)], x[len(first) :]])
+
+
+def _opened_spans(
+    result: Result, series: Series, low: int, partition: int | None
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return `spans_of` before the matches are counted; unknown numbers are NaN."""
+    is_one = partition is None or result.n_partitions < 2
+    if is_one and not low:
+        found, ids = result.opening, np.arange(len(result.opening.block), dtype=np.float64)
+    else:
+        positions = np.arange(result.events.n_events) if series.positions is None else series.positions
+        found = result.opener.first_of(positions, low, MOST_BANDS)
+        ids = np.full(0 if found is None else len(found.block), np.nan)
+    if found is None or not (len(found.block) or found.is_all):
+        return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
+    where = " from here on" if low else ""
+    key = "" if is_one else " of this key"
+    note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
+    return _drawn_bands(series, found.block.first, found.block.last), ids, note
+
+
+def _bands(
+    result: Result, begin: int, stop: int, partition: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return first, last and number of the matches from ``begin`` to ``stop``, and their total.
+
+    A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
+    more, its total leaves out those that end after ``stop``.
+    """
+    own = result.ends_of(partition)
+    low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()
+    if not result.is_sequence:
+        found = result.matches._found.whole
+        high += int(np.searchsorted(found.first[own.index[high:]], stop, "right"))  # they do not overlap
+        kept = own.index[low : min(high, low + MOST_BANDS)]
+        return found.first[kept], found.last[kept], kept.astype(np.float64), high - low
+    if own.count(0, len(own.index)) <= MOST_BANDS:
+        first, last, numbers = _bands_of_key(result, partition)
+        here = (last >= begin) & (first <= stop)
+        return first[here], last[here], numbers[here], int(np.count_nonzero(here))
+    first, last, numbers = _bands_from(result, own.index[low : low + MOST_BANDS])
+    here = first <= stop
+    n_there = max(own.count(low, high), int(np.count_nonzero(here)))
+    return first[here], last[here], numbers[here], n_there
+
+
+def _bands_of_key(result: Result, partition: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return first, last and number of all matches of a key that are few; the last key is kept."""
+    if partition not in result.kept_bands:
+        result.kept_bands = {partition: _bands_from(result, result.ends_of(partition).index)}
+    return result.kept_bands[partition]
+
+
+def _bands_from(result: Result, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return first, last and number of the first matches of a sequence that end at these `ends`."""
+    numbers: list[int] = []
+    for end in ends.tolist():
+        room = MOST_BANDS - len(numbers)
+        if room <= 0:
+            break
+        number = int(result.first_number[end])
+        numbers += range(number, min(number + room, int(result.first_number[end + 1])))
+    if not numbers:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    block = result.block_of(numbers)
+    return block.first, block.last, np.array(numbers, np.float64)
