@@ -54,9 +54,9 @@ def spans_of(
     if not len(series) or high < low:
         return np.empty((0, 2)), np.empty(0), ""
     low = min(low, len(series) - 1)
-    if not result.is_counted:
-        return _opened_spans(result, series, low, partition)
     stop = series.position_of(max(low, high - 1))
+    if not result.is_counted:
+        return _opened_spans(result, series, low, stop, partition, bool(window))
     first, last, ids, n_there = _bands(result, series.position_of(low), stop, partition)
     total = result.matches.count()
     where = " here" if window else ""
@@ -75,9 +75,12 @@ def _drawn_bands(series: Series, first: np.ndarray, last: np.ndarray) -> np.ndar
 
 
 def _opened_spans(
-    result: Result, series: Series, low: int, partition: int | None
+    result: Result, series: Series, low: int, stop: int, partition: int | None, is_window: bool
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return `spans_of` before the matches are counted; unknown numbers are NaN."""
+    """Return `spans_of` before the matches are counted; unknown numbers are NaN.
+
+    The look may go on after ``stop``, the last event of the window. Matches that begin later are left out.
+    """
     is_one = partition is None or result.n_partitions < 2
     if is_one and not low:
         found, ids = result.opening, np.arange(len(result.opening.block), dtype=np.float64)
@@ -87,10 +90,12 @@ def _opened_spans(
         ids = np.full(0 if found is None else len(found.block), np.nan)
     if found is None or not (len(found.block) or found.is_all):
         return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
-    where = " from here on" if low else ""
+    first, last = found.block.first, found.block.last
+    here = first <= stop
+    where = " here" if is_window else ""
     key = "" if is_one else " of this key"
-    note = "" if found.is_all else f"first {len(found.block):,} matches{key}{where}"
-    return _drawn_bands(series, found.block.first, found.block.last), ids, note
+    note = "" if found.is_all else f"first {np.count_nonzero(here):,} matches{key}{where}"
+    return _drawn_bands(series, first[here], last[here]), ids[here], note
 
 
 def _bands(
