@@ -79,7 +79,7 @@ def _opened_spans(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Return `spans_of` before the matches are counted; unknown numbers are NaN.
 
-    The look may go on after ``stop``, the last event of the window. Matches that begin later are left out.
+    The look may continue after ``stop``, the last event of the window. Matches that begin later are left out.
     """
     is_one = partition is None or result.n_partitions < 2
     if is_one and not low:
