@@ -2,7 +2,8 @@
 
 numba compiles a kernel once and this module keeps the machine code as an *image*. Later processes load the
 image with LLVM alone. An image is only an addition: where one cannot be made or read, numba loads the kernel.
-A broken image would end the process, so each one begins with the hash of its content.
+A broken image would end the process, so each one begins with the hash of its content. The kernels that serve
+every query come with the package as bitcode of LLVM, see `bitcode`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from cepkit.cache import cache_folder, write_whole
 from cepkit.errors import CepError
 
-_VERSION = 2  # of this form of images
+_VERSION = 3  # of this form of images
 _MAGIC = b"cepkit image\n"
 _ENTRY = "cepkit_enter_"
 _RESULTS = {"int64": "int", "float64": "float", "none": "none"}
@@ -75,6 +76,16 @@ class MachineFunction:
         # The cells of the last arrays: most calls pass the same ones again.
         self._known: list[tuple[Any, tuple[int, ...]] | None] = [None] * len(arguments)
 
+    def takes(self, given: tuple) -> bool:
+        """Return whether the arguments have the types of this kernel."""
+        for argument, value in zip(self._arguments, given, strict=True):
+            if isinstance(argument, ArrayArgument):
+                if getattr(value, "dtype", None) != argument.dtype or value.ndim != argument.n_axes:
+                    return False
+            elif argument == "int" and isinstance(value, float | np.floating):
+                return False
+        return True
+
     def __call__(self, *given: Any) -> int | float | None:
         """Run the kernel."""
         cells = [0]
@@ -97,6 +108,22 @@ class MachineFunction:
         return memory[0] if self._result == "int" else struct.unpack("<d", struct.pack("<q", memory[0]))[0]
 
 
+class KernelOfTypes:
+    """A kernel in machine code for several types of arguments; a call takes the first that fits."""
+
+    py_func = None
+
+    def __init__(self, kernels: list[MachineFunction]):
+        self._kernels = kernels
+
+    def __call__(self, *given: Any) -> int | float | None:
+        """Run the kernel for the types of ``given``."""
+        for kernel in self._kernels:
+            if kernel.takes(given):
+                return kernel(*given)
+        return self._kernels[0](*given)  # says what it takes
+
+
 def read_image(name: str) -> SimpleNamespace | None:
     """Return the functions of the image ``name`` by their names, or None if this machine has no image.
 
@@ -104,23 +131,29 @@ def read_image(name: str) -> SimpleNamespace | None:
     """
     path = image_path(name)
     content = None if path is None else _read(path)
-    if content is None:
-        return None
-    binding = _llvm()
+    return None if content is None else load_machine_code(content)
+
+
+def load_machine_code(content: bytes) -> SimpleNamespace | None:
+    """Return the functions in a description and machine code, or None if this process lacks a symbol."""
+    binding = llvm()
     header, _, code = content.partition(b"\n")
     described = json.loads(header)
     if any(binding.address_of_symbol(symbol) is None for symbol in described["symbols"]):
         return None
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)
     functions = {}
-    for function, (arguments, result) in described["functions"].items():
-        kinds = tuple(
-            a if isinstance(a, str) else ArrayArgument(np.dtype(a[0]), a[1], a[2]) for a in arguments
-        )
-        functions[function] = MachineFunction(engine.get_function_address(_ENTRY + function), kinds, result)
+    for name, variants in described["functions"].items():
+        kernels = []
+        for i, (arguments, result) in enumerate(variants):
+            kinds = tuple(
+                a if isinstance(a, str) else ArrayArgument(np.dtype(a[0]), a[1], a[2]) for a in arguments
+            )
+            kernels.append(MachineFunction(engine.get_function_address(f"{_ENTRY}{name}_{i}"), kinds, result))
+        functions[name] = kernels[0] if len(kernels) == 1 else KernelOfTypes(kernels)
     return SimpleNamespace(**functions)
 
 
@@ -129,7 +162,7 @@ def _read(path: Path) -> bytes | None:
     try:
         content = path.read_bytes()
         digest, _, content = content.removeprefix(_MAGIC).partition(b"\n")
-        if digest == _digest(content):
+        if digest == hash_of(content):
             return content
         path.unlink()
     except OSError:
@@ -137,7 +170,8 @@ def _read(path: Path) -> bytes | None:
     return None
 
 
-def _digest(content: bytes) -> bytes:
+def hash_of(content: bytes) -> bytes:
+    """Return what an image or a file with bitcode says of its content before the content."""
     return hashlib.sha256(content).hexdigest().encode()
 
 
@@ -155,32 +189,50 @@ def write_image(name: str, module: ModuleType) -> bool:
         return False
     if path.exists():
         return True
+    linked = link_kernels(module)
+    return linked is not None and keep_machine_code(name, machine_code(*linked))
+
+
+def keep_machine_code(name: str, content: bytes) -> bool:
+    """Write the image ``name`` for later processes, and return whether the folder could be written."""
+    path = image_path(name)
+    try:
+        write_whole(path, _MAGIC + hash_of(content) + b"\n" + content)
+    except (CepError, OSError):
+        return False
+    return True
+
+
+def machine_code(header: bytes, kernels: Any) -> bytes:
+    """Return a description and the machine code of a module of LLVM for this machine."""
+    return header + b"\n" + host_machine().emit_object(kernels)
+
+
+def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
+    """Return a description of the functions of ``module`` and one module of LLVM with all of them.
+
+    None if a function takes or returns anything but arrays and numbers, or does not fix their types.
+    """
     described, texts = {}, []
     for key, function in vars(module).items():
         overloads = getattr(function, "overloads", None)
         if not overloads or function.targetoptions.get("no_cpython_wrapper"):
             continue  # only other kernels call it, so their code contains it
-        if len(overloads) > 1:
-            return False
-        (compiled,) = overloads.values()
-        arguments = [_describe(of) for of in compiled.signature.args]
-        result = _RESULTS.get(str(compiled.signature.return_type))
-        if result is None or None in arguments:
-            return False
-        text = _llvm_text(compiled)
-        if text is None:
-            compiled = _compile_again(function, compiled)
+        if len(overloads) > 1 and function._can_compile:
+            return None
+        described[key] = []
+        for i, compiled in enumerate(overloads.values()):
+            arguments = [_describe(of) for of in compiled.signature.args]
+            result = _RESULTS.get(str(compiled.signature.return_type))
+            if result is None or None in arguments:
+                return None
             text = _llvm_text(compiled)
-        described[key] = arguments, result
-        texts.append(_with_entry(text, key, compiled.fndesc.llvm_func_name, arguments))
-    if not texts:
-        return False
-    content = _linked(described, texts)
-    try:
-        write_whole(path, _MAGIC + _digest(content) + b"\n" + content)
-    except CepError:
-        return False
-    return True
+            if text is None:
+                compiled = _compile_again(function, compiled)
+                text = _llvm_text(compiled)
+            described[key].append((arguments, result))
+            texts.append(_with_entry(text, f"{key}_{i}", compiled.fndesc.llvm_func_name, arguments))
+    return _linked(described, texts) if texts else None
 
 
 def _llvm_text(compiled: Any) -> str | None:
@@ -199,22 +251,22 @@ def _compile_again(function: Any, compiled: Any) -> Any:
     return made
 
 
-def _linked(described: dict, texts: list[str]) -> bytes:
-    """Link LLVM texts, drop what no kernel needs, and return a description and the machine code."""
-    binding, machine = _llvm(), _machine()
+def _linked(described: dict, texts: list[str]) -> tuple[bytes, Any]:
+    """Link LLVM texts, drop what no kernel needs, and return a description and the module."""
+    binding = llvm()
     whole = binding.parse_assembly(texts[0])
     for text in texts[1:]:
         whole.link_in(binding.parse_assembly(text))
-    for function in whole.functions:
-        if not function.is_declaration and not function.name.startswith(_ENTRY):
-            function.linkage = "internal"
+    for own in (*whole.functions, *whole.global_variables):
+        if not own.is_declaration and not own.name.startswith(_ENTRY):
+            own.linkage = "internal"
     options = binding.newpassmanagers.PipelineTuningOptions()
     passes = binding.newpassmanagers.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(whole, binding.newpassmanagers.create_pass_builder(machine, options))
+    passes.add_strip_symbols_pass()
+    passes.run(whole, binding.newpassmanagers.create_pass_builder(host_machine(), options))
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
-    header = json.dumps({"functions": described, "symbols": symbols}).encode()
-    return header + b"\n" + machine.emit_object(whole)
+    return json.dumps({"functions": described, "symbols": symbols}).encode(), whole
 
 
 def image_path(name: str) -> Path | None:
@@ -264,7 +316,7 @@ def _fingerprint() -> str:
     """Return a short name for everything that machine code depends on besides its source."""
     import llvmlite
 
-    binding = _llvm()
+    binding = llvm()
     numba = importlib.util.find_spec("numba")
     version = Path(numba.origin).with_name("_version.py").read_text()
     switches = sorted(
@@ -277,7 +329,8 @@ def _fingerprint() -> str:
 
 
 @lru_cache(maxsize=1)
-def _llvm() -> Any:
+def llvm() -> Any:
+    """Return llvmlite's binding of LLVM, ready for this machine. It needs no numba."""
     import llvmlite.binding as binding
 
     binding.initialize_native_target()
@@ -285,9 +338,9 @@ def _llvm() -> Any:
     return binding
 
 
-def _machine() -> Any:
+def host_machine() -> Any:
     """Return a target machine like the one that numba uses. Each engine owns one."""
-    binding = _llvm()
+    binding = llvm()
     triple = binding.get_process_triple()
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3,

@@ -18,6 +18,7 @@ from typing import Any
 
 from cepkit.cache import cache_folder, write_whole
 from cepkit.compile.shared.background import compile_in_background
+from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.progress import hold
 
@@ -107,7 +108,10 @@ def _names_in(folder: Path) -> frozenset[str]:
 
 def are_kernels_ready(name: str) -> bool:
     """Return whether `load_kernels` is quick. If not, begin to compile the module in the background."""
-    if name in _kernels or image_path(name) is None or image_path(_image_of(name)).exists():
+    if name in _kernels or image_path(name) is None:
+        return True
+    image = image_name(name)
+    if image_path(image).exists() or has_bitcode(image):
         return True
     compile_in_background("kernels", name)
     return False
@@ -128,15 +132,16 @@ def load_kernels(name: str) -> Any:
 def _load_kernels(name: str) -> Any:
     if image_path(name) is None:
         return importlib.import_module(name)
-    if (found := read_image(_image_of(name))) is not None:
+    image = image_name(name)
+    if (found := read_image(image) or load_bitcode(image)) is not None:
         return found
     module = importlib.import_module(name)
-    write_image(_image_of(name), module)
+    write_image(image, module)
     return module
 
 
 @cache
-def _image_of(name: str) -> str:
+def image_name(name: str) -> str:
     """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
     shared = path.with_name("opcodes.py"), path.with_name("interpreting.py")
