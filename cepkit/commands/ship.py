@@ -1,4 +1,4 @@
-"""Make the bitcode of the kernels that serve every query. For contributors: ``python -m cepkit.commands.ship``.
+"""Make the bitcode of the kernels that serve every query, with ``python -m cepkit.commands.ship``.
 
 The files are part of the package. They do not depend on the machine that makes them, and are kept in the
 repository with the kernels.

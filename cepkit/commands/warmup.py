@@ -18,12 +18,13 @@ from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
+from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
 # Modules of kernels that serve every query.
-INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, LINEAGE
+INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE
 
 
 def warmup() -> Iterator[tuple[str, float]]:

@@ -2,12 +2,17 @@
 
 import numpy as np
 from numba import njit
+from numba import types as T
 
+_FLAGS = T.Array(T.uint8, 1, "C", readonly=True)
+_PLACES, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
+_COUNTS, _PATHS = T.Array(T.uint64, 1, "C"), T.Array(T.uint64, 2, "C")
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 # Columns in a row of paths: a row fills one or two vector registers, and the compiler knows the number.
 WIDTH = 8
 
 
-@njit(cache=True, nogil=True)
+@njit([(_FLAGS, _OUT)], **_OPTIONS)
 def list_places(accept, out):
     """Write the places where ``accept`` (uint8) is 1 and return their number; ``out`` has one spare cell.
 
@@ -22,7 +27,7 @@ def list_places(accept, out):
     return n
 
 
-@njit(cache=True, nogil=True)
+@njit([(_PLACES, _PLACES, _OUT)], **_OPTIONS)
 def count_below(values, bounds, out):
     """Write for every bound how many of ``values`` are smaller; both are int64 and nondecreasing.
 
@@ -38,7 +43,7 @@ def count_below(values, bounds, out):
         out[i] = n
 
 
-@njit(cache=True, nogil=True)
+@njit([(_FLAGS, _PLACES, _PLACES, T.int64, _COUNTS, _COUNTS, _COUNTS)], **_OPTIONS)
 def count_apart(state_of_event, last, since, n_states, forward, backward, out):
     """Count the paths through consecutive states if no event can be in two of them.
 
@@ -91,7 +96,7 @@ def count_apart(state_of_event, last, since, n_states, forward, backward, out):
         out[i] = n
 
 
-@njit(cache=True, nogil=True)
+@njit([(_FLAGS, _PLACES, _FLAGS, _PATHS, _COUNTS)], **_OPTIONS)
 def count_row(states_of_event, window_start, highest_of_states, paths, out):
     """Count the paths through consecutive states, each event in a later state than the one before it.
 
@@ -144,7 +149,7 @@ def count_row(states_of_event, window_start, highest_of_states, paths, out):
                     paths[s, t] += paths[s, t - 1]
 
 
-@njit(cache=True, nogil=True)
+@njit([(_PLACES, _PLACES, _PLACES, _PLACES, _FLAGS, T.uint64, _PATHS, _COUNTS)], **_OPTIONS)
 def count_graph(states_of_event, window_start, source_of_edge, first_edge_of_state, final, one, paths, out):
     """Count the paths through states that are linked by edges; loops are allowed.
 

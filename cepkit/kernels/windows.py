@@ -1,9 +1,17 @@
 """Limits in time as places: the end and the start of an event's window, and the first later event."""
 
 from numba import njit
+from numba import types as T
+
+_PLACES, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
+_TICKS, _SECONDS = _PLACES, T.Array(T.float64, 1, "C", readonly=True)
+# The types of a clock and of a width in its unit.
+_CLOCKS = (_TICKS, T.int64), (_TICKS, T.float64), (_SECONDS, T.float64)
+_LIMITS = [(time, _PLACES, width, T.int64, _OUT) for time, width in _CLOCKS]
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
-@njit(cache=True, nogil=True)
+@njit(_LIMITS, **_OPTIONS)
 def window_ends(time, end_of_partition, width, closed, out):
     """Write for every place the first later place of its partition that is outside its window.
 
@@ -15,8 +23,8 @@ def window_ends(time, end_of_partition, width, closed, out):
         First place after the partition of each place.
     width : int or float
         Longest distance, in the unit of ``time``.
-    closed : bool
-        Whether exactly this distance is still inside.
+    closed : int
+        1 if exactly this distance is still inside, else 0.
     out : ndarray of int64, shape (n_places,)
 
     Notes
@@ -33,7 +41,7 @@ def window_ends(time, end_of_partition, width, closed, out):
         out[p] = end
 
 
-@njit(cache=True, nogil=True)
+@njit(_LIMITS, **_OPTIONS)
 def window_starts(time, start_of_partition, width, closed, out):
     """Write for every place the first place of its partition whose window contains it; see `window_ends`.
 
@@ -50,7 +58,7 @@ def window_starts(time, start_of_partition, width, closed, out):
         out[p] = start
 
 
-@njit(cache=True, nogil=True)
+@njit([(_PLACES, *limits) for limits in _LIMITS], **_OPTIONS)
 def window_starts_of(places, time, start_of_partition, width, closed, out):
     """Write the result of `window_starts` for some places only; fast if they increase.
 
@@ -88,7 +96,7 @@ def window_starts_of(places, time, start_of_partition, width, closed, out):
         out[i] = start
 
 
-@njit(cache=True, nogil=True)
+@njit([(time, _PLACES, _OUT) for time in (_TICKS, _SECONDS)], **_OPTIONS)
 def later_places(time, end_of_partition, out):
     """Write for every place the first place of its partition with a greater time.
 

@@ -57,7 +57,7 @@ def load_bitcode(name: str) -> SimpleNamespace | None:
 
 
 def write_bitcode(name: str, module: ModuleType) -> Path:
-    """Write the file with the kernels of a module that numba has compiled for any x86-64, and return its path.
+    """Write the kernels of a module that numba has compiled for any x86-64, and return the path of the file.
 
     The types of all arguments are in the decorators.
     """

@@ -14,10 +14,10 @@ from cepkit.compile.counting.path_source import GraphPathWriter
 from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.pairs import PairTest
-from cepkit.compile.shared.loading import reason_to_compile
+from cepkit.compile.shared.loading import load_kernels, reason_to_compile
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
 from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
-from cepkit.engines.shared.places import Places, accepted_places
+from cepkit.engines.shared.places import PATHS, Places, accepted_places
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint
 
@@ -223,8 +223,6 @@ def n_below(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return how many values are below each bound; values and bounds are int64 and nondecreasing."""
     if len(bounds) <= _FEW:
         return np.searchsorted(values, bounds)
-    from cepkit.kernels.path_counts import count_below
-
     out = np.empty(len(bounds), np.int64)
-    count_below(values, bounds, out)
+    load_kernels(PATHS).count_below(values, bounds, out)
     return out

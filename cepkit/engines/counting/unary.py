@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.counting.layout import Layout
+from cepkit.engines.shared.places import PATHS
 
 _SAFE = 1 << 63
+_WIDTH = 8  # columns in a row of paths, as in the kernels
 
 
 def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
@@ -19,8 +22,6 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
     Time O(n_events x n_states), times the length of numbers with more than 63 bits.
     Differs: CORE (Bucchi et al., VLDB 2022) has the same complexity, with a structure that also enumerates.
     """
-    from cepkit.kernels.path_counts import count_graph
-
     graph, last, since = layout.graph, layout.members(layout.last_pool), layout.places.window_start
     n = len(graph.states)
     if (graph.is_line or n == 1) and not graph.has_loop and n <= 8 and bound < _SAFE:
@@ -38,9 +39,12 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
         out = np.zeros(len(states), np.uint64)
         edges = np.array(source, np.int64), np.array(first_edge, np.int64), np.array(final, np.uint8)
         with np.errstate(over="ignore"):
-            count_graph(states, since, *edges, np.uint64(1), np.eye(n + 1, dtype=np.uint64), out)
+            own = np.uint64(1), np.eye(n + 1, dtype=np.uint64), out
+            load_kernels(PATHS).count_graph(states, since, *edges, *own)
         return out[last]
     out = np.zeros(len(states), object)
+    from cepkit.kernels.path_counts import count_graph  # imports numba, so only when it is needed
+
     plain = getattr(count_graph, "py_func", count_graph)
     plain(states.tolist(), since.tolist(), source, first_edge, final, 1, np.eye(n + 1, dtype=object), out)
     found = out[last].tolist()
@@ -48,9 +52,7 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
 
 
 def _count_row(layout: Layout, last: np.ndarray, since: np.ndarray) -> np.ndarray:
-    from cepkit.kernels.path_counts import WIDTH, count_apart, count_row
-
-    n = len(layout.graph.states)
+    kernels, n = load_kernels(PATHS), len(layout.graph.states)
     tests = [state.test for state in layout.graph.states]
     n_states_of_event = layout.accept[tests[0]].copy()
     for test in tests[1:]:
@@ -61,13 +63,13 @@ def _count_row(layout: Layout, last: np.ndarray, since: np.ndarray) -> np.ndarra
             state_of_event = np.full(layout.places.n, n + 1, np.uint8)
             for s, test in enumerate(tests):
                 state_of_event -= np.uint8(n + 1 - s) * layout.accept[test]
-            scratch = np.zeros((2, WIDTH * (n + 3)), np.uint64)
-            count_apart(state_of_event, last, since[last], n, *scratch, out)
+            scratch = np.zeros((2, _WIDTH * (n + 3)), np.uint64)
+            kernels.count_apart(state_of_event, last, since[last], n, *scratch, out)
             return out
         states = _sets_of_states(layout).astype(np.uint8)
         every = np.zeros(layout.places.n, np.uint64)
         highest = np.array([max(0, s.bit_length() - 1) for s in range(256)], np.uint8)
-        count_row(states, since, highest, np.eye(n, dtype=np.uint64), every)
+        kernels.count_row(states, since, highest, np.eye(n, dtype=np.uint64), every)
         return every[last]
 
 

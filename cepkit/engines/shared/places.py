@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +10,10 @@ import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 
+WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 _KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
@@ -76,9 +77,9 @@ class Places:
 
     @cached_property
     def time(self) -> np.ndarray:
-        """The clock of every place, int64 or float64, (n,)."""
+        """The clock of every place, int64 or float64, (n,), contiguous."""
         values = self.events.values_by_partition(self.program.clock)
-        return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+        return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
     # --- limits, all int64, (n,)
 
@@ -100,9 +101,7 @@ class Places:
             return self.start_of_partition
         if self.n <= _FEW and (found := self._search_starts()) is not None:
             return found
-        from cepkit.kernels.windows import window_starts
-
-        return self._limit(window_starts, self.start_of_partition, within)
+        return self._limit("window_starts", self.start_of_partition, within)
 
     def window_start_of(self, places: np.ndarray) -> np.ndarray:
         """Return the first place whose window contains each of these places; fastest if they ascend."""
@@ -110,11 +109,11 @@ class Places:
         is_known = "time_start" in self.__dict__ or window.within is None or window.within_events is not None
         if is_known or self.n <= _FEW or len(places) * _FEW_OF > self.n:
             return self.window_start[places]
-        from cepkit.kernels.windows import window_starts_of
-
         out = np.empty(len(places), np.int64)
         start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
-        window_starts_of(places, self.time, start, window.within, window.closed, out)
+        places = np.ascontiguousarray(places, np.int64)
+        own = places, self.time, start, window.within, int(window.closed), out
+        load_kernels(WINDOWS).window_starts_of(*own)
         return out
 
     def _search_starts(self) -> np.ndarray | None:
@@ -129,18 +128,17 @@ class Places:
     def _ends(self, width: int | float | None) -> np.ndarray:
         if width is None:
             return self.end_of_partition
-        from cepkit.kernels.windows import window_ends
+        return self._limit("window_ends", self.end_of_partition, width)
 
-        return self._limit(window_ends, self.end_of_partition, width)
-
-    def _limit(self, find: Callable, of_partition: np.ndarray, width: int | float) -> np.ndarray:
-        """Return what ``find`` computes for a width; the newest limits stay with the events."""
+    def _limit(self, kernel: str, of_partition: np.ndarray, width: int | float) -> np.ndarray:
+        """Return what a kernel computes for a width; the newest limits stay with the events."""
         closed, known = self.program.window.closed, self.events.limits
-        key = find, self.program.clock, width, type(width), closed
+        key = kernel, self.program.clock, width, type(width), closed
         out = known.get(key)
         if out is None:
             out = np.empty(self.n, np.int64)
-            find(self.time, of_partition, width, closed, out)
+            find = getattr(load_kernels(WINDOWS), kernel)
+            find(self.time, of_partition, width, int(closed), out)
             with _keeping:
                 known[key] = out
                 while len(known) > _KEPT_LIMITS:
@@ -168,10 +166,8 @@ class Places:
         """First place that may follow each in a match: the next, or with strict time the next later one."""
         if not self.program.window.strict_time:
             return np.arange(1, self.n + 1)
-        from cepkit.kernels.windows import later_places
-
         out = np.empty(self.n, np.int64)
-        later_places(self.time, self.end_of_partition, out)
+        load_kernels(WINDOWS).later_places(self.time, self.end_of_partition, out)
         return out
 
 
@@ -179,8 +175,6 @@ def accepted_places(accept: np.ndarray) -> np.ndarray:
     """Return the places where ``accept`` (uint8, 0 or 1) is 1, int64, rising."""
     if len(accept) <= _FEW:
         return np.flatnonzero(accept.view(np.bool_))
-    from cepkit.kernels.path_counts import list_places
-
     out = np.empty(len(accept) + 1, np.int64)
-    n = list_places(accept, out)
+    n = load_kernels(PATHS).list_places(accept, out)
     return out[:n] if 2 * n > len(out) else out[:n].copy()
