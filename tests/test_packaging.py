@@ -228,7 +228,7 @@ def environment(tmp_path_factory):
 def test_wheel_holds_the_package_and_its_files(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cepkit").rglob("*.py")}
-    kinds = (".lark", ".properties", ".ttf")
+    kinds = (".lark", ".properties", ".ttf", ".bitcode")
     others = [path for path in (ROOT / "cepkit").rglob("*") if path.suffix in kinds]
     shipped_files = {
         f"cepkit/_data/{folder}/{path.name}"

@@ -21,10 +21,15 @@ from cepkit.compile.shared.loading import image_name
 _SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_INTEL_SVML": "1"}
 
 
-def ship() -> list[Path]:
+def ship(folder: Path = FOLDER) -> list[Path]:
     """Compile the kernels that serve every query, write their files, and remove all other files of bitcode.
 
-    numba must not be imported before, because it reads its settings then.
+    Run this in a process of its own: numba reads its settings when it is imported.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files belong.
 
     Returns
     -------
@@ -35,19 +40,19 @@ def ship() -> list[Path]:
         raise RuntimeError("numba is imported already; run this in a process of its own")
     for name in [name for name in os.environ if name.startswith("NUMBA_")]:
         del os.environ[name]
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(_SETTINGS, NUMBA_CACHE_DIR=folder)
-        FOLDER.mkdir(exist_ok=True)
-        made = [_write(name) for name in INTERPRETING]
-    for path in FOLDER.glob("*.bitcode"):
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as own:
+        os.environ.update(_SETTINGS, NUMBA_CACHE_DIR=own)
+        made = [_write(folder, name) for name in INTERPRETING]
+    for path in folder.glob("*.bitcode"):
         if path not in made:
             path.unlink()
     return made
 
 
-def _write(name: str) -> Path:
+def _write(folder: Path, name: str) -> Path:
     began = time.perf_counter()
-    path = write_bitcode(image_name(name), importlib.import_module(name))
+    path = write_bitcode(folder, image_name(name), importlib.import_module(name))
     print(f"{path.stat().st_size:7,} bytes {time.perf_counter() - began:5.1f} s  {path.name}")
     return path
 

@@ -56,7 +56,7 @@ def load_bitcode(name: str) -> SimpleNamespace | None:
     return load_machine_code(content)
 
 
-def write_bitcode(name: str, module: ModuleType) -> Path:
+def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:
     """Write the kernels of a module that numba has compiled for any x86-64, and return the path of the file.
 
     The types of all arguments are in the decorators.
@@ -65,14 +65,14 @@ def write_bitcode(name: str, module: ModuleType) -> Path:
     made = {one: version(one) for one in ("numba", "llvmlite")} | {"llvm": llvm().llvm_version_info}
     described = {**json.loads(header), "made": made, "layout": str(host_machine().target_data)}
     content = json.dumps(described).encode() + b"\n" + zlib.compress(kernels.as_bitcode(), 9)
-    path = bitcode_path(name)
+    path = bitcode_path(name, folder)
     path.write_bytes(_TITLE + hash_of(content) + b"\n" + content)
     return path
 
 
-def bitcode_path(name: str) -> Path:
+def bitcode_path(name: str, folder: Path | None = None) -> Path:
     """Return where the file with the bitcode of the kernels ``name`` lies, or would lie."""
-    return FOLDER / f"{name}.bitcode"
+    return (folder or FOLDER) / f"{name}.bitcode"
 
 
 def _is_known_to_work() -> bool:
