@@ -520,7 +520,11 @@ _COMMANDS: Mapping[str, _Command] = {
         "convert original files to ordered Parquet, with a quality report (on Spark)",
         _add_ingest,
     ),
-    "warmup": (_warmup, "compile the bundled patterns, so that their first use is quick", _no_arguments),
+    "warmup": (
+        _warmup,
+        "compile bundled patterns and parallel engines for a quick first use",
+        _no_arguments,
+    ),
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kernels that come with the package: made from the present text, as good as numba's, and never in the way."""
+"""Kernels that come with the package: made from the present text, and with the same results as numba's."""
 
 from __future__ import annotations
 
@@ -264,6 +264,30 @@ def test_a_full_disk_costs_time_only(folder, monkeypatch):
     assert loading.load_kernels(LINEAGE).count_rows
     assert list(folder.iterdir()) == []
     assert are_kernels_ready(LINEAGE)
+
+
+@jit
+@known
+@pytest.mark.parametrize("lack", ["no folder", "full", "read only"])
+def test_queries_without_a_cache(lack, folder, tmp_path, monkeypatch):
+    """They are interpreted, and nothing is compiled in the background, which needs a folder."""
+    monkeypatch.setattr(loading, "_EVENTS_THAT_PAY", 1)
+    monkeypatch.setattr(loading, "compile_in_background", lambda *_: pytest.fail("there is no folder"))
+    if lack == "no folder":
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "file" / "kernels"))
+    else:
+
+        def fail(path, content):
+            raise OSError(28 if lack == "full" else 30, "no")
+
+        monkeypatch.setattr("pathlib.Path.write_bytes", fail)
+    frame = stream(1, 100)
+    matches = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
+    assert len(matches.lineage()) > matches.count() > 0 and matches.run.tier == "interpreted"
+    text = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 10"
+    matches = cep.match(frame, text, event_type="kind", order_by="t")
+    assert matches.count() > 0 and matches.run.tier == "interpreted"
 
 
 @jit

@@ -32,6 +32,10 @@ def scaled(values, table, factor, shift, out):
     return len(out) + shift
 
 
+def first_plus(values, more):
+    return values[0] + more
+
+
 def half(x):
     return x / 2
 
@@ -73,6 +77,27 @@ def test_an_image_checks_its_arguments(folder):
             run(*wrong)
     with pytest.raises(ValueError, match="argument"):
         run(values, table)
+
+
+def test_an_image_chooses_among_types(folder):
+    sums = [(_F1, T.int64), (_F1, T.float64), (T.Array(T.int64, 1, "C", readonly=True), T.int64)]
+    assert write_image("t", SimpleNamespace(add=numba.njit(sums)(first_plus)))
+    run = read_image("t").add
+    floats, whole = np.array([0.5, 2.0]), np.array([2**60 + 1])
+    whole.flags.writeable = False
+    assert run(floats, 2) == 2.5
+    assert run(floats, 2.25) == 2.75
+    assert run(whole, 1) == 2**60 + 2
+    with pytest.raises(TypeError, match="a kernel takes"):
+        run(floats.astype(np.float32), 1)
+    with pytest.raises(TypeError, match="a kernel takes"):
+        run(whole, 1.5)
+
+
+def test_a_function_that_may_get_more_types_has_no_image(folder):
+    free = numba.njit(first_plus)
+    free(np.array([0.5]), 1), free(np.array([0.5]), 1.5)
+    assert not write_image("f", SimpleNamespace(free=free))
 
 
 def test_what_cannot_be_an_image_has_none(folder):

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from cepkit.compile.shared.images import (
+    can_use_images,
     hash_of,
     host_machine,
-    image_path,
     keep_machine_code,
     link_kernels,
     llvm,
@@ -36,7 +36,7 @@ _SWITCHES = ("BOUNDSCHECK", "CPU_FEATURES", "CPU_NAME", "DEBUGINFO", "OPT")
 
 def has_bitcode(name: str) -> bool:
     """Return whether `load_bitcode` finds the kernels ``name``."""
-    return image_path(name) is not None and _is_known_to_work() and _read(bitcode_path(name)) is not None
+    return can_use_images() and _is_known_to_work() and _read(bitcode_path(name)) is not None
 
 
 def load_bitcode(name: str) -> SimpleNamespace | None:

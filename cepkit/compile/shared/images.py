@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.cache import cache_folder, write_whole
+from cepkit.cache import UnsafeFolderError, cache_folder, write_whole
 from cepkit.errors import CepError
 
 _VERSION = 3  # of this form of images
@@ -197,10 +197,11 @@ def keep_machine_code(name: str, content: bytes) -> bool:
     """Write the image ``name`` for later processes, and return whether the folder could be written."""
     path = image_path(name)
     try:
-        write_whole(path, _MAGIC + hash_of(content) + b"\n" + content)
-    except (CepError, OSError):
+        if path is not None:
+            write_whole(path, _MAGIC + hash_of(content) + b"\n" + content)
+    except CepError:
         return False
-    return True
+    return path is not None
 
 
 def machine_code(header: bytes, kernels: Any) -> bytes:
@@ -269,15 +270,23 @@ def _linked(described: dict, texts: list[str]) -> tuple[bytes, Any]:
     return json.dumps({"functions": described, "symbols": symbols}).encode(), whole
 
 
+def can_use_images() -> bool:
+    """Return whether this system runs kernels as machine code without numba."""
+    is_on = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
+    return is_on and os.name == "posix" and sys.byteorder == "little"
+
+
 def image_path(name: str) -> Path | None:
-    """Return where the image ``name`` for this machine lies, or None if the system cannot use images."""
-    if (
-        os.name != "posix"
-        or os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
-        or struct.pack("=H", 1) != b"\1\0"
-    ):
+    """Return where the image ``name`` for this machine lies, or None without images or without a folder."""
+    if not can_use_images():
         return None
-    return cache_folder() / f"{name}.{_fingerprint()}.image"
+    try:
+        folder = cache_folder()
+    except UnsafeFolderError:
+        raise
+    except CepError:
+        return None
+    return folder / f"{name}.{_fingerprint()}.image"
 
 
 def _describe(of: Any) -> list | str | None:

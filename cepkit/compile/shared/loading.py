@@ -11,15 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cepkit.cache import cache_folder, write_whole
+from cepkit.cache import cache_folder, cache_path, write_whole
 from cepkit.compile.shared.background import compile_in_background
 from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
-from cepkit.compile.shared.images import image_path, read_image, write_image
+from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
+from cepkit.errors import CepError
 from cepkit.progress import hold
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
@@ -75,10 +77,11 @@ def reason_not_to_interpret() -> str | None:
 def compile_if_it_pays(text: str, n_events: int) -> None:
     """Compile the kernel of an interpreted query in the background if the query runs over many events.
 
-    A later `load` finds it.
+    A later `load` finds it. Nothing begins if the cache cannot be written.
     """
     if n_events >= _EVENTS_THAT_PAY and not is_ready(text):
-        compile_in_background("text", str(_write_text(_name_of(text), text)))
+        with suppress(CepError):
+            compile_in_background("text", str(_write_text(_name_of(text), text)))
 
 
 def is_ready(text: str) -> bool:
@@ -86,10 +89,12 @@ def is_ready(text: str) -> bool:
     name = _name_of(text)
     if name in sys.modules or name in _images:
         return True
+    return _is_image_kept(name) or name in _names_in(cache_path() / "__pycache__")  # numba's own cache
+
+
+def _is_image_kept(name: str) -> bool:
     path = image_path(name)
-    if path is not None and path.exists():
-        return True
-    return name in _names_in(cache_folder() / "__pycache__")  # numba's own cache
+    return path is not None and path.exists()
 
 
 def _names_in(folder: Path) -> frozenset[str]:
@@ -108,10 +113,10 @@ def _names_in(folder: Path) -> frozenset[str]:
 
 def are_kernels_ready(name: str) -> bool:
     """Return whether `load_kernels` is quick. If not, begin to compile the module in the background."""
-    if name in _kernels or image_path(name) is None:
+    if name in _kernels or not can_use_images():
         return True
     image = image_name(name)
-    if image_path(image).exists() or has_bitcode(image):
+    if _is_image_kept(image) or has_bitcode(image):
         return True
     compile_in_background("kernels", name)
     return False
@@ -130,7 +135,7 @@ def load_kernels(name: str) -> Any:
 
 
 def _load_kernels(name: str) -> Any:
-    if image_path(name) is None:
+    if not can_use_images():
         return importlib.import_module(name)
     image = image_name(name)
     if (found := read_image(image) or load_bitcode(image)) is not None:
