@@ -12,6 +12,7 @@ import pytest
 import cepkit as cep
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import compile_regex
+from cepkit.compile.shared import loading
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
 from cepkit.engines.regex import matching as engine
@@ -227,3 +228,25 @@ def test_the_tiers_agree_on_sequences(text, monkeypatch):
     assert (compiled[2], found[2]) == ("compiled", "interpreted")
     assert found[0] == compiled[0] > 1000
     pd.testing.assert_frame_equal(found[1], compiled[1])
+
+
+@pytest.mark.skipif(not JIT, reason="needs compiled kernels")
+def test_first_matches_compile_nothing_after_a_listing(tmp_path, monkeypatch):
+    """A listing compiles some of the kernels that find a match by its number, but not all."""
+    monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("CEPKIT_TIER", "auto")
+    rng, n = np.random.default_rng(8), 50_000
+    frame = pd.DataFrame({"kind": rng.choice(list("ABCD"), n), "t": np.arange(n)})
+    text = "PATTERN SEQ(A a, B b, C c) WITHIN 6"
+
+    def found():
+        return cep.match(frame, text, event_type="kind", order_by="t")
+
+    listed = found().to_frame()
+
+    def load_compiled(text, names):
+        assert loading.is_ready(text)
+        return loading.load(text, names)
+
+    monkeypatch.setattr(kernels, "load", load_compiled)
+    pd.testing.assert_frame_equal(found().head(5), listed.head(5))

@@ -11,6 +11,7 @@ import numpy as np
 from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
 from cepkit.compile.counting.path_source import GraphPathWriter
+from cepkit.compile.counting.ranking import write_window_counts
 from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
 from cepkit.compile.interpreted.pairs import PairTest
@@ -99,8 +100,9 @@ class Layout:
 
     @property
     def is_new_to_walk(self) -> bool:
-        """Whether the kernels that follow paths would have to be compiled."""
-        return reason_to_compile(self._path_text(write_starts), COUNTING) is None
+        """Whether a kernel that finds a path by its number would have to be compiled."""
+        needed = map(self._path_text, (write_starts, write_window_counts))
+        return any(reason_to_compile(text, COUNTING) is None for text in needed)
 
     # --- arrays
 
