@@ -241,3 +241,53 @@ def test_parameters_have_the_range_of_their_comparison():
 def test_the_numbers_of_a_logarithmic_slider_are_round():
     assert stops_of(Range(0, 100, True), 7, is_whole=True)[:4] == (0, 1, 2, 3)
     assert stops_of(Range(0.001, 10, True), 0.3, is_whole=False)[:3] == (0.001, 0.0011, 0.0012)
+
+
+# --- numbers of rounds
+
+
+ROUNDS = ". drop{2,} back{1,3} drop\ndrop: price < prev(price)\nback: price > prev(price)"
+
+
+def test_a_number_of_rounds_has_a_slider():
+    reading = read_text(ROUNDS, {})
+    rounds = [slider for slider in sliders_of(reading) if slider.id.startswith("n")]
+    told = [(one.id, one.label, one.value, one.low, one.high, one.step) for one in rounds]
+    assert told == [
+        ("n0", "drop{2,}", 2, 1, 10, 1),
+        ("n1", "back{1,3}: at least", 1, 1, 3, 1),
+        ("n2", "back{1,3}: at most", 3, 1, 12, 1),
+    ]
+    for number, value, wanted in ((0, 4, "drop{4,}"), (0, -3, "drop{1,}"), (1, 7, "{3,3}"), (2, 0, "{1,1}")):
+        assert wanted in move_slider(ROUNDS, rounds[number], value)
+    for text in ("a*\na: x > 1", "a+\na: `{3,}` > 1", "PATTERN SEQ(A a, '{3,}' b) WHERE a.x > 1 WITHIN 5"):
+        sliders = sliders_of(read_text(text, {"event_type": "k"} if "SEQ" in text else {}))
+        assert sliders and not [one for one in sliders if one.id.startswith("n")]
+
+
+def test_the_rounds_of_a_sequence_have_sliders():
+    text = "PATTERN SEQ(A a, B{2,} b[]) WHERE b[i].x > 3 WITHIN 5"
+    sliders = sliders_of(read_text(text, {"event_type": "kind"}))
+    assert [(one.id, one.label) for one in sliders] == [
+        ("c0", "b[i].x > 3"), ("c1", "within"), ("n0", "B{2,}")
+    ]  # fmt: skip
+    assert "B{5,} b[]" in move_slider(text, sliders[-1], 5)
+
+
+def test_moving_a_number_of_rounds_runs_the_query_and_is_undone():
+    frame = load_sample("trades")
+    explorer = frame.cep.explore(ROUNDS, partition_by="symbol", order_by=["ts", "seq"]).wait(120)
+    states, before = list(explorer.board.nfa.states), explorer.matches.count()
+    explorer.move("n0", 4)
+    assert "drop{4,}" in explorer.text and "drop{4,}" in explorer.code.replace(" ", "")
+    define = {"drop": "price < prev(price)", "back": "price > prev(price)"}
+    wanted = frame.cep.match(
+        ". drop{4,} back{1,3} drop", define=define, partition_by="symbol", order_by=["ts", "seq"]
+    )
+    assert explorer.wait(120).matches.count() == wanted.count() < before
+    assert len(explorer.board.nfa.states) > len(states)
+    low, high = next((one.low, one.high) for one in explorer.sliders if one.id == "n0")
+    assert (low, high) == (1, 10)  # the handle does not jump
+    explorer.undo()
+    assert explorer.text == ROUNDS and explorer.wait(120).matches.count() == before
+    assert explorer.board.nfa.states == states

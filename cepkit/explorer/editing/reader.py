@@ -23,7 +23,7 @@ from cepkit.explorer.history.state import BoardState
 from cepkit.explorer.presenting.presenter import OLD_RESULT, Presenter
 from cepkit.explorer.presenting.run_presenter import Asked
 from cepkit.explorer.query.code import code_of
-from cepkit.explorer.query.constants import Slider, shape_of, sliders_of, with_ranges_of
+from cepkit.explorer.query.constants import Slider, layout_of, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.examples import Example, examples_of
 from cepkit.explorer.query.text import (
     TextMistake,
@@ -68,6 +68,7 @@ class QueryReader:
         self.will_run: Callable[[Any], object] = lambda program: None  # gets the program before it runs
         self.has_read: list[Callable[[], object]] = []
         self._shape: tuple = ()
+        self._layout: tuple = ()  # of the shown sliders
         self._ranged_by: tuple = ()  # keys and order of the ranges of the sliders
         self.automaton: Automaton = NO_AUTOMATON
 
@@ -145,7 +146,7 @@ class QueryReader:
         """Show the events and examples, as without a query."""
         board = self._board
         self._present.stop()
-        self.reading, self._shape, self.sliders = None, (), ()
+        self.reading, self._shape, self._layout, self.sliders = None, (), (), ()
         board.set(board.sliders, {"sliders": [], "locked": ""})
         board.say("idle", "", version=board.editor.edited, errors=[])
         self._preview()
@@ -202,17 +203,16 @@ class QueryReader:
         """Show the sliders, and the automaton if its shape is new; return whether it is new."""
         board, schema = self._board, self._data.schema
         sliders = sliders_of(reading, schema)
-        shape = shape_of(reading.text, sliders)
-        is_new = shape != self._shape
+        shape, layout = shape_of(reading.text, sliders), layout_of(reading.text, sliders)
         ranged_by = program.query.partition_by, program.query.order_by
-        if is_new or ranged_by != self._ranged_by:
+        if layout != self._layout or ranged_by != self._ranged_by:
             rows = self._data.sample_for(program.query) if sliders else None
             self.sliders = sliders_of(reading, schema, rows)
         else:
             self.sliders = with_ranges_of(sliders, self.sliders)
-        self._ranged_by = ranged_by
+        self._layout, self._ranged_by = layout, ranged_by
         board.set(board.sliders, {"sliders": [one.trait() for one in self.sliders]})
-        if not is_new:
+        if shape == self._shape:
             return False
         before, selected = self.automaton.labels, board.nfa.selected
         self._shape, self.automaton, drawn = shape, NO_AUTOMATON, NOTHING_DRAWN

@@ -23,6 +23,7 @@ from cepkit.explorer.query.ranges import (
     nice_step,
     stops_of,
 )
+from cepkit.explorer.query.repetitions import repetitions_in
 from cepkit.explorer.query.text import TextReading
 from cepkit.explorer.query.thresholds import SampledRows, Variables
 from cepkit.language.expressions import trees as ex
@@ -33,6 +34,7 @@ from cepkit.language.sequences.patterns import EventPattern, Loop
 from cepkit.language.sequences.query import SequenceQuery
 
 _WHOLE, _NUMBER, _DURATION, _EVENTS, _PARAMETER = "whole", "number", "duration", "events", "parameter"
+_ROUNDS, _FEWEST_ROUNDS = "rounds", "fewest rounds"
 _AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
 _ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
 _COUNT = re.compile(r"(?P<number>[0-9]+)\s*(?ai:events?|rows?)")
@@ -46,13 +48,13 @@ class Slider:
     Parameters
     ----------
     id : str
-        Stable while the query keeps its shape: ``c0``, ``c1``, … in the order of the text, ``:name`` for a
-        parameter.
+        Stable while the query keeps its layout: ``c0``, ``c1``, … in the order of the text, ``n0``, ``n1``, …
+        for numbers of rounds, ``:name`` for a parameter.
     label : str
         The condition of the constant.
     kind : str
-        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), or
-        ``parameter``.
+        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), ``rounds`` (of
+        a repetition), ``fewest rounds`` (the first of two numbers), or ``parameter``.
     value, low, high, step : int or float
         In ``unit``. The value is within the ends. The ends of a new slider are whole steps away from it.
     unit : str
@@ -94,8 +96,11 @@ class Slider:
         return int(number) if isinstance(self.value, int) else number
 
     def spell(self, value: float) -> str:
-        """Return a value as the query spells it."""
-        number = _number_text(value, is_whole=self.kind in (_WHOLE, _EVENTS, _DURATION))
+        """Return a value as the query spells it; numbers of rounds stay within their limits."""
+        if self.kind in (_ROUNDS, _FEWEST_ROUNDS):
+            value = max(round(value), self.low)
+            value = min(value, self.high) if self.kind == _FEWEST_ROUNDS else value
+        number = _number_text(value, is_whole=self.kind not in (_NUMBER, _PARAMETER))
         return f"{number} {self.unit}" if self.unit else number
 
 
@@ -119,8 +124,8 @@ def sliders_of(
     -------
     tuple of Slider
         For numbers that are a side of a comparison, or that are added to, subtracted from or multiplied with
-        a side; for texts that are durations; for windows; for numeric parameters. Repetition counts and
-        arguments of functions have no slider, because they determine the shape of the query.
+        a side; for texts that are durations; for windows; for numbers of rounds; for numeric parameters.
+        Arguments of functions have no slider.
 
     Examples
     --------
@@ -141,7 +146,7 @@ def sliders_of(
     found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
     found.sort(key=lambda slider: slider.start)
     numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(found)]
-    return (*numbered, *_parameters(reading, ranges))
+    return (*numbered, *_rounds(reading), *_parameters(reading, ranges))
 
 
 def move_slider(text: str, slider: Slider, value: float) -> str:
@@ -158,9 +163,18 @@ def move_slider(text: str, slider: Slider, value: float) -> str:
 
 
 def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
+    """Return a value that is equal for texts with the same automaton and the same conditions.
+
+    They have the same layout and the same numbers of rounds.
+    """
+    rounds = (slider.value for slider in sliders if slider.kind in (_ROUNDS, _FEWEST_ROUNDS))
+    return (layout_of(text, sliders), *rounds)
+
+
+def layout_of(text: str, sliders: Sequence[Slider]) -> tuple:
     """Return a value that is equal for texts that differ only in the values of sliders."""
     parts, at = [], 0
-    for slider in sliders:
+    for slider in sorted(sliders, key=lambda slider: slider.start):
         if slider.start >= 0:
             parts.append(text[at : slider.start])
             at = slider.end
@@ -176,11 +190,18 @@ def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple
     kept = []
     for slider in sliders:
         old = known.get((slider.id, slider.kind))
-        if old is not None and (value := _in_unit(slider, old.unit)) is not None:
-            old = replace(old, value=value, start=slider.start, end=slider.end, label=slider.label)
-            slider = _with_value(old)
-        kept.append(slider)
+        kept.append(slider if old is None else _with_range_of(slider, old))
     return tuple(kept)
+
+
+def _with_range_of(slider: Slider, old: Slider) -> Slider:
+    if slider.kind == _FEWEST_ROUNDS:
+        return slider
+    if slider.kind == _ROUNDS:
+        return replace(slider, high=max(old.high, slider.value))
+    if (value := _in_unit(slider, old.unit)) is None:
+        return slider
+    return _with_value(replace(old, value=value, start=slider.start, end=slider.end, label=slider.label))
 
 
 def _with_value(slider: Slider) -> Slider:
@@ -339,7 +360,13 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
     yield _on_steps(Slider("", label, _DURATION, value, step, high, step, unit, start, end))
 
 
-# --- windows and parameters
+# --- numbers of rounds, windows and parameters
+
+
+def _rounds(reading: TextReading) -> Iterator[Slider]:
+    for i, one in enumerate(repetitions_in(reading)):
+        kind = _ROUNDS if one.is_open else _FEWEST_ROUNDS
+        yield Slider(f"n{i}", one.label, kind, one.value, one.low, one.high, 1, "", one.start, one.end)
 
 
 def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:

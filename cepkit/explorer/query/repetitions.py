@@ -1,0 +1,98 @@
+"""The numbers of rounds in a query's text, such as the 3 of ``drop{3,}``: their places and their limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cepkit.explorer.query.text import TextReading
+from cepkit.language.sequences.parsing import clauses, is_sase
+
+_BRACES = re.compile(
+    r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`"""  # names and texts may contain braces
+    r"|\{\s*(?P<low>[0-9]+)?\s*(?P<comma>,)?\s*(?P<high>[0-9]+)?\s*\}"
+)
+_NAME = re.compile(r"[\w.`]+$")
+_LEAST_ROOM = 10  # a slider without an upper limit reaches at least this number
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """A number of rounds in a text.
+
+    Parameters
+    ----------
+    label : str
+        The repeated part with its braces; of two numbers, also which of them it is.
+    value, low, high : int
+        The number, the least and the greatest number that a slider offers.
+    is_open : bool
+        Whether larger numbers than ``high`` are possible.
+    start, end : int
+        The place of the number in the text.
+    """
+
+    label: str
+    value: int
+    low: int
+    high: int
+    is_open: bool
+    start: int
+    end: int
+
+
+def repetitions_in(reading: TextReading) -> Iterator[Repetition]:
+    r"""Yield the numbers of rounds of a text without mistakes, in the order of the text.
+
+    The least number of rounds is 1, or 0 if the text says 0.
+
+    Examples
+    --------
+    >>> from cepkit.explorer.query.text import read_text
+    >>> text = "a b{3,} (a b){2,5}\na: x > 10\nb: x < 2"
+    >>> [(one.label, one.value, one.low, one.high) for one in repetitions_in(read_text(text, {}))]
+    [('b{3,}', 3, 1, 12), ('(a b){2,5}: at least', 2, 1, 5), ('(a b){2,5}: at most', 5, 2, 20)]
+    """
+    text = reading.text
+    several = 2 if is_sase(text) else 1  # a sequence calls only several events a repetition
+    for begin, stop in _patterns(reading):
+        for found in _BRACES.finditer(text, begin, stop):
+            low, high = (None if found[of] is None else int(found[of]) for of in ("low", "high"))
+            if low is None and high is None:
+                continue
+            label = _repeated(text[begin : found.start()]) + "".join(found[0].split())
+            if low is not None:
+                least = min(low, 1 if found["comma"] else several)
+                limit = _reach(low) if high is None else high
+                which = "" if high is None else ": at least"
+                yield Repetition(label + which, low, least, limit, high is None, *found.span("low"))
+            if high is not None:
+                which = "" if low is None else ": at most"
+                least = max(low or 0, min(high, several))
+                yield Repetition(label + which, high, least, _reach(high), True, *found.span("high"))
+
+
+def _patterns(reading: TextReading) -> Iterator[tuple[int, int]]:
+    """Yield the places of the patterns in a text."""
+    if is_sase(reading.text):
+        yield from ((begin, stop) for word, begin, stop in clauses(reading.text) if word == "PATTERN")
+    else:
+        yield from ((piece.start, piece.stop) for piece in reading.pieces if piece.name is None)
+
+
+def _reach(value: int) -> int:
+    return max(_LEAST_ROOM, 4 * value)
+
+
+def _repeated(before: str) -> str:
+    """Return the part that braces after a text repeat: a name, or a group in parentheses."""
+    if not before.endswith(")"):
+        return name[0] if (name := _NAME.search(before)) else ""
+    depth = 0
+    for place in range(len(before) - 1, -1, -1):
+        depth += (before[place] == ")") - (before[place] == "(")
+        if not depth:
+            group = " ".join(before[place:].split())
+            return group if len(group) <= _LEAST_ROOM * 2 else "(…)"
+    return ""
