@@ -30,6 +30,18 @@ def count_text(n: int, *, exact: bool = True) -> str:
     return f"{sign or 'about '}{_three_digits(n, is_bound=not exact)}"
 
 
+def seconds_text(seconds: float) -> str:
+    """Return how long something took, in milliseconds below a second.
+
+    Examples
+    --------
+    >>> seconds_text(0.0046), seconds_text(0.0001), seconds_text(0.9996), seconds_text(83.25)
+    ('5 ms', '1 ms', '1.0 s', '83.2 s')
+    """
+    milliseconds = max(1, round(1000 * seconds))
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{seconds:,.1f} s"
+
+
 def rough_text(n: int) -> str:
     """Return an approximate number of at least 0 as text; from a million on as digits and a power of ten.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from random import Random
 
@@ -295,6 +296,14 @@ def test_kept_cases_are_saved(tmp_path):
     assert again.cases == cases and again.verdicts == explorer.verdicts
     with pytest.warns(cep.CepWarning, match="1 of 2 kept cases are left out.*100 rows"):
         assert cep.explore.load(tmp_path / "saved.json", FRAME.head(100)).wait(60).cases == cases[:1]
+
+
+def test_a_time_is_written_in_one_way():
+    explorer = opened()
+    said = explorer.status["message"].split("; ")[0]
+    took = explorer.board.bar.runs[0]["took"]
+    assert re.fullmatch(r"[0-9]+ ms|[0-9]+\.[0-9] s", took)
+    assert said == f"{explorer.board.bar.runs[0]['matches']} in {took}"
 
 
 def test_a_saved_explorer_shows_its_mistakes_and_its_keywords(tmp_path):

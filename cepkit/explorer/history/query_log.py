@@ -12,6 +12,7 @@ import pandas as pd
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
+from cepkit.language.numbers import seconds_text
 from cepkit.widgets.base import counted
 
 MOST_RUNS = 50
@@ -50,13 +51,9 @@ class PastRun:
         """Return the run for the widget."""
         return {
             "number": self.number, "text": self.text, "note": choices_text(self.call),
-            "matches": counted(self.n_matches, "match"), "took": _seconds_text(self.seconds),
+            "matches": counted(self.n_matches, "match"), "took": seconds_text(self.seconds),
             "at": f"{self.at:%H:%M:%S}",
         }  # fmt: skip
-
-
-def _seconds_text(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms" if seconds < 0.995 else f"{seconds:,.1f} s"
 
 
 def choices_text(call: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from cepkit.explorer.running.pages import CANONICAL, PAGE
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.language.numbers import seconds_text
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.planning.validation import warn_of_unknown_types
@@ -209,7 +210,7 @@ class RunPresenter:
         def show() -> None:
             self._shown.all = matches
             self._board.set(self._board.table, table)
-            found = f"{count_of_matches(n)} in all rows, in {took:.1f} s"
+            found = f"{count_of_matches(n)} in all rows, in {seconds_text(took)}"
             notes.append("timeline, funnel and steps show the sample")
             self._board.say("done", "; ".join([found, *notes]), version=version)
 
@@ -247,7 +248,7 @@ class RunPresenter:
         n, notes = result.count(), list(asked.notes)
         if not n and result.events.n_events:
             notes.append("click an event on the timeline to ask why")
-        said = (self._shown.sampled, f"{count_of_matches(n)} in {took:.2f} s", *notes)
+        said = (self._shown.sampled, f"{count_of_matches(n)} in {seconds_text(took)}", *notes)
         self._board.say("done", "; ".join(part for part in said if part), version=asked.version)
         self.ended(result.program, n, took)
 
