@@ -12,6 +12,7 @@ function render({ model, el }) {
   const head = node("div", "head");
   const total = node("span", "total");
   const zone = node("span", "zone"); // of all times
+  const outdated = node("span", "outdated");
   const order = node("select", "order");
   order.setAttribute("aria-label", "Order of the matches");
   total.setAttribute("role", "status");
@@ -19,7 +20,7 @@ function render({ model, el }) {
   const clear = button("Clear filters", "Remove all filters", () => filterAll({}), "clear");
   const chooser = button("Columns", "Choose the shown columns", () => toggleMenu(), "chooser");
   chooser.setAttribute("aria-haspopup", "dialog");
-  head.append(node("h4", "title", "Matches"), total, zone, clear, chooser, order);
+  head.append(node("h4", "title", "Matches"), total, outdated, zone, clear, chooser, order);
 
   const frame = node("div", "frame");
   frame.tabIndex = 0;
@@ -293,6 +294,8 @@ function render({ model, el }) {
     const filtered = model.get("filtered");
     total.textContent = filtered || (isNumber(n) ? grouped(n) : n);
     total.title = total.textContent;
+    outdated.textContent = outdated.title = model.get("outdated");
+    outdated.hidden = !outdated.textContent;
     const isFound = n !== "" && n !== "0";
     const empty = n === "0" ? "No matches." : isFound ? "" : "The matches of the query appear here.";
     const hint = filtered && n !== "0" ? "No match passes the filters. Change or clear them." : empty;
@@ -343,6 +346,7 @@ function render({ model, el }) {
     n_pages: soon(drawFoot),
     total: soon(drawFoot),
     filtered: soon(drawFoot),
+    outdated: soon(drawFoot),
     limit_note: soon(drawFoot),
     busy: soon(drawFoot),
   });

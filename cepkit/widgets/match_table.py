@@ -50,6 +50,8 @@ class MatchTable(View):
         What is wrong with the filter of a column.
     filtered : str
         How many matches pass the filters, in words. Empty without filters.
+    outdated : str
+        The query of the shown matches in words, while the editor has another one. Empty otherwise.
     can_filter : bool
         Whether filters can be typed now.
     heads : dict of str to dict
@@ -86,6 +88,7 @@ class MatchTable(View):
     filters = traitlets.Dict().tag(sync=True)
     mistakes = traitlets.Dict().tag(sync=True)
     filtered = traitlets.Unicode().tag(sync=True)
+    outdated = traitlets.Unicode().tag(sync=True)
     can_filter = traitlets.Bool().tag(sync=True)
     heads = traitlets.Dict().tag(sync=True)
     heads_busy = traitlets.Bool().tag(sync=True)
@@ -105,7 +108,7 @@ class MatchTable(View):
         full: Sequence[Sequence[str]] = (), filters: Mapping[str, str] | None = None,
         mistakes: Mapping[str, str] | None = None, filtered: str = "", can_filter: bool = False,
         heads: Mapping[str, dict] | None = None, heads_busy: bool = False,
-        wanted_filters: Mapping[str, str] | None = None, hidden: Sequence[str] = (),
+        wanted_filters: Mapping[str, str] | None = None, hidden: Sequence[str] = (), outdated: str = "",
     ) -> None:  # fmt: skip
         super().__init__(
             columns=list(columns), rows=[list(row) for row in rows], numbers=list(numbers), page=page,
@@ -115,7 +118,7 @@ class MatchTable(View):
             full=[list(row) for row in full], filters=dict(filters or {}), mistakes=dict(mistakes or {}),
             filtered=filtered, can_filter=can_filter, heads=dict(heads or {}), heads_busy=heads_busy,
             wanted_filters=dict((filters if wanted_filters is None else wanted_filters) or {}),
-            hidden=list(hidden),
+            hidden=list(hidden), outdated=outdated,
         )  # fmt: skip
 
     @traitlets.observe("page", "order", "filters")

@@ -675,7 +675,10 @@ def test_the_last_good_result_stays_while_a_query_is_wrong(trades):
         and "the last result is still shown" in explorer.status["message"]
     )
     assert explorer.matches is matches and explorer.board.table.rows == rows
+    said = f"Showing the last query that ran: {explorer.board.editor.sentence}"
+    assert explorer.board.table.outdated == said and "drop" in said
     explorer.text = explorer.text.replace("<<", "<")
+    assert explorer.board.table.outdated == ""
     assert explorer.wait(60).status["state"] == "done" and explorer.board.editor.errors == []
 
 

@@ -210,6 +210,64 @@ def test_the_next_key_is_taken_back():
     assert explorer.wait(60).board.bar.key["text"] == first
 
 
+def of_keys(explorer, *keys):
+    """Return the number of the first match of each key."""
+    lineage = explorer.matches.lineage()
+    own = lineage.groupby("match")["index"].last().map(FRAME["key"])
+    return [int(own.index[own == key][0]) for key in keys]
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_a_match_of_another_key_is_taken_back_with_its_key(is_chosen, monkeypatch):
+    monkeypatch.setattr("cepkit.explorer.history.state.BURST_S", 0.0)
+    explorer = opened()
+    a, b, c = of_keys(explorer, "k1", "k2", "k3")
+
+    def seen():
+        explorer.wait(60)
+        board = explorer.board
+        assert board.table.selected == (None if explorer.selected is None else str(explorer.selected))
+        assert board.timeline.selected == explorer.selected
+        assert bool(board.timeline.points) == (explorer.selected is not None)
+        return board.bar.key["text"], explorer.selected
+
+    if is_chosen:
+        explorer.show_key("k1")
+        explorer.wait(60)
+    explorer.select(a)
+    states = [seen()]
+    for number in (b, c):
+        explorer.board.table.set_state({"selected": str(number)})
+        states.append(seen())
+    assert states == [("key = k1", a), ("key = k2", b), ("key = k3", c)]
+    assert explorer.board.bar.steps["undo"] == "match"
+    for wanted in states[1::-1]:
+        explorer.undo()
+        assert seen() == wanted
+    for wanted in states[1:]:
+        explorer.redo()
+        assert seen() == wanted
+    for _ in range(2):
+        explorer.undo()
+        explorer.wait(60)
+    explorer.move("c0", 0.6)
+    explorer.wait(60)
+    explorer.undo()
+    assert explorer.wait(60).text == TEXT and explorer.board.bar.key["text"] == "key = k1"
+
+
+def test_a_match_is_unselected_with_the_key_that_the_undo_leaves():
+    explorer = opened()
+    first = explorer.board.bar.key["text"]
+    other = "k3" if first != "key = k3" else "k4"
+    [number] = of_keys(explorer, other)
+    explorer.select(number)
+    assert explorer.wait(60).board.bar.key["text"] == f"key = {other}"
+    explorer.undo()
+    assert explorer.wait(60).board.bar.key["text"] == first
+    assert explorer.selected is explorer.board.table.selected is None and not explorer.board.timeline.points
+
+
 # --- past queries
 
 

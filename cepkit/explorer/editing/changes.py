@@ -33,6 +33,7 @@ class Changes:
         self._history, self.log = History(reader.state), QueryLog()
         self._ran: tuple[Any, BoardState] = (None, reader.state)  # the newest run: its program and choices
         present.keys.chosen, present.runs.ended = self._record_key, self._log_run
+        present.matches.key_changed = self._record_match
         reader.will_run = self._note_run
 
     # --- changes
@@ -127,12 +128,21 @@ class Changes:
             self._history.amend(replace(now, key=before))
         self._record("key")
 
+    def _record_match(self, key: tuple | None, number: int | None) -> None:
+        """Add a selection that changed the key as a step; `undo` returns to the key and the match before."""
+        now, chosen = self._history.now.state, self._present.shown.chosen
+        self._history.amend(replace(now, key=key, match=number))
+        state = replace(self._reader.state, match=chosen and chosen.number)
+        self._history.record(state, "match", "match")
+        self.show_steps()
+
     def _note_unrecorded(self) -> None:
         """Record an edit whose message is still on its way through the observers."""
-        state, now = self._reader.state, self._history.now.state
+        now = self._history.now.state
+        state = replace(self._reader.state, match=now.match)
         if replace(state, key=now.key) != now:
             self._history.record(state, "text")
-        elif state != now:  # the selection of a match changed the key
+        elif state != now:
             self._history.amend(state)
 
     def _restore(self, state: BoardState | None) -> None:
@@ -153,7 +163,9 @@ class Changes:
             return None
         if state.drawn != before.drawn:
             present.timeline.show_value(state.drawn)
-        if state.key != before.key:
+        if state.match is not None and present.shown.result is not None:
+            present.matches.select(state.match, is_change=False)  # it shows the key, too
+        elif state.key != before.key:
             present.timeline.show_kept_key()
         return reader.show_bar()
 

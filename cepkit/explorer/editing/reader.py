@@ -149,6 +149,7 @@ class QueryReader:
         self.reading, self._shape, self._layout, self.sliders = None, (), (), ()
         board.set(board.sliders, {"sliders": [], "locked": ""})
         board.say("idle", "", version=board.editor.edited, errors=[])
+        self._say_outdated()
         self._preview()
         if self.examples is None:
             self.examples = examples_of(self._data, self.call)
@@ -164,6 +165,7 @@ class QueryReader:
             head = self.reading.mistakes[0].message.split("\n")[0]
             kept = "" if present.shown.matches is None else f"; {OLD_RESULT}"
             board.say("failed", f"{head}{kept}", version=version, errors=errors)
+            self._say_outdated()
             self._preview()
             return
         self.bound = program
@@ -172,8 +174,15 @@ class QueryReader:
         call = applicable(text, self.call) | ({} if engine == "auto" else {"engine": engine})
         code = code_of(self.reading, call, self._frame_name)
         board.set(board.editor, {"sentence": say_query(program.query), "code": code})
+        board.set(board.table, {"outdated": ""})
         self.will_run(program)
         present.runs.run(Asked(program, self.automaton, tuple(notes), version, is_new))
+
+    def _say_outdated(self) -> None:
+        """Say which query the table and the timeline belong to, while the text is not a query."""
+        result = self._present.shown.result
+        words = "" if result is None else f"Showing the last query that ran: {say_query(result.program.query)}"
+        self._board.set(self._board.table, {"outdated": words})
 
     def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
         reading = read_text(text, applicable(text, self.call))

@@ -26,12 +26,15 @@ class BoardState:
         The column of the timeline; None if the query determines it.
     key : tuple of (tuple of str, str), or None
         The key columns and the shown key as text; None if the matches determine it.
+    match : int or None
+        The match whose selection changed the key, or that was selected before; None in all other states.
     """
 
     text: str
     call: Mapping[str, Any] = field(default_factory=dict)
     drawn: str | None = None
     key: tuple[tuple[str, ...], str] | None = None
+    match: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,16 @@ class KeyPresenter:
                 raise CepError(f"show_key: there is no key {name!r}")
         elif partition is None:
             partition = keys.neighbour(now, step)
-        before = None if now is None else (keys.by, keys.name_of(now))
+        before = self.name_of_shown()
         self._kept = keys.by, partition, keys.name_of(partition)
         self.chosen(before)
         return partition
+
+    def name_of_shown(self) -> tuple[tuple[str, ...], str] | None:
+        """Return the key columns and the name of the shown key; None without keys."""
+        program, now = self._shown.program, self._shown.partition
+        keys = None if program is None else self.of(program, self._shown.data.events(program))
+        return None if keys is None or now is None else (keys.by, keys.name_of(now))
 
     # --- all keys
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cepkit.explorer.marks import places_of_events
@@ -24,18 +25,20 @@ class MatchPresenter:
     ):  # fmt: skip
         self._shown, self._keys, self._answers = shown, keys, answers
         self._timeline, self._table = timeline, table
+        # It hears of a selection that changes the key, with the key and the match before.
+        self.key_changed: Callable[[tuple | None, int | None], object] = lambda key, number: None
 
-    def select(self, number: int | None) -> None:
-        """Select a match, or none."""
+    def select(self, number: int | None, *, is_change: bool = True) -> None:
+        """Select a match, or none; ``is_change`` says whether `key_changed` hears of another key."""
         if number is None:
             self._shown.unselect()
             return
         result = self._shown.result_for("select")
         if result.is_counted:
             result.choose(number)  # raises here rather than in the thread
-        self._shown.worker.submit(SELECT, lambda turn: self._select(turn, result, number))
+        self._shown.worker.submit(SELECT, lambda turn: self._select(turn, result, number, is_change))
 
-    def _select(self, turn: Turn, result: Result, number: int) -> None:
+    def _select(self, turn: Turn, result: Result, number: int, is_change: bool) -> None:
         shown, board = self._shown, self._shown.board
         chosen = result.choose(number)
         partition = chosen.partition if result.n_partitions > 1 else None
@@ -45,6 +48,8 @@ class MatchPresenter:
         points = result.points(chosen, partition)
         stepping, key = result.stepping(partition), self._keys.trait_of(result, partition)
         position = stepping.index_of(chosen.positions[-1]) + 1
+
+        before = self._keys.name_of_shown(), shown.chosen and shown.chosen.number
 
         def show() -> None:
             shown.chosen = chosen
@@ -56,10 +61,13 @@ class MatchPresenter:
                 board.set(board.bar, {"key": key})
                 board.set(board.timeline, selected)
             else:
-                self._keys.forget()
+                if self._keys.kept_partition(result.program, result.events) != partition:
+                    self._keys.forget()
                 asked = places_of_events(result, shown.asked, partition)
                 self._timeline.show_key_of(result, drawn, {**selected, "window": [], "asked": asked})
             board.nfa.lit = list(chosen.states)
             self._answers.step(result, position)
+            if drawn is not None and is_change:
+                self.key_changed(*before)
 
         turn.deliver(show)

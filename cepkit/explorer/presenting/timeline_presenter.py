@@ -164,6 +164,9 @@ class TimelinePresenter:
 
         def show() -> None:
             self.show(result, drawn)
+            match = self._shown.chosen
+            if match is not None and drawn.partition is not None and match.partition != drawn.partition:
+                self._shown.unselect()
             if result.is_counted:
                 self._shown.tell_counted(result)
 
