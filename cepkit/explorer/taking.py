@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
@@ -28,8 +29,11 @@ OF_PAGE = ("partition_by", "order_by", "event_type", "strategy")  # choices that
 _INK, _PAPER = "#1f2328", "#ffffff"  # of picture files
 _SCALE, _MARGIN = 2.0, 20
 CSV, PARQUET, PNG, SVG, HTML, CELL, LINE = "csv", "parquet", "png", "svg", "html", "cell", "line"
+ALL_CSV, ALL_PARQUET = "all csv", "all parquet"  # without the filters of the table; only while it has some
+_TABLES = {CSV: CSV, PARQUET: PARQUET, ALL_CSV: CSV, ALL_PARQUET: PARQUET}  # the formats
 _TITLES = {
-    CSV: "CSV", PARQUET: "Parquet", PNG: "PNG", SVG: "SVG", HTML: "HTML", CELL: "Python", LINE: "Shell",
+    CSV: "CSV", PARQUET: "Parquet", ALL_CSV: "CSV, all", ALL_PARQUET: "Parquet, all", PNG: "PNG", SVG: "SVG",
+    HTML: "HTML", CELL: "Python", LINE: "Shell",
 }  # fmt: skip
 _NOTES = {
     PNG: "The picture of query, automaton, timeline and table as PNG",
@@ -48,6 +52,15 @@ class Parcel:
     mime: str
     content: bytes
     note: str = ""
+
+
+@dataclass(frozen=True)
+class TakenRows:
+    """Matches for a file: a pandas frame, the name of the file, and a ``note`` if some are left out."""
+
+    frame: pd.DataFrame
+    name: str
+    note: str
 
 
 class Taker:
@@ -71,6 +84,7 @@ class Taker:
         self._command, self._cases = command, cases
         present.shown.when_counted.append(lambda result: self.offer())
         board.observe(board.take, "wanted", lambda wish: wish and self._fulfil(wish))
+        board.table.observe(lambda _: self.offer(), "filtered")
         self.offer()
 
     # --- files
@@ -131,29 +145,43 @@ class Taker:
             return Parcel("matches.svg", "image/svg+xml", self.picture().encode())
         if what == HTML:
             return Parcel("matches.html", "text/html", self.page().encode())
-        frame, note = self._rows()
-        name = "matches" if not note else f"first-{len(frame)}-matches"
-        if what == CSV:
-            return Parcel(f"{name}.csv", "text/csv", frame.to_csv(index=False).encode(), note)
-        if what == PARQUET:
-            content = frame.to_parquet(None, index=False)
-            return Parcel(f"{name}.parquet", "application/vnd.apache.parquet", content, note)
-        raise CepError(f"{what!r} is no file; known: {list(_TITLES)[:5]}")
+        if what not in _TABLES:
+            raise CepError(f"{what!r} is no file; known: {[*_TABLES, PNG, SVG, HTML]}")
+        table = self._rows(is_filtered=what in (CSV, PARQUET))
+        if _TABLES[what] == CSV:
+            content, mime = table.frame.to_csv(index=False).encode(), "text/csv"
+        else:
+            content, mime = table.frame.to_parquet(None, index=False), "application/vnd.apache.parquet"
+        return Parcel(f"{table.name}.{_TABLES[what]}", mime, content, table.note)
 
-    def _rows(self) -> tuple[pd.DataFrame, str]:
-        """Return the matches as a pandas frame, and a note if the frame does not have all of them."""
-        matches = self._present.shown.matches
-        if matches is None:
+    def _rows(self, *, is_filtered: bool) -> TakenRows:
+        """Return the matches as a pandas frame: those that pass the filters, or all."""
+        shown = self._present.shown
+        if shown.matches is None:
             raise CepError("no matches are found yet; write a query first")
+        matches, kept = shown.matches, self._kept_numbers() if is_filtered else None
+        if kept is not None:
+            listing, part = shown.result.pages.listing, kept[:MOST_ROWS]
+            first = "" if listing.is_whole else "first-"
+            name = f"{len(part)}-of-{first}{listing.n}-matches"
+            note = "" if len(part) == len(kept) else f"The file has the first {MOST_ROWS:,} of {len(kept):,}"
+            return TakenRows(as_pandas(matches.take(part.tolist())), name, note)
         n = matches.count()
         if n <= MOST_ROWS:
-            return as_pandas(matches.to_frame(limit=None)), ""
+            return TakenRows(as_pandas(matches.to_frame(limit=None)), "matches", "")
         part = (
             matches[:MOST_ROWS].to_frame(limit=None)
             if isinstance(matches, Matches)
             else matches.head(MOST_ROWS)
         )
-        return as_pandas(part), _limit_note(n)
+        frame = as_pandas(part)
+        return TakenRows(frame, f"first-{len(frame)}-matches", _limit_note(n))
+
+    def _kept_numbers(self) -> np.ndarray | None:
+        """Return the numbers of the matches that pass the filters of the table; None without filters."""
+        if not self._board.table.filtered:
+            return None
+        return self._present.shown.result.pages.listing.keep(self._present.table.filters).numbers
 
     # --- buttons
 
@@ -163,12 +191,17 @@ class Taker:
         n = None if result is None or not result.is_counted else self._n()
         unknown = "No matches are counted yet" if n is None else ""
         command, code = self._command(), board.editor.code
+        filtered = "" if n is None else board.table.filtered
         warning = "" if n is None or n <= MOST_ROWS else _limit_note(n)
         found = "" if n is None else _found_text(n)
-        notes = {name: warning or f"Download {found} as {_TITLES[name]}" for name in (CSV, PARQUET)} | _NOTES
-        told = {CSV: warning, PARQUET: warning, LINE: command.note}
+        notes, told = dict(_NOTES), {LINE: command.note}
+        for name, format in _TABLES.items():
+            of_all = warning or f"Download {found} as {_TITLES[format]}"
+            is_part = filtered and name == format
+            notes[name] = f"Download {filtered} as {_TITLES[format]}" if is_part else of_all
+            told[name] = "" if is_part else warning
         copies = {CELL: code, LINE: command.line}
-        locked = dict.fromkeys((CSV, PARQUET, HTML), unknown)
+        locked = dict.fromkeys((*_TABLES, HTML), unknown)
         locked |= {CELL: "" if code else "Write a query first", LINE: "" if command.line else command.reason}
         items = [
             {
@@ -176,8 +209,9 @@ class Taker:
                 "copies": copies.get(name, ""), "locked": locked.get(name, ""),
             }
             for name, title in _TITLES.items()
+            if filtered or name not in (ALL_CSV, ALL_PARQUET)
         ]  # fmt: skip
-        board.set(board.take, {"items": items, "told": found})
+        board.set(board.take, {"items": items, "told": filtered or found})
 
     def _n(self) -> int:
         return self._present.shown.matches.count()

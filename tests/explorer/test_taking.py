@@ -199,6 +199,31 @@ def test_a_file_has_the_matches(format, query):
     pd.testing.assert_frame_equal(read(parcel), explorer.matches.to_frame(), check_dtype=format == "parquet")
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+@pytest.mark.parametrize("query", [REGEX, SEQUENCE])
+def test_a_file_of_a_filtered_table_has_its_rows(format, query):
+    explorer = opened(query, event_type="kind")
+    n, column = explorer.matches.count(), explorer.matches.to_frame().select_dtypes("number").columns[0]
+    ids = [item["id"] for item in explorer.board.take.items]
+    middle = int(explorer.matches.to_frame()[column].median())
+    explorer.filters = {column: f"> {middle}"}
+    wanted = explorer.wait(60).filtered
+    n_kept = len(wanted)
+    assert 0 < n_kept < n and explorer.board.take.told == f"{n_kept:,} of {n:,} matches"
+    notes = {item["id"]: item["note"] for item in explorer.board.take.items}
+    assert f"{n_kept:,} of {n:,} matches" in notes[format]
+    parcel = explorer._taker.parcel(format)
+    assert parcel.file == f"{n_kept}-of-{n}-matches.{format}"
+    is_exact = format == "parquet"
+    pd.testing.assert_frame_equal(read(parcel), wanted.reset_index(drop=True), check_dtype=is_exact)
+    every = explorer._taker.parcel(f"all {format}")
+    assert every.file == f"matches.{format}" and f"{n:,} matches" in notes[f"all {format}"]
+    pd.testing.assert_frame_equal(read(every), explorer.matches.to_frame(), check_dtype=is_exact)
+    explorer.filters = {}
+    assert [item["id"] for item in explorer.wait(60).board.take.items] == ids
+    assert explorer.board.take.told == f"{n:,} matches"
+
+
 def test_a_file_of_other_frames_is_the_same():
     wanted = opened()._taker.parcel("csv").content
     for kind in ("pyarrow", "polars"):

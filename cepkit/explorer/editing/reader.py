@@ -181,7 +181,9 @@ class QueryReader:
     def _say_outdated(self) -> None:
         """Say which query the table and the timeline belong to, while the text is not a query."""
         result = self._present.shown.result
-        words = "" if result is None else f"Showing the last query that ran: {say_query(result.program.query)}"
+        words = (
+            "" if result is None else f"Showing the last query that ran: {say_query(result.program.query)}"
+        )
         self._board.set(self._board.table, {"outdated": words})
 
     def _compile(self, text: str) -> tuple[TextReading, Any, list[str]]:
