@@ -181,6 +181,7 @@ function render({ model, el }) {
     const order = node("select");
     order.setAttribute("aria-label", "Order of the keys");
     order.append(...ORDERS.map(([value, text]) => new Option(text, value)));
+    order.value = model.get("found").order ?? ORDERS[0][0];
     const head = node("div", "head");
     const list = node("div", "list");
     const foot = node("div", "foot");

@@ -369,7 +369,8 @@ class Explorer:
         of = {name: str(self._data.schema[name]) for name in self._reader.needed_columns()}
         own = self._present.runs.engine
         engine = own if isinstance(own, str) else "auto"
-        save_board(path, SavedBoard(self._reader.state, engine, of, self._changes.log.runs, self.cases))
+        runs, key_order = self._changes.log.runs, self._present.keys.order
+        save_board(path, SavedBoard(self._reader.state, engine, of, runs, self.cases, key_order))
 
     @classmethod
     def load(cls, path: str | os.PathLike, frame: Frame | None = None) -> Explorer:
@@ -394,6 +395,7 @@ class Explorer:
         text = SavedText(state.text, state.key)
         explorer = cls(frame, text, value=state.drawn, engine=saved.engine, **state.call)
         explorer._changes.log.add_older(saved.runs)
+        explorer._present.keys.keep_order(saved.key_order)
         n_rows = explorer._data.source.n_rows
         explorer.cases = [case for case in saved.cases if case.rows[-1] < n_rows]
         if left_out := len(saved.cases) - len(explorer.cases):

@@ -34,7 +34,7 @@ class DataBar(View):
     found : dict
         A page of keys: ``search``, ``order`` and ``page`` of the wish; ``n_pages``; ``told``: the number of
         keys in words; ``rows``: list of dict with ``id``, ``text`` and ``matches``; ``shown``: the id of the
-        shown key.
+        shown key. Before the first page it may have the ``order`` alone.
     steps : dict
         ``undo`` and ``redo``: the change that each takes back or makes again, in words. Empty for no change.
     runs : list of dict

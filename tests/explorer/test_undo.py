@@ -356,6 +356,25 @@ def test_kept_cases_are_saved(tmp_path):
         assert cep.explore.load(tmp_path / "saved.json", FRAME.head(100)).wait(60).cases == cases[:1]
 
 
+def test_the_order_of_the_keys_stays(tmp_path):
+    explorer = opened()
+    bar = explorer.board.bar
+    bar.set_state({"wanted_keys": {"search": "", "order": "most", "page": 1, "n": 1}})
+    explorer.wait(60)
+    counts = [int(row["matches"]) for row in bar.found["rows"]]
+    assert counts == sorted(counts, reverse=True) and bar.found["order"] == "most"
+    explorer.move("c0", 0.7)
+    explorer.choose(partition_by="kind")
+    assert explorer.wait(60).board.bar.found["order"] == "most"
+    explorer.save(tmp_path / "saved.json")
+    again = cep.Explorer.load(tmp_path / "saved.json", FRAME).wait(60)
+    assert again.board.bar.found == {"order": "most"}
+    content = json.loads((tmp_path / "saved.json").read_text())
+    del content["key_order"]  # as an older version wrote it
+    (tmp_path / "older.json").write_text(json.dumps(content))
+    assert cep.Explorer.load(tmp_path / "older.json", FRAME).wait(60).board.bar.found == {"order": "name"}
+
+
 def test_a_time_is_written_in_one_way():
     explorer = opened()
     said = explorer.status["message"].split("; ")[0]

@@ -14,6 +14,7 @@ from cepkit.errors import CepError
 from cepkit.explorer.cases import Case
 from cepkit.explorer.history.query_log import PastRun
 from cepkit.explorer.history.state import BoardState
+from cepkit.explorer.running.keys import BY_NAME, FEWEST, MOST
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
 from cepkit.planning.arguments import NAMES
@@ -37,6 +38,8 @@ class SavedBoard:
         The past queries, the newest first.
     cases : tuple of Case
         The kept cases.
+    key_order : str
+        The order of the list of keys: by name, or by the number of matches.
     """
 
     state: BoardState
@@ -44,6 +47,7 @@ class SavedBoard:
     columns: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[PastRun, ...] = ()
     cases: tuple[Case, ...] = ()
+    key_order: str = BY_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
         "format": FORMAT, "version": VERSION, "text": state.text, "call": _call_as_json(state.call),
         "engine": saved.engine, "drawn": state.drawn, "key": key, "columns": dict(saved.columns),
         "runs": [_run_as_json(run) for run in saved.runs if _can_be_saved(run.call)],
-        "cases": [case.to_dict() for case in saved.cases],
+        "cases": [case.to_dict() for case in saved.cases], "key_order": saved.key_order,
     }  # fmt: skip
     try:
         text = json.dumps(content, indent=1, allow_nan=False)
@@ -137,7 +141,10 @@ def _board_of_json(content: Mapping[str, Any]) -> SavedBoard:
     runs = tuple(_run_of_json(run) for run in _checked(content["runs"], list))
     cases = tuple(Case.from_dict(case) for case in _checked(content["cases"], list))
     columns = _checked(content["columns"], dict)
-    return SavedBoard(state, _checked(content["engine"], str), columns, runs, cases)
+    key_order = content.get("key_order", BY_NAME)
+    if key_order not in (BY_NAME, MOST, FEWEST):
+        raise ValueError(f"unknown order of keys {key_order!r}")
+    return SavedBoard(state, _checked(content["engine"], str), columns, runs, cases, key_order)
 
 
 def _checked(value: Any, of: type) -> Any:

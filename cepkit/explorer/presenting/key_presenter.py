@@ -7,7 +7,7 @@ from typing import Any
 
 from cepkit.errors import CepError
 from cepkit.explorer.presenting.shown import KEYS, Shown
-from cepkit.explorer.running.keys import Keys
+from cepkit.explorer.running.keys import BY_NAME, Keys
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 
@@ -21,6 +21,7 @@ class KeyPresenter:
         # Key columns, key and name of the key that the user chose; the key is None until it is looked up.
         self._kept: tuple[tuple[str, ...], int | None, str] | None = None
         self._keys: Keys | None = None
+        self.order = BY_NAME  # of the list of keys, as the user chose it
 
     # --- the chosen key
 
@@ -93,8 +94,14 @@ class KeyPresenter:
         counts = result.counts_by_partition if result.is_counted else None
         return {} if keys is None else keys.describe(partition or 0, counts)
 
+    def keep_order(self, order: str) -> None:
+        """Keep an order for the list of keys, which the next page has."""
+        self.order = order
+        self._shown.board.set(self._shown.board.bar, {"found": {"order": order}})
+
     def find(self, search: str, order: str, page: int) -> None:
         """Show a page of the keys that contain a text."""
+        self.order = order
         self._shown.worker.submit(KEYS, lambda turn: self._find(turn, search, order, page))
 
     def _find(self, turn: Turn, search: str, order: str, page: int) -> None:
