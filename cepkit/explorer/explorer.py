@@ -206,7 +206,7 @@ class Explorer:
         Raises
         ------
         CepError
-            When an assigned filter is mistaken; the message says what to write.
+            When an assigned filter is mistaken, or after `run_on_all`; the message says what to write.
 
         Examples
         --------

@@ -964,6 +964,15 @@ def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     wanted = frame.cep.match("calm drop{3,} back", **call).count()
     assert explorer.matches.count() == wanted >= n_part and wanted > 20
     assert explorer.board.table.total == f"{wanted:,}" and "in all rows" in explorer.board.table.limit_note
+    assert "the table cannot filter" in explorer.board.table.limit_note
+    rows = explorer.board.table.rows
+    explorer.board.table.set_state({"wanted_filters": {"first_ts": "> 9"}})
+    assert "filters: matches in all rows stay in Spark" in explorer.board.reasons.title
+    with pytest.raises(CepError, match="filters: matches in all rows stay in Spark"):
+        explorer.filters = {"count": "> 3"}
+    with pytest.raises(CepError, match="show_page: matches in all rows stay in Spark"):
+        explorer.show_page(2)
+    assert explorer.wait(60).board.table.rows == rows and not explorer.filters
     explorer.move("c0", 100)
     assert explorer.wait(300).matches.count() <= n_part
 

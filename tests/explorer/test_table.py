@@ -21,8 +21,10 @@ from cepkit.explorer.table.listing import ListedColumn
 from cepkit.explorer.table.texts import cells, columns_of, full_cells
 from cepkit.progress import Cancellation, Cancelled, cancellable
 from cepkit.widgets.match_table import MatchTable
+from tests.support.waiting import wait_until
 
 QUERY = "up+ down\nup: x > 0.4\ndown: x <= 0.4"
+PAIRS = "PATTERN SEQ(k0 a, k1 b) WHERE b.x > a.x + 0.4 WITHIN 20 min"
 MEASURES = {
     "start": "first(t)", "lasts": "last(t) - first(t)", "n": "count()", "top": "max(x)",
     "note": "first(note)",
@@ -406,6 +408,60 @@ def test_first_matches_of_a_sequence_are_filtered_when_all_are_counted():
         assert explorer.board.table.filtered == f"{len(wanted):,} of {len(whole):,} matches"
         assert explorer.board.table.numbers == [str(k) for k in wanted[:15]]
         assert explorer.board.table.can_filter
+
+
+@pytest.mark.parametrize("how", ["sorted", "filtered", "both"])
+@pytest.mark.parametrize("query", [QUERY, PAIRS])
+def test_the_first_page_of_a_moved_slider_does_not_wait_for_the_list(how, query, monkeypatch):
+    monkeypatch.setattr(pages_module, "FEW", 10)
+    call = {"partition_by": "key", "measures": MEASURES}
+    if query is PAIRS:
+        call = {"event_type": "key", "measures": {"up": "b.x - a.x"}}
+    explorer = cep.explore(FRAME, query, order_by="t", **call).wait(60)
+    column = str(explorer.matches.to_frame().select_dtypes(["int64", "float64"]).columns[0])
+    if how != "filtered":
+        explorer.show_page(1, f"{column} down")
+    if how != "sorted":
+        explorer.filters = {column: f"> {explorer.matches.to_frame()[column].median():.3f}"}
+    explorer.wait(60)
+    gate, build = threading.Event(), listing_module.Listing._build
+    monkeypatch.setattr(listing_module.Listing, "_build", lambda own: (gate.wait(60), build(own))[1])
+    table = explorer.board.table
+    explorer.move("c0", 0.3)
+    program = explorer._reader.bound
+    wait_until(lambda: explorer._present.shown.result.program is program and explorer.matches.count())
+    wait_until(lambda: explorer.status["state"] == "done")
+    whole = explorer.matches.to_frame()
+    passing = whole
+    if how != "sorted":
+        passing = whole[whole[column] > float(explorer.filters[column].removeprefix("> "))]
+    assert table.total == f"{len(whole):,}" and table.busy and table.order == "canonical"
+    assert table.numbers == [str(k) for k in passing.index[:15]] and table.filtered == ""
+    gate.set()
+    explorer.wait(60)
+    wanted = passing
+    if how != "filtered":
+        wanted = passing.sort_values(column, ascending=False, kind="stable")
+        assert table.order == f"{column} down"
+    assert table.numbers == [str(k) for k in wanted.index[:15]] and not table.busy
+    assert bool(table.filtered) == (how != "sorted")
+
+
+def test_a_mistake_does_not_keep_the_first_page(monkeypatch):
+    monkeypatch.setattr(pages_module, "FEW", 10)
+    explorer = cep.explore(FRAME, QUERY, order_by="t", partition_by="key", measures=MEASURES).wait(60)
+    explorer.show_page(1, "n down")
+    explorer.wait(60)
+    gate, build = threading.Event(), listing_module.Listing._build
+    monkeypatch.setattr(listing_module.Listing, "_build", lambda own: (gate.wait(60), build(own))[1])
+    explorer.move("c0", 0.3)
+    wait_until(lambda: explorer.status["state"] == "done")
+    explorer.text += " ("
+    gate.set()
+    assert explorer.wait(60).status["state"] == "failed"
+    wanted = explorer.matches.to_frame().sort_values("n", ascending=False, kind="stable").index[:15]
+    assert explorer.board.table.numbers == [str(k) for k in wanted]
+    assert explorer.board.table.order == "n down"
 
 
 def test_a_filter_typed_during_a_run_holds_for_its_result(explorer, monkeypatch):

@@ -17,7 +17,7 @@ def listen(board: Board, present: Presenter, changes: Changes) -> None:
     def selected(number: Any) -> None:
         present.matches.select(None if number in (None, "") else int(number))
 
-    def wanted(page: str, order: str) -> None:
+    def wanted(page: str, order: str | None = None) -> None:
         if present.shown.result is not None:
             present.table.show_page(int(page or 1), order)
 
@@ -46,7 +46,7 @@ def listen(board: Board, present: Presenter, changes: Changes) -> None:
     board.observe(bar, "wanted_key", lambda wish: wish and shown(wish))
     board.observe(bar, "asked", lambda n: board.set(bar, {"answered": n}))
     board.observe(table, "selected", selected)
-    board.observe(table, "wanted_page", lambda page: wanted(page, table.order))
+    board.observe(table, "wanted_page", wanted)
     board.observe(table, "wanted_order", lambda order: wanted("1", order))
     board.observe(table, "wanted_filters", present.table.filter)
     board.observe(timeline, "window", present.timeline.zoom)

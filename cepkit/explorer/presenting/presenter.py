@@ -72,6 +72,7 @@ class Presenter:
             board.set(board.timeline, {"sampled": f"the events cannot be drawn: {error}"})
         self.table.give_up_counting()
         if turn.kind in (RUN, COUNT):
+            self.table.finish()
             self.answers.hide_old()
             board.say("failed", f"{type(error).__name__}: {error}"[:2000])
         elif turn.kind == LIST:

@@ -14,7 +14,7 @@ from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.presenting.answer_presenter import AnswerPresenter
 from cepkit.explorer.presenting.shown import COUNT, RUN, Shown
-from cepkit.explorer.presenting.table_presenter import TablePresenter
+from cepkit.explorer.presenting.table_presenter import NO_FILTERS_ON_ALL, TablePresenter
 from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.query.text import collect_warnings
 from cepkit.explorer.running.first_tables import first_look, first_page, first_rows, totals
@@ -118,13 +118,15 @@ class RunPresenter:
 
         def show_all() -> None:
             self._show(result, table)
+            if soon is None:
+                self._table.follow(result)
             if turn.is_newest:
                 self._say_done(result, asked, took)
 
         turn.deliver(show_all)
         if soon is not None:
             table = self._table.first_page(result)
-            turn.deliver(lambda: self._board.set(self._board.table, table))
+            turn.deliver(lambda: self._table.show_counted(result, table))
         self._show_bands(turn, result)
 
     def _search(self, turn: Turn, asked: Asked, events: Any) -> Result:
@@ -168,7 +170,7 @@ class RunPresenter:
         took = time.perf_counter() - began
 
         def show() -> None:
-            self._board.set(self._board.table, counted)
+            self._table.show_counted(result, counted)
             self._say_done(result, asked, took)
 
         turn.deliver(show)
@@ -202,7 +204,7 @@ class RunPresenter:
             **columns_and_rows(frame),
             "numbers": [""] * len(frame),
             "page": 1, "n_pages": "1", "total": f"{n:,}", "order": CANONICAL, "sortable": [], "busy": False,
-            "limit_note": f"the first {len(frame)} matches in all rows; explorer.matches has the others",
+            "limit_note": f"the first {len(frame)} matches in all rows; {NO_FILTERS_ON_ALL}",
             "selected": None, "can_filter": False, "filtered": "", "heads": {}, "heads_busy": False,
         }  # fmt: skip
         took = time.perf_counter() - began

@@ -17,6 +17,7 @@ from cepkit.progress import checkpoint
 from cepkit.results.matches import as_pandas
 
 PAGE = 15  # matches
+FEW = 20_000  # matches that are listed in a few hundredths of a second
 CANONICAL, REVERSE = "canonical", "reverse"
 NO_FILTERS: Mapping[str, str] = MappingProxyType({})
 
@@ -117,6 +118,23 @@ class Pages:
         numbers = self.numbers(page, order, filters)
         return self.describe(self.frame(numbers), numbers, page, order, filters)
 
+    def is_quick(self, order: str, filters: Mapping[str, str]) -> bool:
+        """Return whether a page takes little time: a few matches are listed, or none."""
+        is_listed = bool(self.listing.valid(filters)) or order not in (CANONICAL, REVERSE)
+        return not is_listed or self.listing.is_built or self.listing.n <= FEW
+
+    def quick_traits(self, filters: Mapping[str, str] = NO_FILTERS) -> dict[str, Any]:
+        """Return the traits of the first page in canonical order, without a list of the matches.
+
+        With filters, the page has only matches that pass, perhaps fewer than there are.
+        """
+        numbers = self.listing.keep_first(filters, self.size)
+        mistakes, is_filtered = self.listing.mistakes_in(filters), bool(self.listing.valid(filters))
+        traits = self.describe(self.frame(numbers), numbers, 1, CANONICAL)
+        more = {"n_pages": "…"} if is_filtered else {}
+        note = "the first matches; other matches and the chosen order follow"
+        return {**traits, **more, "busy": True, "limit_note": note, "mistakes": mistakes}
+
     def describe(
         self,
         frame: pd.DataFrame,
@@ -136,7 +154,7 @@ class Pages:
             "page": min(max(page, 1), self._n_pages(n)),
             "n_pages": str(self._n_pages(n)),
             "total": f"{self.n:,}",
-            "order": order,
+            "order": order if can_sort or n < 2 or order in (CANONICAL, REVERSE) else CANONICAL,
             "sortable": [str(name) for name in frame.columns] if can_sort else [],
             "limit_note": self.limit_note,
             "busy": False,

@@ -25,6 +25,7 @@ from cepkit.results.matches import Matches, as_pandas
 
 LISTED = 1_000_000  # matches that are listed; filters and histograms leave out the others
 _BLOCK = 65_536  # matches that are built at once
+_FIRST = 2000  # matches that are filtered before all are listed
 _KEPT = 8  # filters whose result is kept
 
 
@@ -212,16 +213,32 @@ class Listing:
                 found[str(name)] = str(error)
         return found
 
-    def keep(self, filters: Mapping[str, str]) -> KeptMatches:
-        """Return the matches that pass all filters; filters of other columns do not count."""
-        if not filters:
-            return KeptMatches(None, None, {})
+    def valid(self, filters: Mapping[str, str]) -> dict[str, str]:
+        """Return the filters that count: of columns of the table, and without mistakes."""
         names, mistakes = set(map(str, self.empty.columns)), self.mistakes_in(filters)
-        valid = {
+        return {
             name: text
             for name, text in filters.items()
             if name in names and text.strip() and name not in mistakes
         }
+
+    def keep_first(self, filters: Mapping[str, str], n: int) -> list[int]:
+        """Return the numbers of the first matches that pass all filters, among the first few thousand."""
+        valid = self.valid(filters)
+        if not valid:
+            return list(range(min(n, self.n)))
+        frame = as_pandas(self._matches.take(list(range(min(_FIRST, self.n)))))
+        names, mask = list(map(str, frame.columns)), np.ones(len(frame), bool)
+        for name, text in valid.items():
+            mask &= ListedColumn.of(frame.iloc[:, names.index(name)]).choose(text)
+        return np.flatnonzero(mask)[:n].tolist()
+
+    def keep(self, filters: Mapping[str, str]) -> KeptMatches:
+        """Return the matches that pass all filters; filters of other columns do not count."""
+        if not filters:
+            return KeptMatches(None, None, {})
+        mistakes = self.mistakes_in(filters)
+        valid = self.valid(filters)
         if not valid:
             return KeptMatches(None, None, mistakes)
         with self._lock:
