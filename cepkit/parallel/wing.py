@@ -11,7 +11,7 @@ from cepkit.planning.planner import register_engine_class, register_remark
 from cepkit.results.views import OF_RUNS, one_of, view_of
 
 if TYPE_CHECKING:
-    from cepkit.widgets.view import View
+    from cepkit.widgets.base import View
 
 register_engine_class("Hybrid", "cep.Hybrid(threads=4)")
 register_engine_class("RIP", "cep.RIP(threads=4)")

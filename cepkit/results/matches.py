@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.plots.timeline.selection import Totals
-    from cepkit.widgets.view import View
+    from cepkit.widgets.base import View
 
 SHOWN = 10  # matches in a repr
 _TOGETHER = 1000  # matches that iteration builds at once

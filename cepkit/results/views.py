@@ -22,8 +22,8 @@ from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import MOST_ROWS, part_of
 
 if TYPE_CHECKING:
+    from cepkit.widgets.base import View
     from cepkit.widgets.nfa_view import NfaView
-    from cepkit.widgets.view import View
 
 OF_RUNS = ("threads", "buffers")  # views of the run of a parallel engine
 

@@ -8,14 +8,13 @@ import pandas as pd
 import traitlets
 
 from cepkit.shedding.plots import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
-from cepkit.widgets.base import Floats, browser_half
-from cepkit.widgets.view import ResultView
+from cepkit.widgets.base import Floats, View, browser_half
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-class UtilityView(ResultView):
+class UtilityView(View):
     """The utility of events by type and position in the window, or of partial matches by state.
 
     The table has a row per type or state and a cell per position. A higher utility is darker, and the cell
@@ -91,6 +90,9 @@ class UtilityView(ResultView):
     def to_frame(self) -> pd.DataFrame:
         """Return the frame that the view shows."""
         return self._frame
+
+    def _still(self) -> str:
+        return self.svg()
 
     def svg(self) -> str:
         """Return the table and the distribution of all utilities as SVG text."""

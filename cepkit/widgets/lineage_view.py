@@ -20,8 +20,7 @@ from cepkit.plots.lineage import (
     lineage_svg,
     marks_of_variables,
 )
-from cepkit.widgets.base import browser_half
-from cepkit.widgets.view import ResultView
+from cepkit.widgets.base import View, browser_half
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -30,7 +29,7 @@ MOST_CHAINS = 80  # largest number of drawn chains
 PAGE = 24  # matches on a page
 
 
-class LineageView(ResultView):
+class LineageView(View):
     """Matches in rows and their events in columns, with the events that matches share.
 
     The bars at the top show how many of the shown matches have an event. Click an event to highlight all
@@ -117,6 +116,9 @@ class LineageView(ResultView):
     def to_frame(self) -> pd.DataFrame:
         """Return the rows of the shown matches, in the form of ``matches.lineage()``."""
         return self._shown_rows
+
+    def _still(self) -> str:
+        return self.svg()
 
     def svg(self) -> str:
         """Return the shown matches as SVG text."""

@@ -185,7 +185,13 @@ def test_the_first_questions_are_answered_in_the_board(browser, server, theme, w
     part("match_table").locator("th", has_text="count").locator(".filter input").fill(f">= {most}")
     wait_for_text(".cepkit-match_table .total", f" of {n_matches}")
     look("filtered", "match_table" if width < 1400 else "board")
+    with page.expect_download() as coming:
+        click_with("take_bar", "CSV")
+    taken = pd.read_csv(io.BytesIO(coming.value.path().read_bytes()))
+    assert 0 < len(taken) < n_matches and (taken["count"] >= most).all()
+    assert coming.value.suggested_filename == f"{len(taken)}-of-{n_matches}-matches.csv"
     click_with("match_table", "Clear filters")
+    wait("explorer.wait(60).board.table.filtered", "")
 
     # How do I take this home?
     with page.expect_download() as coming:
@@ -201,10 +207,19 @@ def test_the_first_questions_are_answered_in_the_board(browser, server, theme, w
     click_with("take_bar", "Shell")
     page.wait_for_function("async () => (await navigator.clipboard.readText()).startsWith('cepkit match')")
 
+    # How do I go on tomorrow?
+    ask("explorer.save('tomorrow.json')")
+    ask("globals().update(again=cep.explore.load('tomorrow.json', frame).wait(60))")
+    assert ask("[again.text == explorer.text, again.matches.count(), list(again.verdicts)]") == [
+        True, n_matches, [True]
+    ]  # fmt: skip
+    assert ask("again.board.bar.found['order']") == "fewest"
+
     # A mistake.
     part("query_editor").locator("textarea").click()
     page.keyboard.press("Control+a")
     page.keyboard.type(query.replace("price >=", "pirce >="))
     wait_for_text(".cepkit-query_editor .message", "Did you mean 'price'?")
+    wait_for_text(".cepkit-match_table .outdated", "Showing the last query that ran: ")
     look("mistake")
     assert browser.errors == []

@@ -23,8 +23,8 @@ def bound(query, rows):
     return program, build_events(source, program)
 
 
-def check(query, rows, n_orders: int) -> int:
-    """Compare the orders, all or so many of them, with the definition; return how many had matches."""
+def check(query, rows, n_orders: int) -> bool:
+    """Compare orders, all or so many of them, with the definition; return whether the case has matches."""
     program, events = bound(query, rows)
     wanted = sequence_matches(query, rows)
     own = OrderedEvents(program, events)

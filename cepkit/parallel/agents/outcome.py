@@ -19,7 +19,7 @@ from cepkit.parallel.trace.trace import SOURCE_THREAD, Actions, Lengths, Trace
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from cepkit.widgets.view import View
+    from cepkit.widgets.base import View
 
 VIEWS = ("threads", "buffers")
 

@@ -12,10 +12,10 @@ from cepkit.errors import CepError
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.parallel.plots.threads import clock_title
 from cepkit.parallel.trace.trace import Trace, clock_unit
-from cepkit.widgets.view import ResultView, marks_of
+from cepkit.widgets.base import View
 
 
-class TraceView(ResultView):
+class TraceView(View):
     """A view of a trace over time. ``window`` is the visible part of the time, [from, to] in ns."""
 
     heading: ClassVar[str]  # the title of a view without one of its own
@@ -54,6 +54,13 @@ class TraceView(ResultView):
         )
         self.observe(self._look_closer, "window")
 
+    @abstractmethod
+    def svg(self) -> str:
+        """Return the view as SVG text."""
+
+    def _still(self) -> str:
+        return self.svg()
+
     def _end(self) -> float:
         """Return the end of the time, in ns."""
         return self._trace.makespan
@@ -75,3 +82,15 @@ class TraceView(ResultView):
             for name, value in self._columns(low, high).items():
                 setattr(self, name, value)
             self.version += 1
+
+
+def marks_of(names: list[str]) -> list[str]:
+    """Return a short, unique mark for each name, for places without room for names.
+
+    Examples
+    --------
+    >>> marks_of(["b", "c+", "delivery"]), marks_of(["item_a", "item_b"])
+    (['b', 'c+', 'de'], ['1', '2'])
+    """
+    short = [name[:2] for name in names]
+    return short if len(set(short)) == len(short) else [str(n) for n in range(1, len(names) + 1)]

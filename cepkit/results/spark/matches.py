@@ -20,7 +20,7 @@ from cepkit.results.spark.found import SparkFound
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from cepkit.widgets.view import View
+    from cepkit.widgets.base import View
 
 _ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
