@@ -37,10 +37,9 @@ function render({ model, el }) {
         return item;
       }),
     );
-    root.classList.toggle("empty", !lines.length && !model.get("title"));
-    if (root.classList.contains("empty")) {
-      list.append(node("li", "hint", HINT));
-    }
+    const isEmpty = !lines.length && !model.get("title");
+    root.classList.toggle("unasked", isEmpty && !model.get("note"));
+    if (isEmpty) list.append(node("li", "hint", HINT));
   };
 
   const unwatch = watch(model, { title: paint, lines: paint, note: paint });

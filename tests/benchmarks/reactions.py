@@ -197,9 +197,8 @@ def measure(board: Board, n: int) -> None:
     shown = {"table": TOTAL, "timeline": REDRAWN, "funnel": FUNNEL}
     for k in range(n):
         slider.focus()
-        board.react(
-            "slider", "input", lambda k=k: page.keyboard.press("ArrowLeft" if k % 2 else "ArrowRight"), shown
-        )
+        press = lambda k=k: page.keyboard.press("ArrowLeft" if k % 2 else "ArrowRight")  # noqa: E731
+        board.react("slider", "keydown", press, shown)
 
     area = board.part("query_editor").locator("textarea")
     for k in range(n):
@@ -319,7 +318,7 @@ def opened(
             page.wait_for_timeout(1000)
             page.evaluate(OPEN, n_boards)
             page.wait_for_function(
-                "() => 'funnel' in window.opening && 'counted' in window.opening", timeout=300_000
+                "() => 'funnel' in window.opening && 'counted' in window.opening", timeout=90_000
             )
             page.evaluate("() => window.jupyterapp.commands.execute('notebook:move-cursor-down')")
             n_boards += 1

@@ -6,8 +6,18 @@ from cepkit.explorer.board import Board
 from cepkit.explorer.presenting.answer_presenter import AnswerPresenter
 from cepkit.explorer.presenting.key_presenter import KeyPresenter
 from cepkit.explorer.presenting.match_presenter import MatchPresenter
-from cepkit.explorer.presenting.run_presenter import RunPresenter
-from cepkit.explorer.presenting.shown import COUNT, FUNNEL, KINDS, LIST, N_MODEST, RUN, Shown
+from cepkit.explorer.presenting.run_presenter import RunPresenter, is_in_notebook
+from cepkit.explorer.presenting.shown import (
+    COUNT,
+    FUNNEL,
+    KINDS,
+    LIST,
+    N_LATE,
+    N_MODEST,
+    RUN,
+    SENT_S,
+    Shown,
+)
 from cepkit.explorer.presenting.table_presenter import TablePresenter
 from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.running.data import SearchedFrame
@@ -32,7 +42,9 @@ class Presenter:
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self._board = board
-        self.shown = Shown(data, board, Worker(KINDS, self._show_failure, N_MODEST), sampled)
+        pause_s = SENT_S if is_in_notebook() else 0.0
+        worker = Worker(KINDS, self._show_failure, N_MODEST, N_LATE, pause_s)
+        self.shown = Shown(data, board, worker, sampled)
         self.keys = KeyPresenter(self.shown)
         self.answers = AnswerPresenter(self.shown)
         self.timeline = TimelinePresenter(self.shown, self.keys, self.answers)

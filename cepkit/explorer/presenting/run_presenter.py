@@ -31,7 +31,7 @@ from cepkit.results.spark.part import stoppable
 
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 SHOWN_S = 0.6  # how long the first run lets a notebook show the board
-QUICK_S = 0.2  # a count of matches that takes no longer is not announced by first matches
+QUICK_S = 0.2  # a count of matches that takes no longer is announced neither by first matches nor by a share
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,11 @@ class RunPresenter:
 
     def _search(self, turn: Turn, asked: Asked, events: Any) -> Result:
         """Return a result that finds its matches on demand."""
-        shown = self._shown
+        shown, began = self._shown, time.perf_counter()
 
         def report(done: float) -> None:
-            turn.deliver(lambda: self._board.say("running", "searching", progress=done))
+            if time.perf_counter() - began > QUICK_S:
+                turn.deliver(lambda: self._board.say("running", "searching", progress=done))
 
         progress = ShareDone(events.n_events, report)
         result = Result(

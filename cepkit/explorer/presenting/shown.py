@@ -13,7 +13,7 @@ from cepkit.explorer.running.worker import Worker
 from cepkit.results.matches import Matches
 from cepkit.results.spark.matches import SparkMatches
 
-# Jobs of the thread, the most urgent first; the last five give way to the others.
+# Jobs of the thread, the most urgent first. The last five give way to the others, and the last three begin late.
 KINDS = (
     "run",
     "select",
@@ -31,7 +31,8 @@ KINDS = (
 )
 RUN, SELECT, PAGE_OF, WINDOW, KEYS, MARK, REASONS, CASES, COUNT, STEP, LIST, FUNNEL, NOTES = KINDS
 OF_MATCHES = KINDS[: KINDS.index(COUNT) + 1]  # all jobs except steps, histograms and the funnel
-N_MODEST = 5
+N_MODEST, N_LATE = 5, 3
+SENT_S = 0.05  # matches and events reach the page in this time; then histograms and the funnel are computed
 
 
 class Shown:

@@ -57,6 +57,8 @@ class Worker:
     * A new job replaces a waiting job of its kind and cancels a running one.
     * A job of the first kind cancels everything.
     * A modest job gives way to a more urgent one and starts again after it.
+    * A late job starts ``pause_s`` seconds after the last other job. The results of that job then reach the
+      page first: the late job would take the cores, and the lock of Python, from the threads that send them.
 
     Parameters
     ----------
@@ -66,6 +68,10 @@ class Worker:
         The thread calls it with the turn and the exception of a job that fails.
     n_modest : int
         The number of modest kinds; they are the last ones.
+    n_late : int
+        The number of late kinds; they are the last ones of the modest kinds.
+    pause_s : float
+        Seconds before late jobs; 0 where no page waits for results.
 
     Notes
     -----
@@ -74,10 +80,13 @@ class Worker:
     """
 
     def __init__(
-        self, kinds: tuple[str, ...], failed: Callable[[Turn, BaseException], None], n_modest: int = 1
-    ):
+        self, kinds: tuple[str, ...], failed: Callable[[Turn, BaseException], None], n_modest: int = 1,
+        n_late: int = 0, pause_s: float = 0.0,
+    ):  # fmt: skip
         self.kinds, self._failed = kinds, failed
         self._urgent, self._modest = kinds[: len(kinds) - n_modest], kinds[len(kinds) - n_modest :]
+        self._late, self._pause_s = kinds[len(kinds) - n_late :], pause_s
+        self._begin_late = 0.0  # late jobs wait for this time
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._waiting: dict[str, Turn] = {}
@@ -133,6 +142,9 @@ class Worker:
     def _start_next(self) -> None:
         kinds = self._urgent if self._left else self.kinds
         kind = next((kind for kind in kinds if kind in self._waiting), None)
+        if kind in self._late and (left_s := self._begin_late - time.monotonic()) > 0:
+            _call_later(left_s, self._start_after_pause)
+            kind = None
         if self._running is None and kind is not None:
             turn = self._running = self._waiting.pop(kind)
             turn.began = time.monotonic()
@@ -153,7 +165,13 @@ class Worker:
             with self.lock:
                 self._running = None if self._running is turn else self._running
                 self._left.discard(turn)
+                if turn.kind not in self._late:
+                    self._begin_late = time.monotonic() + self._pause_s
                 self._start_next()
+
+    def _start_after_pause(self) -> None:
+        with self.lock:
+            self._start_next()
 
     def _cancel_waiting(self) -> None:
         for turn in self._waiting.values():
