@@ -21,6 +21,7 @@ function render({ model, el }) {
   const rows = new Map(); // id -> its elements
   const waiting = new Map(); // id -> value to report in the next frame
   let frame = 0;
+  let telling = 0;
   let held = null; // id of the slider that the user drags; older values from Python do not move it
   let n_drags = 0;
 
@@ -208,7 +209,8 @@ function render({ model, el }) {
       if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
     });
     if (!sliders.length) list.append(node("p", "hint", HINT));
-    tellMore();
+    cancelAnimationFrame(telling);
+    telling = requestAnimationFrame(tellMore); // it reads places, which lays the page out
   };
 
   const tellMore = () => {
@@ -231,6 +233,7 @@ function render({ model, el }) {
     unwatch();
     sized.disconnect();
     cancelAnimationFrame(frame);
+    cancelAnimationFrame(telling);
     root.remove();
   };
 }

@@ -5,8 +5,8 @@ const GRIP = 6; // largest distance of the pointer from an edge of the brush, in
 const BRUSH_KEYS =
   "Arrow keys move the shown part, with Shift its end. Plus and minus change its length, 0 shows all.";
 
-// Return the strip. `time` has the functions shown, extent, look, report, text and keys of the timeline; `tell` shows a
-// text. `place` draws the brush; `read` draws the bars between the left and the right edge of the plot.
+// Return the strip. `time` has the functions width, shown, extent, look, report, text and keys of the timeline; `tell`
+// shows a text. `place` draws the brush; `read` draws the bars between the left and the right edge of the plot.
 function timeStrip(parent, model, time, tell) {
   const svg = surface(parent);
   const label = (words, y) => write(svg, "name", 0, y, words);
@@ -48,7 +48,7 @@ function timeStrip(parent, model, time, tell) {
       { name: "this key", numbers: own, kind: "own" },
     ].filter(({ numbers }) => numbers.length);
     brush.splice(0);
-    svg.setAttribute("viewBox", `0 0 ${Math.max(1, svg.clientWidth)} ${STRIP}`);
+    svg.setAttribute("viewBox", `0 0 ${Math.max(1, time.width())} ${STRIP}`);
     svg.replaceChildren();
     const tall = STRIP / Math.max(1, counts.length);
     counts.forEach(({ name, numbers, kind }, row) => {

@@ -29,6 +29,7 @@ function render({ model, el }) {
   let before = null; // the window before the zoom to a match, and the window of that zoom
   let drag = null;
   let isArmed = false; // whether the pointer moved over the timeline
+  let area = [0, 0]; // width and height in px; reading them from the page would lay it out for every message
   let frame = 0;
   let timer = 0;
   let box = placed(1, 1, 0, [0, 1], null, [0, 1]);
@@ -95,7 +96,7 @@ function render({ model, el }) {
   function paint() {
     cancelAnimationFrame(frame);
     frame = 0;
-    const [width, height] = [stage.clientWidth, stage.clientHeight];
+    const [width, height] = area;
     if (!width) return; // not in a page, or hidden
     Object.assign(canvas, { width: width * devicePixelRatio, height: height * devicePixelRatio });
     const pen = canvas.getContext("2d");
@@ -253,7 +254,7 @@ function render({ model, el }) {
     (readout.textContent =
       get("selected") != null ? HINT_OF_MATCH : partials().length ? HINT_OF_PARTIAL : HINT);
   let edges = [58, 59]; // of the plot, in px
-  const time = { shown, extent, look, report, text: timeText, keys };
+  const time = { width: () => area[0], shown, extent, look, report, text: timeText, keys };
   const strip = timeStrip(root.querySelector(".strip"), model, time, (text) => (readout.textContent = text));
   const read = () => {
     [x, y, spans, ids, marks, zone, crowd] = "x y spans span_ids marks zone_offsets crowd"
@@ -292,7 +293,11 @@ function render({ model, el }) {
     window: move,
     view: move,
   });
-  const size = new ResizeObserver(() => ((edges = [0, 0]), later()));
+  const size = new ResizeObserver(([{ contentRect }]) => {
+    area = [contentRect.width, contentRect.height].map(Math.round);
+    edges = [0, 0];
+    later();
+  });
   const theme = new MutationObserver(later);
   size.observe(stage);
   theme.observe(document.body, { attributes: true });
