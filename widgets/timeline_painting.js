@@ -131,28 +131,28 @@ function paintLanes(pen, box, x, y, colourOf) {
   });
 }
 
-function paintPoints(pen, box, points, ink, paper) {
-  let free = -Infinity; // end of the previous label
+// Return the height of an event, at the bottom without a value.
+const levelOf = (box, y) => (y == null || y !== y ? box.bottom - 8 : box.toY(y));
+
+function paintPoints(pen, box, points, ink, paper, places) {
   const width = points.length > 1 ? box.toX(points.at(-1).x) - box.toX(points[0].x) : Infinity;
   const r = clamp(width / points.length / 2, 2.5, 5);
-  for (const { x, y, label } of points) {
-    const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
+  for (const { x, y } of points) {
+    const [at, level] = [box.toX(x), levelOf(box, y)];
     Object.assign(pen, {
       globalAlpha: 1,
       lineWidth: 3,
       strokeStyle: paper,
       fillStyle: ink,
-      textAlign: "center",
     });
     const disc = new Path2D(`M${at - r},${level}a${r},${r} 0 1 0 ${2 * r},0a${r},${r} 0 1 0-${2 * r},0`);
     pen.stroke(disc);
     pen.fill(disc);
-    const half = pen.measureText(label).width / 2;
-    if (at - half < free + 4) continue; // no room
-    free = at + half;
-    const base = level > TOP + 21 ? level - 11 : level + 21;
-    pen.strokeText(label, at, base);
-    pen.fillText(label, at, base);
+  }
+  for (const { x, y, label: name } of points) {
+    const level = levelOf(box, y);
+    const bases = level > TOP + 21 ? [level - 11, level + 21] : [level + 21];
+    if (name) paintLabel(pen, name, [box.toX(x)], bases, ink, paper, places);
   }
 }
 
@@ -165,24 +165,25 @@ function paintMarks(pen, box, marks, strokeStyle, paper) {
   Object.assign(pen, { lineWidth: 1.5, strokeStyle }).stroke(path);
 }
 
-function paintAsked(pen, box, asked, hue, paper) {
-  for (const { x, y } of asked) {
-    const [at, level] = [box.toX(x), y == null || y !== y ? box.bottom - 8 : box.toY(y)];
+const ringsOf = (box, asked) => asked.map(({ x, y }) => [box.toX(x), levelOf(box, y)]);
+
+function placeRings(box, asked, places) {
+  for (const [at, level] of ringsOf(box, asked))
+    places.take({ left: at - 9, right: at + 9, top: level - 9, bottom: level + 9 });
+}
+
+// Paint rings around the clicked events. Without room for its question mark, a ring is alone.
+function paintAsked(pen, box, asked, hue, paper, places) {
+  const rings = ringsOf(box, asked);
+  for (const [at, level] of rings) {
     const ring = new Path2D(`M${at - 7},${level}a7,7 0 1 0 14,0a7,7 0 1 0-14,0`);
-    const base = level > TOP + 25 ? level - 13 : level + 25;
-    const font = pen.font;
-    Object.assign(pen, {
-      globalAlpha: 1,
-      lineWidth: 5,
-      strokeStyle: paper,
-      fillStyle: hue,
-      textAlign: "center",
-      font: `bold ${font}`,
-    });
-    pen.stroke(ring);
-    pen.strokeText("?", at, base);
-    pen.fillText("?", at, base);
-    Object.assign(pen, { lineWidth: 2.5, strokeStyle: hue, font }).stroke(ring);
+    Object.assign(pen, { globalAlpha: 1, lineWidth: 5, strokeStyle: paper }).stroke(ring);
+    Object.assign(pen, { lineWidth: 2.5, strokeStyle: hue }).stroke(ring);
+  }
+  for (const [at, level] of rings) {
+    const bases = level > TOP + 25 ? [level - 13, level + 25] : [level + 25];
+    const isMarked = paintLabel(pen, "?", [at], bases, hue, paper, places, true);
+    if (!isMarked) paintLabel(pen, "?", [at - 16, at + 16], [level + 4], hue, paper, places, true);
   }
 }
 

@@ -16,19 +16,60 @@ function paintFlag(pen, box, at, text, hue, paper) {
 
 const BAR = 6; // height of a partial match, in px
 const LINE = 15; // of text
+const STEP = 12; // between two places of a card, in px
 const MARKS = { failed: "✗", matched: "✓", replaced: "→", open: "…" };
 
+// Return the places of texts and pictures that must not overlap, in px.
+function freePlaces(box) {
+  const taken = [];
+  const lines = []; // a card may cover a part of them, a text may not
+  const isApart = (one, other) =>
+    one.right + 2 <= other.left ||
+    other.right + 2 <= one.left ||
+    one.bottom + 1 <= other.top ||
+    other.bottom + 1 <= one.top;
+  const isFree = (one, others) =>
+    one.left >= box.left &&
+    one.right <= box.right &&
+    one.top >= 0 &&
+    one.bottom <= box.bottom &&
+    others.every((other) => isApart(one, other));
+  const take = (place) => taken.push(place);
+  const takeLine = (place) => lines.push(place);
+  // Take the first free place of some, and return it; undefined without one.
+  const find = (places, isCard = false) => {
+    const all = [...taken, ...lines];
+    const found =
+      places.find((one) => isFree(one, all)) ?? (isCard ? places.find((one) => isFree(one, taken)) : undefined);
+    if (found) take(found);
+    return found;
+  };
+  return { take, takeLine, find };
+}
+
+// Return the place of a text whose middle is at x.
+function placeOfText(pen, words, middle, base) {
+  const half = pen.measureText(words).width / 2 + 1;
+  return { left: middle - half, right: middle + half, top: base - 11, bottom: base + 3, middle, base };
+}
+
+// Return the bars of partial matches that are in the picture, with their places.
+function placeBars(box, bars, places) {
+  const all = bars.map((bar, row) => {
+    const [first, level] = [Math.min(bar.end, ...bar.events.map(({ x }) => x)), box.bottom - 12 - row * 18];
+    return { ...bar, row, level, from: box.toX(first), to: box.toX(bar.end) };
+  });
+  const seen = all.filter(({ from, to }) => to >= box.left - 1 && from <= box.right + 1);
+  for (const { from, to, level } of seen) {
+    places.takeLine({ left: from - 5, right: to, top: level - 6, bottom: level + 6 });
+    places.take({ left: to - 8, right: to + 8, top: level - 6, bottom: level + 8 });
+  }
+  return seen;
+}
+
 // Paint partial matches as bars from the bottom up. The first one has its failed conditions on a card.
-function paintPartials(pen, box, bars, hueOf, ink, paper, ring) {
-  const all = bars.map((bar, row) => ({
-    ...bar,
-    row,
-    from: Math.min(bar.end, ...bar.events.map(({ x }) => x)),
-  }));
-  for (const { events, from: first, end, outcome, text, row } of all.reverse()) {
-    const level = box.bottom - 12 - row * 18;
-    const [from, to] = [box.toX(first), box.toX(end)];
-    if (to < box.left - 1 || from > box.right + 1) continue;
+function paintPartials(pen, box, seen, hueOf, ink, paper, places) {
+  for (const { events, from, to, level, outcome, row } of [...seen].reverse()) {
     const hue = hueOf(outcome);
     Object.assign(pen, { globalAlpha: 1, lineCap: "round", lineJoin: "round" });
     if (!row) {
@@ -47,31 +88,51 @@ function paintPartials(pen, box, bars, hueOf, ink, paper, ring) {
     for (const { x } of events)
       pen.fill(new Path2D(`M${box.toX(x) - 2},${level}a2,2 0 1 0 4,0a2,2 0 1 0-4,0`));
     halo(pen, MARKS[outcome], to, level + 5, "center", hue, paper, true);
-    for (const { x, label } of events)
-      if (label) halo(pen, label, box.toX(x), level - 8, "center", ink, paper, true);
-    if (row) halo(pen, text[0] ?? "", to + 12, level + 4, "left", ink, paper);
-    else if (text.length) paintCard(pen, box, from, to, level, text, hue, ink, paper, ring);
   }
+  for (const { from, to, level, outcome, row, text } of seen)
+    if (!row && text.length)
+      paintCard(pen, box, from, to, level, text, hueOf(outcome), ink, paper, places);
+  for (const { row, text, from, to, level } of seen)
+    if (row && text.length) {
+      const half = pen.measureText(text[0]).width / 2;
+      paintLabel(pen, text[0], [to + 12 + half, from - 10 - half], [level + 4], ink, paper, places);
+    }
+  // A name is above its event, or else below; then on the other side of the bars.
+  for (const { events, level } of seen)
+    for (const { x, label: name } of events)
+      if (name) paintLabel(pen, name, [box.toX(x)], [-8, 17, -26, -44, -62].map((dy) => level + dy), ink, paper, places, true);
 }
 
-// Paint lines of text on a card beside a bar where there is room, otherwise away from the ring of the event.
-function paintCard(pen, box, from, to, level, lines, hue, ink, paper, ring) {
+// Paint a text at the first free place of some; without one, leave it out.
+function paintLabel(pen, words, middles, bases, hue, paper, places, isBold = false) {
+  const font = pen.font;
+  if (isBold) pen.font = `bold ${font}`;
+  const found = places.find(
+    bases.flatMap((base) => middles.map((middle) => placeOfText(pen, words, middle, base))),
+  );
+  pen.font = font;
+  if (found) halo(pen, words, found.middle, found.base, "center", hue, paper, isBold);
+  return found;
+}
+
+// Paint lines of text on a card beside a bar where there is room, otherwise as near as there is.
+function paintCard(pen, box, from, to, level, lines, hue, ink, paper, places) {
   const width = Math.min(Math.max(...lines.map((line) => pen.measureText(line).width)) + 16, box.width - 8);
   const height = lines.length * LINE + 6;
-  const isRight = to + 14 + width <= box.right;
-  const isBeside = isRight || from - 14 - width >= box.left;
-  const x = isRight
-    ? to + 14
-    : isBeside
-      ? from - 14 - width
-      : clamp(to - width, box.left + 4, box.right - width - 4);
-  const isLow = ring < TOP + box.height / 2;
-  const y = isBeside ? level + 8 - height : isLow ? level - 12 - height : TOP + 6;
+  const at = (left, top) => ({ left, right: left + width, top, bottom: top + height });
+  const heights = [level + 8 - height, level - 12 - height, TOP + 6];
+  const beside = [to + 14, from - 14 - width].flatMap((left) => heights.map((top) => at(left, top)));
+  const away = Array.from({ length: Math.ceil(box.width / STEP) }, (_, k) => box.left + 4 + k * STEP)
+    .sort((a, b) => Math.abs(a + width - to) - Math.abs(b + width - to))
+    .flatMap((left) => heights.slice(1).map((top) => at(left, top)));
+  const card = places.find([...beside, ...away], true);
+  if (!card) return; // the list of reasons has the same lines
+  const { left: x, top: y } = card;
   Object.assign(pen, { fillStyle: paper, strokeStyle: hue, lineWidth: 1, globalAlpha: 0.94 });
-  const card = new Path2D(`M${x},${y}h${width}v${height}h${-width}z`);
-  pen.fill(card);
+  const edge = new Path2D(`M${x},${y}h${width}v${height}h${-width}z`);
+  pen.fill(edge);
   pen.globalAlpha = 1;
-  pen.stroke(card);
+  pen.stroke(edge);
   Object.assign(pen, { fillStyle: ink, textAlign: "left" });
   lines.forEach((line, k) => pen.fillText(line, x + 8, y + LINE - 1 + k * LINE, width - 16));
 }

@@ -96,6 +96,7 @@ function render({ model, el }) {
   function paint() {
     cancelAnimationFrame(frame);
     frame = 0;
+    if (!area[0]) area = [stage.clientWidth, stage.clientHeight];
     const [width, height] = area;
     if (!width) return; // not in a page, or hidden
     Object.assign(canvas, { width: width * devicePixelRatio, height: height * devicePixelRatio });
@@ -113,15 +114,20 @@ function render({ model, el }) {
     };
     const lanes = get("form") === "lanes" ? get("lane_names") : null;
     const isEmpty = !x.length && !ids.length;
-    const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
+        const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
     const left = clamp(Math.max(0, ...levels.map(({ text }) => pen.measureText(text).width)) + 18, 58, 190);
     box = placed(width, height, left, shown(), lanes, range);
     const { right, bottom, toX, toY } = box;
+    const places = freePlaces(box);
     for (const { text, at } of levels) {
       rule(`M${left},${Math.round(toY(at)) + 0.5}H${right}`, 0.14);
       words(text, left - 8, toY(at) + 4, "right", 0.85, left - 14);
     }
-    if (!lanes) words(get("y_label") + (isEmpty ? "" : numberScale(...range).note), 4, 12, "left");
+    const unitOfLevels = isEmpty ? "" : numberScale(...range).note;
+    if (!lanes) {
+      words(get("y_label") + unitOfLevels, 4, 12, "left");
+      places.take({ left: 4, right: 4 + pen.measureText(get("y_label") + unitOfLevels).width, top: 0, bottom: 16 });
+    }
     const most = Math.max(2, Math.floor(box.width / 110));
     const times = isEmpty
       ? []
@@ -152,7 +158,10 @@ function render({ model, el }) {
     if (match && !isShort) {
       rule(`M${from - 1},${TOP - 1}H${Math.max(from + 1, to) + 1}V${bottom}H${from - 1}z`, 1, 2);
       const text = `${to < left ? "◀ " : ""}match ${number(get("selected"), 15)}${from > right ? " ▶" : ""}`;
-      words(text, clamp((from + to) / 2, left + 45, right - 45), 13, "center", 1);
+      const half = pen.measureText(text).width / 2 + 4;
+      const at = clamp((from + to) / 2, left + half, right - half);
+      const isFree = places.find([at, left + half, right - half].map((x) => placeOfText(pen, text, x, 13)));
+      if (isFree) words(text, isFree.middle, 13, "center", 1);
     }
     // The lines of the stepper and of a flag would be one thick line.
     const isApart =
@@ -164,12 +173,14 @@ function render({ model, el }) {
       const n = get("points").length;
       const text = `match ${number(get("selected"), 15)}${n ? `, ${n} event${n === 1 ? "" : "s"}` : ""} (Z)`;
       paintFlag(pen, box, (from + to) / 2, text, ink, paper);
-    } else paintPoints(pen, box, get("points"), ink, paper);
+    }
     paintMarks(pen, box, marks, colour("mark"), paper);
-    const ring = toY(get("asked").at(-1)?.y ?? NaN);
+    placeRings(box, get("asked"), places);
+    const bars = placeBars(box, partials(), places);
     const hues = { failed: colour("bad"), matched: colour("good") };
-    paintPartials(pen, box, partials(), (outcome) => hues[outcome] ?? colour("soft"), ink, paper, ring);
-    paintAsked(pen, box, get("asked"), colour("bad"), paper);
+    paintPartials(pen, box, bars, (outcome) => hues[outcome] ?? colour("soft"), ink, paper, places);
+    paintAsked(pen, box, get("asked"), colour("bad"), paper, places);
+    if (!isShort) paintPoints(pen, box, get("points"), ink, paper, places);
     pen.restore();
     if (edges[0] !== left || edges[1] !== right) strip.read(...(edges = [left, right]));
     else strip.place();
