@@ -40,7 +40,8 @@ function freePlaces(box) {
   const find = (places, isCard = false) => {
     const all = [...taken, ...lines];
     const found =
-      places.find((one) => isFree(one, all)) ?? (isCard ? places.find((one) => isFree(one, taken)) : undefined);
+      places.find((one) => isFree(one, all)) ??
+      (isCard ? places.find((one) => isFree(one, taken)) : undefined);
     if (found) take(found);
     return found;
   };
@@ -90,8 +91,7 @@ function paintPartials(pen, box, seen, hueOf, ink, paper, places) {
     halo(pen, MARKS[outcome], to, level + 5, "center", hue, paper, true);
   }
   for (const { from, to, level, outcome, row, text } of seen)
-    if (!row && text.length)
-      paintCard(pen, box, from, to, level, text, hueOf(outcome), ink, paper, places);
+    if (!row && text.length) paintCard(pen, box, from, to, level, text, hueOf(outcome), ink, paper, places);
   for (const { row, text, from, to, level } of seen)
     if (row && text.length) {
       const half = pen.measureText(text[0]).width / 2;
@@ -100,7 +100,17 @@ function paintPartials(pen, box, seen, hueOf, ink, paper, places) {
   // A name is above its event, or else below; then on the other side of the bars.
   for (const { events, level } of seen)
     for (const { x, label: name } of events)
-      if (name) paintLabel(pen, name, [box.toX(x)], [-8, 17, -26, -44, -62].map((dy) => level + dy), ink, paper, places, true);
+      if (name)
+        paintLabel(
+          pen,
+          name,
+          [box.toX(x)],
+          [-8, 17, -26, -44, -62].map((dy) => level + dy),
+          ink,
+          paper,
+          places,
+          true,
+        );
 }
 
 // Paint a text at the first free place of some; without one, leave it out.

@@ -114,7 +114,7 @@ function render({ model, el }) {
     };
     const lanes = get("form") === "lanes" ? get("lane_names") : null;
     const isEmpty = !x.length && !ids.length;
-        const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
+    const levels = lanes ? lanes.map((text, at) => ({ text, at })) : isEmpty ? [] : numberTicks(...range, 5);
     const left = clamp(Math.max(0, ...levels.map(({ text }) => pen.measureText(text).width)) + 18, 58, 190);
     box = placed(width, height, left, shown(), lanes, range);
     const { right, bottom, toX, toY } = box;
@@ -126,7 +126,12 @@ function render({ model, el }) {
     const unitOfLevels = isEmpty ? "" : numberScale(...range).note;
     if (!lanes) {
       words(get("y_label") + unitOfLevels, 4, 12, "left");
-      places.take({ left: 4, right: 4 + pen.measureText(get("y_label") + unitOfLevels).width, top: 0, bottom: 16 });
+      places.take({
+        left: 4,
+        right: 4 + pen.measureText(get("y_label") + unitOfLevels).width,
+        top: 0,
+        bottom: 16,
+      });
     }
     const most = Math.max(2, Math.floor(box.width / 110));
     const times = isEmpty
