@@ -268,7 +268,7 @@ function render({ model, el }) {
     shown.title = `${text ?? ""}${where}`;
     matches.textContent = told ?? "";
     note.textContent = note.title = model.get("note");
-    about.textContent = [model.get("language"), model.get("rows")].filter(Boolean).join(" · ");
+    about.textContent = [model.get("language"), model.get("rows")].filter(Boolean).join("\n");
     if (popup?.name === "key") isKeyed ? find(model.get("wanted_keys")) : close();
   };
   const drawKeys = () => popup?.name === "key" && popup.draw();

@@ -94,6 +94,7 @@ function render({ model, el }) {
     const rest = others.map((line) => `\n${line}`).join("");
     message.replaceChildren(node("span", "says", first), rest); // only lines of the query need their columns
     message.classList.toggle("quiet", !marks.length);
+    message.classList.toggle("blank", !first);
   };
 
   const quoted = (name) => (NAME.test(name) ? name : `\`${name.replaceAll("`", "``")}\``);

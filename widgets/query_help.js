@@ -10,13 +10,14 @@ const TABS = [
 // a whole query, `isEvents` says whether the query begins with PATTERN.
 function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
   const side = node("div", "side");
-  const tabs = make("div", "tabs", side);
+  const top = make("div", "top", side);
+  const tabs = make("div", "tabs", top);
   tabs.setAttribute("role", "tablist");
   tabs.setAttribute("aria-label", "Help");
   columns.replaceWith(side);
   const examples = node("div", "examples");
   const sheet = node("div", "sheet");
-  const find = make("input", "find", sheet);
+  const find = make("input", "find", top);
   Object.assign(find, { type: "search", placeholder: "Find in the cheat sheet" });
   find.setAttribute("aria-label", "Find in the cheat sheet");
   const entries = make("div", "entries", sheet);
@@ -61,6 +62,7 @@ function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
       buttons[name].setAttribute("aria-selected", name === now);
       buttons[name].tabIndex = name === now ? 0 : -1;
     }
+    find.hidden = now !== "sheet";
     root.classList.toggle("helping", now !== "columns");
     root.classList.toggle("reading", now === "sheet");
   };

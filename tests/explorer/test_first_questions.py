@@ -29,7 +29,7 @@ frame = pd.DataFrame({
 frame["price"] = (100 + rng.normal(0, 0.04, n).cumsum()).round(2)
 frame["size"] = rng.integers(1, 50, n) * 100"""
 EMPTY_CALL = "explorer = frame.cep.explore()\nexplorer"
-ONE_SCREEN = 835  # px of a notebook in a window of 1400 by 900
+ONE_SCREEN = 776  # px of a notebook in a window of 1400 by 900, without the bars of JupyterLab
 BOTTOM = """() => document.querySelector(".cepkit-match_table").getBoundingClientRect().bottom
     - document.querySelector(".cepkit-board").getBoundingClientRect().top"""
 # Titles, buttons and words of the head that are cut, or that reach out of their part.
@@ -109,6 +109,9 @@ def test_the_first_questions_are_answered_in_the_board(browser, server, theme, w
     look("opened")
     click_with("query_editor", "Cheat sheet")
     assert "any row" in part("query_editor").inner_text()
+    look("cheat-sheet")
+    entries = part("query_editor").locator(".entries")
+    assert entries.evaluate("one => one.scrollHeight > one.clientHeight && one.clientHeight >= 80")
     click_with("query_editor", "Examples")
     part("query_editor").locator(".choice, button").filter(has_text="gains").first.click()
     wait("'far' in explorer.text", True)
