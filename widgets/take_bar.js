@@ -1,6 +1,7 @@
 // Buttons that download matches and pictures, and copy code.
 const CODE = new Set(["cell", "line"]); // what a button copies instead of downloading it
 const KEPT_MS = 2000; // how long a button shows that it has done its work
+const TOLD_MS = 12_000; // a note lies over other parts of the board, so it does not stay
 
 // Download bytes as a file, without a network.
 function download(name, mime, bytes) {
@@ -31,9 +32,12 @@ function render({ model, el }) {
   let n = 0; // of the newest wish
   let timer = 0;
   let isDrawn = true;
+  let gone = 0; // until what is told goes away
   const tell = (text) => {
     told.textContent = text;
     told.hidden = !text;
+    clearTimeout(gone);
+    if (text) gone = setTimeout(tell, TOLD_MS, "");
   };
   const finish = (id, isDone) => {
     busy = "";
@@ -99,6 +103,7 @@ function render({ model, el }) {
     unwatch();
     model.off("msg:custom", receive);
     clearTimeout(timer);
+    clearTimeout(gone);
     root.remove();
   };
 }

@@ -19,16 +19,14 @@ const LINE = 15; // of text
 const STEP = 12; // between two places of a card, in px
 const MARKS = { failed: "✗", matched: "✓", replaced: "→", open: "…" };
 
-// Return the places of texts and pictures that must not overlap, in px.
-function freePlaces(box) {
-  const taken = [];
-  const lines = []; // a card may cover a part of them, a text may not
+// Return the places of texts and pictures that must not overlap, in px. A card may cover a part of a line.
+function freePlaces(box, taken = [], lines = []) {
   const isApart = (one, other) =>
     one.right + 2 <= other.left ||
     other.right + 2 <= one.left ||
     one.bottom + 1 <= other.top ||
     other.bottom + 1 <= one.top;
-  const isFree = (one, others) =>
+  const isFree = (one, others = taken) =>
     one.left >= box.left &&
     one.right <= box.right &&
     one.top >= 0 &&
@@ -45,7 +43,7 @@ function freePlaces(box) {
     if (found) take(found);
     return found;
   };
-  return { take, takeLine, find };
+  return { take, takeLine, find, isFree, copy: () => freePlaces(box, [...taken], [...lines]) };
 }
 
 // Return the place of a text whose middle is at x.
@@ -54,22 +52,37 @@ function placeOfText(pen, words, middle, base) {
   return { left: middle - half, right: middle + half, top: base - 11, bottom: base + 3, middle, base };
 }
 
-// Return the bars of partial matches that are in the picture, with their places.
-function placeBars(box, bars, places) {
-  const all = bars.map((bar, row) => {
-    const [first, level] = [Math.min(bar.end, ...bar.events.map(({ x }) => x)), box.bottom - 12 - row * 18];
-    return { ...bar, row, level, from: box.toX(first), to: box.toX(bar.end) };
+// Return the bars of partial matches that are in the picture, with their places, and the card of the first one.
+// The card needs its room more than further bars.
+function placeBars(pen, box, bars, places) {
+  const ends = bars.map((bar) => {
+    const first = Math.min(bar.end, ...bar.events.map(({ x }) => x));
+    return { ...bar, from: box.toX(first), to: box.toX(bar.end) };
   });
-  const seen = all.filter(({ from, to }) => to >= box.left - 1 && from <= box.right + 1);
-  for (const { from, to, level } of seen) {
-    places.takeLine({ left: from - 5, right: to, top: level - 6, bottom: level + 6 });
-    places.take({ left: to - 8, right: to + 8, top: level - 6, bottom: level + 8 });
+  const all = ends.filter(({ from, to }) => to >= box.left - 1 && from <= box.right + 1);
+  for (let n = all.length; n > 0; n--) {
+    const trial = places.copy();
+    const seen = [];
+    let level = box.bottom - 12;
+    for (const bar of all.slice(0, n)) {
+      const mark = () => ({ left: bar.to - 8, right: bar.to + 8, top: level - 6, bottom: level + 8 });
+      while (level > TOP && !trial.isFree(mark())) level -= 18;
+      if (level <= TOP && seen.length) break; // the rings leave no room
+      trial.take(mark());
+      trial.takeLine({ left: bar.from - 5, right: bar.to, top: level - 6, bottom: level + 6 });
+      seen.push({ ...bar, row: seen.length, level });
+      level -= 18;
+    }
+    const [{ from, to, level: lowest, text }] = seen;
+    const card =
+      ends[0] === all[0] && text.length ? placeCard(pen, box, from, to, lowest, text, trial) : null;
+    if (card !== undefined || n === 1) return { seen, card, places: trial };
   }
-  return seen;
+  return { seen: [], card: null, places };
 }
 
 // Paint partial matches as bars from the bottom up. The first one has its failed conditions on a card.
-function paintPartials(pen, box, seen, hueOf, ink, paper, places) {
+function paintPartials(pen, box, { seen, card, places }, hueOf, ink, paper) {
   for (const { events, from, to, level, outcome, row } of [...seen].reverse()) {
     const hue = hueOf(outcome);
     Object.assign(pen, { globalAlpha: 1, lineCap: "round", lineJoin: "round" });
@@ -90,8 +103,7 @@ function paintPartials(pen, box, seen, hueOf, ink, paper, places) {
       pen.fill(new Path2D(`M${box.toX(x) - 2},${level}a2,2 0 1 0 4,0a2,2 0 1 0-4,0`));
     halo(pen, MARKS[outcome], to, level + 5, "center", hue, paper, true);
   }
-  for (const { from, to, level, outcome, row, text } of seen)
-    if (!row && text.length) paintCard(pen, box, from, to, level, text, hueOf(outcome), ink, paper, places);
+  if (card) paintCard(pen, card, seen[0].text, hueOf(seen[0].outcome), ink, paper);
   for (const { row, text, from, to, level } of seen)
     if (row && text.length) {
       const half = pen.measureText(text[0]).width / 2;
@@ -125,8 +137,8 @@ function paintLabel(pen, words, middles, bases, hue, paper, places, isBold = fal
   return found;
 }
 
-// Paint lines of text on a card beside a bar where there is room, otherwise as near as there is.
-function paintCard(pen, box, from, to, level, lines, hue, ink, paper, places) {
+// Return the place of a card with lines of text: beside a bar where there is room, otherwise as near as there is.
+function placeCard(pen, box, from, to, level, lines, places) {
   const width = Math.min(Math.max(...lines.map((line) => pen.measureText(line).width)) + 16, box.width - 8);
   const height = lines.length * LINE + 6;
   const at = (left, top) => ({ left, right: left + width, top, bottom: top + height });
@@ -135,16 +147,17 @@ function paintCard(pen, box, from, to, level, lines, hue, ink, paper, places) {
   const away = Array.from({ length: Math.ceil(box.width / STEP) }, (_, k) => box.left + 4 + k * STEP)
     .sort((a, b) => Math.abs(a + width - to) - Math.abs(b + width - to))
     .flatMap((left) => heights.slice(1).map((top) => at(left, top)));
-  const card = places.find([...beside, ...away], true);
-  if (!card) return; // the list of reasons has the same lines
-  const { left: x, top: y } = card;
+  return places.find([...beside, ...away], true);
+}
+
+function paintCard(pen, { left, right, top, bottom }, lines, hue, ink, paper) {
   Object.assign(pen, { fillStyle: paper, strokeStyle: hue, lineWidth: 1, globalAlpha: 0.94 });
-  const edge = new Path2D(`M${x},${y}h${width}v${height}h${-width}z`);
+  const edge = new Path2D(`M${left},${top}H${right}V${bottom}H${left}z`);
   pen.fill(edge);
   pen.globalAlpha = 1;
   pen.stroke(edge);
   Object.assign(pen, { fillStyle: ink, textAlign: "left" });
-  lines.forEach((line, k) => pen.fillText(line, x + 8, y + LINE - 1 + k * LINE, width - 16));
+  lines.forEach((line, k) => pen.fillText(line, left + 8, top + LINE - 1 + k * LINE, right - left - 16));
 }
 
 function halo(pen, words, at, base, textAlign, fillStyle, paper, isBold = false) {

@@ -181,11 +181,11 @@ function render({ model, el }) {
     }
     paintMarks(pen, box, marks, colour("mark"), paper);
     placeRings(box, get("asked"), places);
-    const bars = placeBars(box, partials(), places);
+    const bars = placeBars(pen, box, partials(), places);
     const hues = { failed: colour("bad"), matched: colour("good") };
-    paintPartials(pen, box, bars, (outcome) => hues[outcome] ?? colour("soft"), ink, paper, places);
-    paintAsked(pen, box, get("asked"), colour("bad"), paper, places);
-    if (!isShort) paintPoints(pen, box, get("points"), ink, paper, places);
+    paintPartials(pen, box, bars, (outcome) => hues[outcome] ?? colour("soft"), ink, paper);
+    paintAsked(pen, box, get("asked"), colour("bad"), paper, bars.places);
+    if (!isShort) paintPoints(pen, box, get("points"), ink, paper, bars.places);
     pen.restore();
     if (edges[0] !== left || edges[1] !== right) strip.read(...(edges = [left, right]));
     else strip.place();

@@ -800,6 +800,27 @@ def test_a_job_is_not_cancelled_by_the_job_that_follows_from_it():
     assert worker.wait(10) and done == ["count", "look"]
 
 
+def test_a_late_job_begins_some_time_after_the_others():
+    began = []
+    worker = Worker(("run", "step", "funnel"), lambda turn, error: began.append(error), 2, 1, 0.2)
+
+    def job(name):
+        return lambda turn: began.append((name, time.monotonic()))
+
+    worker.submit("funnel", job("funnel"))
+    assert worker.wait(30)  # nothing ran before it
+    worker.submit("run", job("run"))
+    worker.submit("funnel", job("funnel"))
+    worker.submit("step", job("step"))
+    assert worker.wait(30)
+    names, times = zip(*began, strict=True)
+    assert names == ("funnel", "run", "step", "funnel") and times[3] - times[2] >= 0.2
+    worker.submit("run", job("run"))
+    worker.submit("funnel", job("funnel"))
+    worker.submit("run", job("run again"))  # it cancels the waiting job
+    assert worker.wait(30) and [name for name, _ in began[4:]][-1].startswith("run")
+
+
 def test_a_worker_goes_on_while_a_job_compiles():
     done, compiled, compiling = [], threading.Event(), []
     worker = Worker(("run", "look", "count"), lambda turn, error: done.append(error))

@@ -815,7 +815,7 @@ def test_timeline_is_zoomed_by_brushing_the_strip(page, show):
         page.mouse.move(*in_strip(page, end))
         page.mouse.up()
 
-    # A slow drag is also reported on its way: count no messages, but wait for the window that all of them lead to.
+    # A slow drag is also reported on its way, so this waits for the last window, not for a count.
     def reaches(low, high, within=0.005):
         last = "hosts.widget.saved.at(-1)?.window"
         is_there = f"([low, high, within]) => {last} && Math.abs({last}[0] - low) <= within && " + (
@@ -964,7 +964,9 @@ def test_timeline_never_writes_texts_over_each_other(page, show, seed, width):
         names = rng.choice(["", "a", "rise", "a_long_name_of_a_step"], len(times))
         text = ["b.price > a.price + 1.5: 10.25 > 11.75 is false", "c is missing"][: rng.integers(0, 3)]
         return {
-            "events": [{"x": x, "label": label} for x, label in zip(times.tolist(), names.tolist(), strict=True)],
+            "events": [
+                {"x": x, "label": label} for x, label in zip(times.tolist(), names.tolist(), strict=True)
+            ],
             "end": float(end),
             "outcome": outcomes[rng.integers(4)],
             "text": text if row == 0 else text[:1],

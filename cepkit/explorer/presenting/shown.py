@@ -13,7 +13,7 @@ from cepkit.explorer.running.worker import Worker
 from cepkit.results.matches import Matches
 from cepkit.results.spark.matches import SparkMatches
 
-# Jobs of the thread, the most urgent first. The last five give way to the others, and the last three begin late.
+# Jobs of the thread, the most urgent first. The last five give way to the others; the last three begin late.
 KINDS = (
     "run",
     "select",
