@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import lab
+from tests.support import chromium, lab
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = f"""
@@ -163,6 +163,32 @@ def test_a_notebook_that_is_opened_again_shows_pictures(browser, server, noteboo
     browser.shoot("stills-reopened")
     check_pictures(seen)
     assert not any("model not found" in of["text"] or "Loading" in of["text"] for of in seen)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_notebook_7_shows_pictures_until_the_cells_run(browser, server, notebook, live, is_trusted):
+    chromium.needed("notebook")
+    name = notebook.name
+    if not is_trusted:
+        fresh = json.loads(notebook.read_text(encoding="utf-8"))
+        for cell in fresh["cells"]:
+            cell["metadata"].pop("trusted", None)
+            cell["metadata"]["tags"] = ["fresh in Notebook 7"]  # another signature
+        name = "fresh-7.ipynb"
+        (server.root / name).write_text(json.dumps(fresh), encoding="utf-8")
+    browser.open(server, name, within="notebooks")
+    browser.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    browser.open(server, name, within="notebooks")
+    browser.page.wait_for_timeout(4000)  # the widgets' manager looks for each model for two seconds
+    assert browser.page.evaluate(TRUSTED) is is_trusted
+    seen = browser.page.evaluate(SEEN)
+    browser.shoot(f"stills-notebook-7-{'reopened' if is_trusted else 'fresh'}")
+    check_pictures(seen)
+    assert not any("model not found" in of["text"] or "Loading" in of["text"] for of in seen)
+    browser.run_all()
+    browser.page.wait_for_selector(".cepkit-utility_view")
+    browser.page.wait_for_timeout(1500)
+    test_a_live_widget_hides_its_still(browser.page.evaluate(SEEN))
 
 
 @pytest.mark.parametrize("sanitize", [False, True])
