@@ -32,7 +32,7 @@ function render({ model, el }) {
   let n = 0; // of the newest wish
   let timer = 0;
   let isDrawn = true;
-  let gone = 0; // until what is told goes away
+  let gone = 0; // until the note goes away
   const tell = (text) => {
     told.textContent = text;
     told.hidden = !text;
