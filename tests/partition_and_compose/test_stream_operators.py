@@ -10,7 +10,7 @@ import pytest
 from cepkit.errors import CepError, OrderError
 from cepkit.partition_and_compose.operators.keys import group_by_key, key_codes
 from cepkit.partition_and_compose.operators.minmax import tumbling_minmax
-from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_sets
+from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_masks, tag_sets
 from cepkit.partition_and_compose.operators.vwap import rolling_vwap
 
 
@@ -153,14 +153,35 @@ def test_masks_say_what_is_disjoint():
 
 def test_a_mask_has_63_bits_for_each_key():
     many = [(f"t{i:02}",) for i in range(64)]
-    with pytest.raises(
-        CepError, match=r"64 tags do not fit a mask of 63 bits; number the bits per partition with key="
-    ):
+    with pytest.raises(CepError, match=r"64 tags do not fit a mask of 63 bits; number .* with key=.*tag_masks"):
         tag_mask(many)
     with pytest.raises(CepError, match="64 tags of key 'ann'"):
         tag_mask(many, key=["ann"] * 64)
     assert tag_mask(many, key=["ann", "bob"] * 32).tolist()[-1] == 2**31
     assert tag_mask(many[:63]).tolist()[-1] == 2**62
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_masks_of_many_tags_say_what_is_disjoint(seed):
+    rng = np.random.default_rng(seed)
+    tags, often = [f"t{i:03}" for i in range(200)], [f"often{i}" for i in range(4)]
+    draws = [(rng.choice(tags, rng.integers(0, 6)), rng.choice(often, rng.integers(0, 3))) for _ in range(60)]
+    sets = [tuple(sorted({*few, *some})) for few, some in draws]
+    key = rng.choice(["ann", "bob"], 60)
+    assert len({tag for tags in sets for tag in tags}) > 63
+    words = [tag_masks(sets), tag_masks(sets, key=key)]
+    for i, one in enumerate(sets):
+        for j, other in enumerate(sets):
+            assert all(word[i] & word[j] == 0 for word in words[0]) == set(one).isdisjoint(other)
+            if key[i] == key[j]:
+                assert all(word[i] & word[j] == 0 for word in words[1]) == set(one).isdisjoint(other)
+    if len(words[1]) == 1:
+        assert words[1][0].tolist() == tag_mask(sets, key=key).tolist()
+
+
+def test_a_mask_leaves_out_tags_that_another_tag_goes_with():
+    sets = [("news", *(f"a{i:02}" for i in range(70))), ("news",), ("a01", "news"), ("art",), (), None]
+    assert tag_mask(sets).tolist() == [1, 1, 1, 2, 0, pd.NA]
 
 
 def test_the_same_on_spark(spark):

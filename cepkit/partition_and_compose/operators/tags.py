@@ -103,20 +103,25 @@ def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.Int
     ----------
     sets : sequence of (tuple of str or None), shape (n_events,)
     key : array-like, shape (n_events,), optional
-        Every key numbers its bits separately, so the limit of 63 tags applies to each key. Only masks of the
-        same key can be compared then. Pass the partition key of the query.
+        Every key numbers its bits separately. Only masks of the same key can be compared then. Pass the
+        partition key of the query.
 
     Returns
     -------
     pandas array of Int64, shape (n_events,)
         Never negative; the empty set is 0, missing stays missing. Bit i stands for the i-th most frequent tag
-        (of the key); tags of equal frequency are in alphabetical order.
+        (of the key); tags of equal frequency are in alphabetical order. When there are more than 63 tags, a
+        tag has no bit of its own if another tag is in all of its sets: two sets that share the first tag also
+        share the second one.
 
     Raises
     ------
     CepError
-        When there are more than 63 tags (in a key). Two sets that share only a tag without a bit would look
-        disjoint.
+        When more than 63 tags (of a key) need a bit. `tag_masks` has several numbers per set.
+
+    Notes
+    -----
+    O(n_events * tags). With more than 63 tags also O(sets * tags ** 2 / 64) for the different sets of a key.
 
     Examples
     --------
@@ -124,24 +129,84 @@ def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.Int
     [3, 1, 4, 0]
     >>> tag_mask([("art", "news"), ("trains",), ("news",)], key=["ann", "bob", "ann"]).tolist()
     [3, 1, 1]
+    >>> tag_mask([("news", *(f"t{i}" for i in range(100))), ("news",), ("art",)]).tolist()
+    [1, 1, 2]
     """
-    keys = [None] * len(sets) if key is None else list(pd.Series(key).array)
-    counts: dict[object, Counter[str]] = {}
-    for owner, tags in zip(keys, sets, strict=True):
-        counts.setdefault(owner, Counter()).update(tags or ())
-    bits = {}
-    for owner, count in counts.items():
-        if len(count) > LARGEST_MASK:
+    keys, bits = _bits_of_key(sets, key)
+    for owner, bit_of_tag in bits.items():
+        needed = len(set(bit_of_tag.values()) - {None})
+        if needed > LARGEST_MASK:
             of = "" if key is None else f" of key {owner!r}"
-            hint = "; number the bits per partition with key=…" if key is None else ""
+            hint = "number the bits per partition with key=…, or " if key is None else ""
             raise CepError(
-                f"tag_mask: {len(count):,} tags{of} do not fit a mask of {LARGEST_MASK} bits{hint}"
+                f"tag_mask: {needed:,} tags{of} do not fit a mask of {LARGEST_MASK} bits; {hint}"
+                "use tag_masks, which has several masks per set"
             )
-        listed = sorted(count, key=lambda tag: (-count[tag], tag))
-        bits[owner] = {tag: 1 << i for i, tag in enumerate(listed)}
+    return _masks(keys, sets, bits, 0)
+
+
+def tag_masks(sets: Sequence[TagSet | None], *, key: Any = None) -> list[pd.arrays.IntegerArray]:
+    """Return sets of any number of tags as bit masks: one array for each 63 tags.
+
+    Two sets (of one key) are disjoint when ``a & b == 0`` holds in every array. The parameters and the order
+    of the bits are those of `tag_mask`.
+
+    Examples
+    --------
+    >>> one, other = tag_masks([(f"t{i:02}",) for i in range(64)])
+    >>> one.tolist()[62:], other.tolist()[62:]
+    ([4611686018427387904, 0], [0, 1])
+    """
+    keys, bits = _bits_of_key(sets, key)
+    most = max((bit for of in bits.values() for bit in of.values() if bit is not None), default=0)
+    return [_masks(keys, sets, bits, word) for word in range(1 + most // LARGEST_MASK)]
+
+
+_BitOfTag = dict[str, int | None]  # None: another tag is in all sets of this tag
+
+
+def _bits_of_key(sets: Sequence[TagSet | None], key: Any) -> tuple[list, dict[object, _BitOfTag]]:
+    """Return the key of each set, and for each key the number of the bit of each tag."""
+    keys = [None] * len(sets) if key is None else list(pd.Series(key).array)
+    counts: dict[object, Counter[TagSet]] = {}
+    for owner, tags in zip(keys, sets, strict=True):
+        counts.setdefault(owner, Counter())[tags or ()] += 1
+    return keys, {owner: _number_tags(of_set) for owner, of_set in counts.items()}
+
+
+def _number_tags(count_of_set: Counter[TagSet]) -> _BitOfTag:
+    count: Counter[str] = Counter()
+    for tags, n in count_of_set.items():
+        count.update(dict.fromkeys(tags, n))
+    listed = sorted(count, key=lambda tag: (-count[tag], tag))
+    if len(listed) <= LARGEST_MASK:
+        return {tag: i for i, tag in enumerate(listed)}
+    with_tag = dict.fromkeys(listed, 0)  # bit i: whether the i-th set has the tag
+    for i, tags in enumerate(count_of_set):
+        for tag in tags:
+            with_tag[tag] |= 1 << i
+    kept: list[str] = []
+    # A tag that is in all sets of another tag is at least as frequent, so it has been seen before.
+    for tag in listed:
+        if not any(with_tag[tag] & ~with_tag[other] == 0 for other in kept):
+            kept.append(tag)
+    return dict.fromkeys(listed) | {tag: i for i, tag in enumerate(kept)}
+
+
+def _masks(
+    keys: list, sets: Sequence[TagSet | None], bits: dict[object, _BitOfTag], word: int
+) -> pd.arrays.IntegerArray:
+    """Return the masks of the bits ``63 * word`` to ``63 * word + 62``."""
+    first, values = LARGEST_MASK * word, {}
+    for owner, bit_of_tag in bits.items():
+        values[owner] = {
+            tag: 1 << (bit - first)
+            for tag, bit in bit_of_tag.items()
+            if bit is not None and first <= bit < first + LARGEST_MASK
+        }
     return _numbers(
         [
-            None if tags is None else sum(bits[owner][tag] for tag in tags)
+            None if tags is None else sum(values[owner].get(tag, 0) for tag in tags)
             for owner, tags in zip(keys, sets, strict=True)
         ]
     )
