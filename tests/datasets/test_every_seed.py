@@ -108,7 +108,9 @@ def test_twitter_selectivities_are_near_the_paper_at_seeds_that_fitted_nothing(s
 def test_the_tags_of_an_author_fit_a_mask(seed):
     frame = tweets(seed=seed, **PAPER_TWEETS)
     mask = tag_mask([tuple(tags.split()) for tags in frame["tags"]], key=frame["author"]).to_numpy(int)
-    for _, own in frame.assign(mask=mask).drop_duplicates(["author", "tags"]).groupby("author", observed=True):
+    for _, own in (
+        frame.assign(mask=mask).drop_duplicates(["author", "tags"]).groupby("author", observed=True)
+    ):
         sets = [set(tags.split()) for tags in own["tags"]]
         shares = (own["mask"].to_numpy()[:, None] & own["mask"].to_numpy()) != 0
         assert shares.tolist() == [[bool(one & other) for other in sets] for one in sets]

@@ -153,7 +153,9 @@ def test_masks_say_what_is_disjoint():
 
 def test_a_mask_has_63_bits_for_each_key():
     many = [(f"t{i:02}",) for i in range(64)]
-    with pytest.raises(CepError, match=r"64 tags do not fit a mask of 63 bits; number .* with key=.*tag_masks"):
+    with pytest.raises(
+        CepError, match=r"64 tags do not fit a mask of 63 bits; number .* with key=.*tag_masks"
+    ):
         tag_mask(many)
     with pytest.raises(CepError, match="64 tags of key 'ann'"):
         tag_mask(many, key=["ann"] * 64)

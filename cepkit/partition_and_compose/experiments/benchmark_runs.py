@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from statistics import median
 
 import pandas as pd
 
@@ -24,11 +23,13 @@ from cepkit.partition_and_compose.experiments.benchmarks import (
     BENCHMARKS,
     VARIANTS,
     Benchmark,
-    benchmark_data,
+    data_named,
 )
 from cepkit.partition_and_compose.experiments.benchmarks import PAPER_REPETITIONS as PAPER_REPETITIONS
+from cepkit.partition_and_compose.experiments.benchmarks import benchmark_data as benchmark_data
 from cepkit.planning.validation import compile_checked
 
+_EVENTS_TO_COMPILE = 10_000
 Prepared = tuple[Benchmark, pd.DataFrame, pd.DataFrame]  # with its data before and after all stages
 
 
@@ -77,24 +78,43 @@ def calibrate(
     -----
     Binary search with O(steps) runs of the query. The selectivity must be monotonic in the parameter.
     """
+    value, _ = fit(benchmark, data, benchmark.prepared(data), tolerance=tolerance, steps=steps)
+    return with_constant(benchmark, value)
+
+
+def with_constant(benchmark: Benchmark, value: float) -> Benchmark:
+    """Return the benchmark with another value of its free parameter.
+
+    Raises
+    ------
+    CepError
+        When the benchmark has no free parameter.
+    """
     if benchmark.free is None:
         raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
-    frame, free, target = benchmark.prepared(data), benchmark.free, benchmark.paper_selectivity
+    return replace(benchmark, params={**benchmark.params, **benchmark.free.params(value)})
 
-    def at(value: float) -> tuple[float, Benchmark]:
-        tried = replace(benchmark, params={**benchmark.params, **free.params(value)})
-        return count_matches(tried, frame) / len(data), tried
 
-    low, high = free.low, free.high
-    ends = at(low), at(high)
-    tried, rising = list(ends), ends[1][0] > ends[0][0]
+def fit(
+    benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame, *, tolerance: float = 0.02, steps: int = 40
+) -> tuple[float, int]:
+    """Return the value of the free parameter that `calibrate` chooses, and its number of matches.
+
+    ``frame`` is the data after the stages of the benchmark.
+    """
+    if benchmark.free is None:
+        raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
+    target = benchmark.paper_selectivity * len(data)
+    low, high = benchmark.free.low, benchmark.free.high
+    tried = [(value, count_matches(with_constant(benchmark, value), frame)) for value in (low, high)]
+    rising = tried[1][1] > tried[0][1]
     for _ in range(steps):
         middle = (low + high) / 2
-        tried.append(at(middle))
-        if abs(tried[-1][0] / target - 1) <= tolerance:
+        tried.append((middle, count_matches(with_constant(benchmark, middle), frame)))
+        if abs(tried[-1][1] / target - 1) <= tolerance:
             break
-        low, high = (middle, high) if (tried[-1][0] < target) == rising else (low, middle)
-    return min(tried, key=lambda one: abs(one[0] - target))[1]
+        low, high = (middle, high) if (tried[-1][1] < target) == rising else (low, middle)
+    return min(tried, key=lambda one: abs(one[1] - target))
 
 
 def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
@@ -135,7 +155,10 @@ def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
 
 
 def table6(
-    repetitions: int | Mapping[str, int] = 20, repeats: int = 5, names: Iterable[str] | None = None
+    repetitions: int | Mapping[str, int] = 20,
+    repeats: int = 5,
+    names: Iterable[str] | None = None,
+    data: str = "seed 0",
 ) -> pd.DataFrame:
     """Return the speed of each benchmark on one thread, with the paper's.
 
@@ -144,9 +167,11 @@ def table6(
     repetitions : int or mapping of str to int
         Blocks of 10,000 events, or a mapping with ``trades`` and ``tweets`` like `PAPER_REPETITIONS`.
     repeats : int
-        Number of timed runs, after one run that compiles. Their medians are returned.
+        Number of timed runs, after one run that compiles. The least times are returned.
     names : iterable of str, optional
         Names from `BENCHMARKS` and `VARIANTS`. None: the nine of the paper.
+    data : str
+        ``"seed 0"`` or another seed for generated data, ``"recorded"`` for recorded data.
 
     Returns
     -------
@@ -166,18 +191,19 @@ def table6(
     Differs: the paper receives the events over a network; here they are in memory.
     """
     rows = []
-    for benchmark, data in benchmarks_with_data(names, repetitions):
-        count_matches(benchmark, benchmark.prepared(data))
-        timed = [_time_run(benchmark, data) for _ in range(repeats)]
-        stage_s, match_s, cpu_s = (median(column) for column in zip(*timed, strict=True))
+    for benchmark, events in benchmarks_with_data(names, repetitions, data):
+        few = events.iloc[:_EVENTS_TO_COMPILE]
+        count_matches(benchmark, benchmark.prepared(few))
+        timed = [_time_run(benchmark, events) for _ in range(repeats)]
+        stage_s, match_s, cpu_s = (min(column) for column in zip(*timed, strict=True))
         rows.append(
             {
                 "benchmark": benchmark.name,
-                "events": len(data),
+                "events": len(events),
                 "stage_s": stage_s,
                 "match_s": match_s,
                 "cpu_s": cpu_s,
-                "events_per_s": len(data) / (stage_s + match_s),
+                "events_per_s": len(events) / (stage_s + match_s),
                 "paper_events_per_s": benchmark.paper_events_per_s,
             }
         )
@@ -250,7 +276,7 @@ def _time_run(benchmark: Benchmark, data: pd.DataFrame) -> tuple[float, float, f
 
 
 def benchmarks_with_data(
-    names: Iterable[str] | None, repetitions: int | Mapping[str, int]
+    names: Iterable[str] | None, repetitions: int | Mapping[str, int], data: str = "seed 0"
 ) -> Iterator[tuple[Benchmark, pd.DataFrame]]:
     """Yield the named benchmarks (None: the nine of the paper) with their data, shared by benchmarks."""
     known = BENCHMARKS | VARIANTS
@@ -261,23 +287,23 @@ def benchmarks_with_data(
         benchmark = known[name]
         if benchmark.data not in made:
             n = repetitions if isinstance(repetitions, int) else repetitions[benchmark.data]
-            made[benchmark.data] = benchmark_data(benchmark, n)
+            made[benchmark.data] = data_named(benchmark, n, data)
         yield benchmark, made[benchmark.data]
 
 
 def benchmarks_prepared(
-    repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None
+    repetitions: int | Mapping[str, int] = 20, names: Iterable[str] | None = None, data: str = "seed 0"
 ) -> Iterator[Prepared]:
     """Yield each benchmark with its data before and after all stages. Benchmarks share the output of stages.
 
     The parameters are those of `table6`.
     """
     frame_after: dict[tuple, pd.DataFrame] = {}
-    for benchmark, data in benchmarks_with_data(names, repetitions):
-        frame = data
+    for benchmark, events in benchmarks_with_data(names, repetitions, data):
+        frame = events
         for n in range(1, len(benchmark.stages) + 1):
             stages = benchmark.stages[:n]
             if (benchmark.data, stages) not in frame_after:
                 frame_after[benchmark.data, stages] = stages[-1](frame)
             frame = frame_after[benchmark.data, stages]
-        yield benchmark, data, frame
+        yield benchmark, events, frame

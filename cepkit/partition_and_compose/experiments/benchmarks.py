@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pandas as pd
 
 from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, trades, tweets, tweets_as_atom_xml
+from cepkit.datasets.recorded import recorded
 from cepkit.errors import CepError
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
@@ -21,14 +23,20 @@ from cepkit.partition_and_compose.experiments.stages import (
 
 EVENTS_OF_BLOCK = 10_000  # the paper repeats 10,000 trades 1,000 times, 10,000 tweets 20 times
 PAPER_REPETITIONS = {"trades": 1000, "tweets": 20}
+BLOCK_US = {"trades": 7_257_000, "tweets": 6_600_000_000}  # 2 h 01 min / 1000 blocks, 36 h 40 min / 20 blocks
+RECORDED = "recorded"  # the name of recorded data in tables of results
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it."""
+    """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it.
+
+    ``stored`` is the number of the benchmark's own ``params``.
+    """
 
     low: float
     high: float
+    stored: float
     params: Callable[[float], dict[str, object]]
 
 
@@ -123,6 +131,55 @@ def benchmark_data(benchmark: Benchmark, repetitions: int = 20, seed: int = 0) -
     return frame.assign(xml=tweets_as_atom_xml(frame))
 
 
+def recorded_data(benchmark: Benchmark, repetitions: int = 20) -> pd.DataFrame:
+    """Return recorded events for a benchmark, with the columns and the rate of `benchmark_data`.
+
+    Trades: the first ``10_000 * repetitions`` of the day, at most all 224,473, with prices in cents and times
+    scaled to the paper's 1,378 trades per second. They have 10 symbols, and the paper's 390. Tweets: all
+    9,214, repeated with shifted times and scaled to the paper's 110 minutes per block.
+
+    Raises
+    ------
+    RecordedDataError
+        When ``CEPKIT_DATA`` does not have the data.
+    """
+    frame = recorded(benchmark.data)
+    if benchmark.data == "trades":
+        frame = frame.iloc[: EVENTS_OF_BLOCK * repetitions].reset_index(drop=True)
+        cents = np.rint(100 * frame["price"].to_numpy(float)).astype(np.int64)
+        return pd.DataFrame(
+            {
+                "ts": _scaled(frame["ts"], len(frame) * BLOCK_US["trades"] / EVENTS_OF_BLOCK),
+                "symbol": frame["symbol"].astype("category"),
+                "price": cents,
+                "size": frame["size"].astype(np.int64),
+                "seq": np.arange(len(frame), dtype=np.int64),
+            }
+        )
+    block = frame[["author", "content"]].assign(ts=_scaled(frame["ts"], BLOCK_US["tweets"]))
+    blocks = [
+        block.assign(ts=block["ts"] + pd.Timedelta(microseconds=k * BLOCK_US["tweets"]))
+        for k in range(repetitions)
+    ]
+    whole = pd.concat(blocks, ignore_index=True)
+    whole = whole.assign(author=whole["author"].astype("category"), id=np.arange(1, len(whole) + 1))
+    return whole.assign(xml=tweets_as_atom_xml(whole))
+
+
+def data_named(benchmark: Benchmark, repetitions: int, name: str) -> pd.DataFrame:
+    """Return the data for a benchmark: generated for ``"seed 7"``, recorded for ``"recorded"``."""
+    if name == RECORDED:
+        return recorded_data(benchmark, repetitions)
+    return benchmark_data(benchmark, repetitions, int(name.removeprefix("seed ")))
+
+
+def _scaled(ts: pd.Series, length_us: float) -> pd.Series:
+    """Return times that keep their order and proportions, and last ``length_us`` microseconds."""
+    since = (ts - ts.iloc[0]) / pd.Timedelta(microseconds=1)
+    offset = np.rint(since * (length_us / since.iloc[-1])).astype(np.int64)
+    return pd.Timestamp("2012-01-03 09:30:00") + pd.to_timedelta(offset, unit="us").astype("timedelta64[us]")
+
+
 # `calibrate` found the parameters on 20 repetitions; they are rounded.
 _FINANCE = [
     Benchmark(
@@ -134,7 +191,7 @@ _FINANCE = [
         *(778_584, 1, 778_584),
         define={"large": "size > :large", "rise": "price > prev(price)", "drop": "price < prev(price)"},
         params={"large": 100},
-        free=Free(0, 2000, lambda x: {"large": round(x)}),
+        free=Free(0, 2000, 100, lambda x: {"large": round(x)}),
     ),
     Benchmark(
         "finance1",
@@ -165,7 +222,7 @@ _FINANCE = [
             "flat_end": "abs(price - prev(price)) <= :f * prev(price) and delta(ts) >= :t2",
         },
         params={"t1": "1.95 s", "t2": "3.9 s", "f": 0.001},
-        free=Free(0.1, 10, lambda x: {"t1": f"{x:.3f} s", "t2": f"{2 * x:.3f} s"}),
+        free=Free(0.1, 10, 1.95, lambda x: {"t1": f"{x:.3f} s", "t2": f"{2 * x:.3f} s"}),
     ),
     Benchmark(
         "finance3",
@@ -177,7 +234,7 @@ _FINANCE = [
         define={"divergence": "price > (1 + :x) * vwap"},
         params={"x": 0.041},
         stages=(with_vwap,),
-        free=Free(0, 1, lambda x: {"x": x}),
+        free=Free(0, 1, 0.041, lambda x: {"x": x}),
     ),
     Benchmark(
         "finance4",
@@ -193,7 +250,7 @@ _FINANCE = [
         },
         params={"t": "5 s"},
         stages=(with_windows,),
-        free=Free(0.01, 60, lambda x: {"t": f"{x:.3f} s"}),
+        free=Free(0.01, 600, 5, lambda x: {"t": f"{x:.3f} s"}),
     ),
     Benchmark(
         "finance5",
@@ -204,7 +261,7 @@ _FINANCE = [
         *(235_672, 8, 737_656),
         define={"soon": "delta(ts) < :t", "large": "price > (1 + :p) * first(price) and delta(ts) < :t"},
         params={"t": "0.5 s", "p": 0.015},
-        free=Free(0, 1, lambda x: {"p": x}),
+        free=Free(0, 1, 0.015, lambda x: {"p": x}),
     ),
 ]
 _TWITTER = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, repeat
@@ -19,15 +19,41 @@ import pandas as pd
 from cepkit.engines.regex.matching import advance, match_regex
 from cepkit.partition_and_compose.experiments.benchmark_runs import (
     BENCHMARKS,
+    VARIANTS,
     Benchmark,
     benchmarks_with_data,
     compile_benchmark,
     one_record_per_start,
 )
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
-from cepkit.partition_and_compose.experiments.topologies import replica_of_key
+from cepkit.partition_and_compose.experiments.topologies import replica_of_key, twitter1_hashed
 
+_TWEETS = ("twitter0", "twitter1", "twitter2")
+WIDTHS = (1, 2, 4, 8, 16, 32)
+LONG_S = 1.0
+LEAST_CONTROL = 1.6  # a smaller speed-up of the control says that there is no second core
+# Two parsers cannot share running numbers of sets, so twitter1 has hashes. twitter2 reads texts, as in the
+# paper.
+SCALED: Mapping[str, Benchmark] = BENCHMARKS | {
+    "twitter1": twitter1_hashed(),
+    "twitter2": VARIANTS["twitter2_texts"],
+}
 REPETITIONS: Mapping[str, int] = {"trades": 100, "tweets": 4}
+
+# Speed-ups that the text of the paper prints for figures 9 (one machine) and 10 (four machines). It gives
+# those of the tweets and of finance2 without a width, and here they are at the largest. It gives those of the tweets
+# without names, from the largest to the smallest.
+PAPER_FIGURES = pd.DataFrame(
+    [
+        *(("figure 9", name, 8, gain) for name, gain in zip(_TWEETS, (6.5, 4.2, 3.8), strict=True)),
+        ("figure 9", "finance5", 8, 2.9),
+        ("figure 9", "finance3", 4, 2.1),
+        ("figure 9", "finance2", 8, 0.9),
+        *(("figure 10", name, 32, gain) for name, gain in zip(_TWEETS, (14.3, 11.0, 7.5), strict=True)),
+        ("figure 10", "finance4", 32, 0.6),
+    ],
+    columns=["figure", "benchmark", "width", "speedup"],
+)
 
 # Best speed divided by the speed of one replica, table 6, at the best width of each benchmark.
 PAPER_BEST = pd.DataFrame(
@@ -98,6 +124,66 @@ def _seconds(benchmark: Benchmark, data: pd.DataFrame, width: int, parse: Callab
     return time.perf_counter() - started
 
 
+def speedup_of_control(repeats: int = 5, *, seconds: float = 0.2) -> float:
+    """Return how much faster two threads are than one at work that needs nothing but a core.
+
+    Both threads run a kernel that adds numbers and touches no memory, so nothing but a free second core
+    decides the result: 2 when there is one, and 1 when there is none. A measurement with two replicas says
+    nothing unless this control gains.
+
+    Parameters
+    ----------
+    repeats : int
+        Number of runs; the fastest counts.
+    seconds : float
+        Approximate length of the work of one thread.
+    """
+    from cepkit.kernels.control import count_up
+
+    n = 1 << 20
+    count_up(1)
+    n = max(n, int(n * seconds / max(_wall(lambda: count_up(n)), 1e-9)))
+    one, two = [], []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(count_up, (1, 1)))
+        for _ in range(repeats):
+            one.append(_wall(lambda: [count_up(n), count_up(n)]))
+            two.append(_wall(lambda: list(pool.map(count_up, (n, n)))))
+    return min(one) / min(two)
+
+
+def conclude(control: float, measured: pd.DataFrame) -> str:
+    """Return what the speed-ups with two replicas say, given the speed-up of the control.
+
+    Parameters
+    ----------
+    control : float
+        Result of `speedup_of_control`.
+    measured : pandas.DataFrame
+        Result of `speedup_measured` with the widths 1 and 2.
+
+    Examples
+    --------
+    >>> index = pd.MultiIndex.from_tuples([("finance0", 2), ("twitter0", 2)], names=["benchmark", "width"])
+    >>> measured = pd.DataFrame({"speedup": [1.0, 1.7]}, index=index)
+    >>> conclude(1.1, measured)
+    'The control gains a factor of 1.10 from the second core: nothing can be concluded on this machine.'
+    >>> conclude(1.95, measured)
+    'The control gains a factor of 1.95 from the second core; twitter0 gains 1.2 or more.'
+    """
+    gain = f"The control gains a factor of {control:.2f} from the second core"
+    if control < LEAST_CONTROL:
+        return f"{gain}: nothing can be concluded on this machine."
+    at_2 = measured["speedup"].xs(2, level="width")
+    return f"{gain}; {', '.join(at_2.index[at_2 >= 1.2]) or 'no benchmark'} gains 1.2 or more."
+
+
+def _wall(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
 @contextmanager
 def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
     """Yield ParseTweet on ``width`` processes. Its first call starts them and is slow."""
@@ -121,82 +207,119 @@ def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
 
 @dataclass(frozen=True, slots=True)
 class ScalingCosts:
-    """The costs of a benchmark on one thread, in seconds.
+    """The measured costs of a benchmark by width, in seconds of CPU time of one thread.
 
     Parameters
     ----------
-    of_key : pandas.Series
-        Matching and stages that are split by key, for the events of each key. The index is the key as text.
-    anywhere : float
-        Parsing, which any replica can do for any event.
-    split, merge : float
-        Distributing the events to replicas and ordering the matches. Both run once, parallel to the replicas.
+    of_replica : mapping of int to ndarray
+        All work of each replica: its part of the parsing and shuffling, and the matching of its keys.
+    split : mapping of int to float
+        The distribution of the events to replicas. It runs once, beside the replicas.
+    merge : float
+        The ordering of the matches. It runs once, beside the replicas.
     """
 
-    of_key: pd.Series
-    anywhere: float
-    split: float
+    of_replica: Mapping[int, np.ndarray]
+    split: Mapping[int, float]
     merge: float
 
 
 def measured_costs(
-    benchmark: Benchmark, data: pd.DataFrame, *, as_in_paper: bool = False, repeats: int = 3
+    benchmark: Benchmark,
+    data: pd.DataFrame,
+    widths: Iterable[int] = WIDTHS,
+    *,
+    as_in_paper: bool = False,
+    repeats: int = 3,
 ) -> ScalingCosts:
-    """Measure the costs of a benchmark key by key.
+    """Measure the work of each replica of a benchmark, alone on one thread.
 
     Parameters
     ----------
     benchmark : Benchmark
     data : pandas.DataFrame
         Result of `benchmark_data`.
+    widths : iterable of int
+        Numbers of replicas.
     as_in_paper : bool
         Keep one record per start, without cepkit's short cuts.
     repeats : int
-        Number of runs per key; the fastest counts.
+        Number of runs; the fastest counts.
+
+    Notes
+    -----
+    The stages of trades (VWAP and MinMax) run once, and each key gets its share of the time by its events.
+    A replica of ParseTweet takes every ``width``-th tweet, parses it, and shuffles the tweets by author.
+    Matching that takes more than a second in all is measured once for each key. Shorter matching is measured
+    for each replica, because the call of a kernel costs as much as hundreds of events.
     """
+    widths = tuple(widths)
+    parses = benchmark.data == "tweets"
+    split = {w: _fastest(repeats, _split_texts(data["xml"], w)) if parses else 0.0 for w in widths}
+    benchmark.prepared(data.iloc[:100])  # compiles
+    if parses:
+        load = {w: _parse_in_parts(benchmark, data, w, repeats) for w in widths}
+    else:
+        load = {w: np.zeros(w) for w in widths}
     started = time.thread_time()
     frame = benchmark.prepared(data)
     staged = time.thread_time() - started
-    codes, keys = pd.factorize(frame[benchmark.partition_by])
-    share = np.bincount(codes, minlength=len(keys)) / len(frame)
-    of_key = pd.Series(0.0, index=pd.Index(keys).astype(str))
-    parses = benchmark.data == "tweets"
-    if benchmark.stages and not parses:
-        of_key += staged * share
     if benchmark.pattern is None:
-        return ScalingCosts(of_key, staged, 0.0, 0.0)
+        return ScalingCosts(load, split, 0.0)
+    codes, keys = pd.factorize(frame[benchmark.partition_by])
+    names = pd.Index(keys).astype(str)
+    replica_of = {w: replica_of_key(names, w) for w in widths}
     program, events = compile_benchmark(benchmark, frame)
     if as_in_paper:
         program = one_record_per_start(program)
     inputs = program.inputs(events.columns)
     kernel = program.matching(inputs)
-    found = match_regex(program, events, threads=1, tier="compiled")
-    call = _fastest(repeats, _run_on(kernel, inputs, np.zeros(0, np.int64)))
-    for k, rows in enumerate(np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])):
-        of_key.iloc[k] += max(0.0, _fastest(repeats, _run_on(kernel, inputs, rows)) - call)
-    replicas = replica_of_key(of_key.index, 8)
-    split = _fastest(3 * repeats, lambda: _split(replicas, codes, inputs))
-    merge = _fastest(repeats, lambda: np.argsort(found.last[np.argsort(found.partition, kind="stable")]))
-    return ScalingCosts(of_key, staged if parses else 0.0, split, merge)
+    _run_on(kernel, inputs, codes, np.arange(min(len(codes), 100)))()  # compiles
+    whole = _run_on(kernel, inputs, codes, np.arange(len(codes)))
+    started = time.thread_time()
+    last = whole()
+    is_long = time.thread_time() - started > LONG_S
+    if is_long:
+        rows_of_key = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        of_key = np.array([_fastest(1, _run_on(kernel, inputs, codes, rows)) for rows in rows_of_key])
+    for width in widths:
+        if is_long:
+            load[width] = load[width] + np.bincount(replica_of[width], of_key, minlength=width)
+        else:
+            parts = [np.flatnonzero(replica_of[width][codes] == r) for r in range(width)]
+            runs = [_run_on(kernel, inputs, codes, rows) for rows in parts]
+            load[width] = load[width] + [_fastest(repeats, run) for run in runs]
+        if not parses:
+            events_of_replica = np.bincount(replica_of[width][codes], minlength=width)
+            load[width] = load[width] + (staged if benchmark.stages else 0.0) * events_of_replica / len(codes)
+            split[width] = _fastest(3 * repeats, _split(replica_of[width], codes, inputs))
+    by_key = last[np.argsort(codes[last], kind="stable")]
+    return ScalingCosts(load, split, _fastest(repeats, lambda: np.argsort(by_key, kind="stable")))
 
 
 def speedup_simulated(
-    widths: Iterable[int] = (1, 2, 4, 8, 16, 32),
+    widths: Iterable[int] = WIDTHS,
     *,
     repetitions: Mapping[str, int] = REPETITIONS,
     as_in_paper: bool = False,
     names: Iterable[str] | None = None,
+    data: str = "seed 0",
+    repeats: int = 3,
 ) -> pd.DataFrame:
     """Simulate the speed-up from measured costs when the hash of a key selects its replica.
 
     Parameters
     ----------
     widths : iterable of int
-        Numbers of replicas, each with its own core.
-    repetitions, names
+        Numbers of replicas, each with its own core, 1 among them.
+    repetitions
         As in `speedup_measured`.
-    as_in_paper : bool
+    as_in_paper, repeats
         As in `measured_costs`.
+    names : iterable of str, optional
+        Names from `BENCHMARKS`; None: all. twitter1 and twitter2 are those of `SCALED`.
+    data : str
+        As in `table6`.
 
     Returns
     -------
@@ -207,48 +330,61 @@ def speedup_simulated(
     Notes
     -----
     The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a core
-    each; one replica needs neither split nor merge. Parsing is distributed evenly. A key is never divided.
-    Unlike on the paper's machines, replicas share no memory, cache or network.
+    each; one replica needs neither split nor merge. A key is never divided. Unlike on the paper's machines,
+    replicas share no memory, cache or network.
     """
+    widths = tuple(widths)
     rows = []
-    for benchmark, data in benchmarks_with_data(names, repetitions):
-        costs = measured_costs(benchmark, data, as_in_paper=as_in_paper)
-        total = costs.of_key.sum() + costs.anywhere
+    for benchmark, events in benchmarks_with_data(names, repetitions, data):
+        name = benchmark.name
+        costs = measured_costs(SCALED[name], events, widths, as_in_paper=as_in_paper, repeats=repeats)
+        alone = float(costs.of_replica[1].sum())
         for width in widths:
-            replicas = busiest_replica(costs, width)
-            makespan = replicas if width == 1 else max(replicas, costs.split, costs.merge)
-            rows.append((benchmark.name, width, total / makespan, total / replicas))
+            replicas = float(costs.of_replica[width].max())
+            makespan = replicas if width == 1 else max(replicas, costs.split[width], costs.merge)
+            rows.append((name, width, alone / makespan, alone / replicas))
     columns = ["benchmark", "width", "speedup", "replicas_alone"]
     return pd.DataFrame(rows, columns=columns).set_index(["benchmark", "width"])
 
 
-def busiest_replica(costs: ScalingCosts, width: int) -> float:
-    """Return the seconds of the replica with the most work.
+def _parse_in_parts(benchmark: Benchmark, data: pd.DataFrame, width: int, repeats: int) -> np.ndarray:
+    """Return the CPU seconds of each of ``width`` replicas that parse and shuffle."""
 
-    Examples
-    --------
-    >>> costs = ScalingCosts(pd.Series({"a": 3.0, "b": 2.0, "c": 1.0}), anywhere=4.0, split=0.0, merge=0.0)
-    >>> busiest_replica(costs, 1), busiest_replica(costs, 2)
-    (10.0, 7.0)
-    """
-    load = np.bincount(replica_of_key(costs.of_key.index, width), costs.of_key.to_numpy(), minlength=width)
-    return float(load.max() + costs.anywhere / width)
+    def work(part: pd.DataFrame) -> list[pd.DataFrame]:
+        parsed = benchmark.prepared(part)
+        if width == 1 or benchmark.pattern is None:
+            return [parsed]
+        codes, authors = pd.factorize(parsed["author"])
+        replica_of_tweet = replica_of_key(authors.astype(str), width)[codes]
+        return [parsed.take(np.flatnonzero(replica_of_tweet == r)) for r in range(width)]
+
+    parts = [data[["xml"]].iloc[r::width] for r in range(width)]
+    return np.array([_fastest(repeats, lambda part=part: work(part)) for part in parts])
 
 
-def _run_on(kernel, inputs, rows: np.ndarray) -> Callable[[], object]:
+def _split_texts(texts: pd.Series, width: int) -> Callable[[], list]:
+    return lambda: [texts.iloc[r::width].copy() for r in range(width)]
+
+
+def _run_on(kernel, inputs, codes: np.ndarray, rows: np.ndarray) -> Callable[[], np.ndarray]:
+    """Return a function that matches the events of some rows and returns the last rows of their matches."""
     columns = inputs.with_columns({name: values[rows] for name, values in inputs.columns.items()})
-    partition, state = np.zeros(len(rows), np.int32), kernel.new_state(1)
+    keys, partition = np.unique(codes[rows], return_inverse=True)
+    partition, state = partition.astype(np.int32), kernel.new_state(len(keys))
 
-    def run() -> None:
+    def run() -> np.ndarray:
         state.clear()
-        advance(kernel, state, partition, columns, 0)
+        return rows[advance(kernel, state, partition, columns, 0)[1]]
 
     return run
 
 
-def _split(replica_of_key: np.ndarray, codes: np.ndarray, inputs) -> list:
-    order = np.argsort(replica_of_key[codes].astype(np.int8), kind="stable")
-    return [values[order] for values in inputs.columns.values()]
+def _split(replica_of_key: np.ndarray, codes: np.ndarray, inputs) -> Callable[[], list]:
+    def run() -> list:
+        order = np.argsort(replica_of_key[codes].astype(np.int8), kind="stable")
+        return [values[order] for values in inputs.columns.values()]
+
+    return run
 
 
 def _fastest(repeats: int, run: Callable[[], object]) -> float:

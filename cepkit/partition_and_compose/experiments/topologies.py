@@ -23,9 +23,9 @@ from cepkit.engines.regex.matching import advance, match_regex
 from cepkit.partition_and_compose.experiments.benchmark_runs import (
     BENCHMARKS,
     Benchmark,
-    benchmark_data,
     compile_benchmark,
 )
+from cepkit.partition_and_compose.experiments.benchmarks import data_named
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.partition_and_compose.operators.tags import tag_sets
 from cepkit.streaming.merge import OrderedMerge
@@ -43,7 +43,9 @@ class Merged:
     longest_wait: int  # most events that the split sent between the last event of a match and its release
 
 
-def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd.DataFrame:
+def topologies(
+    widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4, data: str = "seed 0"
+) -> pd.DataFrame:
     """Run the topologies of figures 7 and 8, and compare their matches with those of one replica.
 
     Parameters
@@ -52,6 +54,8 @@ def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd
         Replicas of each operator.
     repetitions : int
         Blocks of 10,000 events.
+    data : str
+        ``"seed 0"`` or another seed for generated data, ``"recorded"`` for recorded data.
 
     Returns
     -------
@@ -66,8 +70,8 @@ def topologies(widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4) -> pd
     """
     rows = []
     finance, twitter = BENCHMARKS["finance1"], twitter1_hashed()
-    trades = finance.prepared(benchmark_data(finance, repetitions))
-    tweets = benchmark_data(twitter, repetitions)
+    trades = finance.prepared(data_named(finance, repetitions, data))
+    tweets = data_named(twitter, repetitions, data)
     expected = {
         "figure 7": _match_alone(finance, trades),
         "figure 8": _match_alone(twitter, twitter.prepared(tweets)),

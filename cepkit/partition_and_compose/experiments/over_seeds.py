@@ -1,0 +1,225 @@
+"""The experiments of "Partition and Compose" over many seeds and on recorded data, as tables to be kept.
+
+``python -m cepkit.partition_and_compose.experiments.over_seeds speeds`` writes one of the tables in
+``notebooks/results`` again. Without a name it writes all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from cepkit.datasets.recorded import has_recorded
+from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.experiments.kept_tables import keep_table, kept_table
+from cepkit.partition_and_compose.experiments.aggregates import incremental_against_recomputed
+from cepkit.partition_and_compose.experiments.benchmark_runs import (
+    Prepared,
+    benchmarks_prepared,
+    compile_benchmark,
+    count_matches,
+    fit,
+    live_starts,
+    table6,
+    with_constant,
+)
+from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, RECORDED, Benchmark
+from cepkit.partition_and_compose.experiments.scaling import WIDTHS, speedup_simulated
+from cepkit.partition_and_compose.experiments.topologies import topologies
+
+FINANCE = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "trades")
+TWITTER = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "tweets")
+WITH_PATTERN = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.pattern)
+TEXTS = ("twitter1_texts", "twitter2_texts")
+MODULE = "cepkit.partition_and_compose.experiments.over_seeds"
+
+
+def seeds(n: int) -> tuple[str, ...]:
+    """Return the names of data of the first ``n`` seeds, and of recorded data where this machine has them.
+
+    Examples
+    --------
+    >>> seeds(2)[:2]
+    ('seed 0', 'seed 1')
+    """
+    has_both = has_recorded("trades") and has_recorded("tweets")
+    return (*(f"seed {seed}" for seed in range(n)), *((RECORDED,) if has_both else ()))
+
+
+def selectivities(names: Iterable[str] | None = None, *, blocks: int = 20) -> pd.DataFrame:
+    """Return what each benchmark selects, and how many partial matches wait, on several data sets.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Data sets, as in `table6`. None: 20 seeds, and recorded data.
+    blocks : int
+        Blocks of 10,000 events.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per data set and benchmark with a pattern.
+
+        * ``data``, ``benchmark``, ``events``, ``matches``.
+        * ``ratio``: matches per event, relative to the paper's.
+        * ``top_key``: share of the matches that the key with most of them has.
+        * ``fitted``: value of the free parameter that fits this data set best; ``fitted_ratio`` with it.
+        * ``half_ratio``, ``double_ratio``: like ``ratio``, with half and twice the stored parameter.
+        * ``mean_live``, ``most_live``, ``looked_at``: as in `live_starts`.
+    """
+    rows = []
+    for name in names if names is not None else seeds(20):
+        for prepared in benchmarks_prepared(blocks, WITH_PATTERN, name):
+            rows.append({"data": name, **_selectivity(*prepared)})
+    return pd.DataFrame(rows)
+
+
+def _selectivity(benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame) -> dict[str, object]:
+    found = match_regex(*compile_benchmark(benchmark, frame), threads=1, tier="compiled", run=Run())
+    target = benchmark.paper_selectivity * len(data)
+    of_key = pd.Series(found.partition).value_counts()
+    row: dict[str, object] = {
+        "benchmark": benchmark.name,
+        "events": len(data),
+        "matches": len(found),
+        "ratio": len(found) / target,
+        "top_key": of_key.iloc[0] / len(found) if len(found) else float("nan"),
+    }
+    if benchmark.free is not None:
+        value, matches = fit(benchmark, data, frame)
+        row |= {"fitted": value, "fitted_ratio": matches / target}
+        for word, factor in (("half", 0.5), ("double", 2.0)):
+            tried = with_constant(benchmark, factor * benchmark.free.stored)
+            row[f"{word}_ratio"] = count_matches(tried, frame) / target
+    prepared: Prepared = (benchmark, data, frame)
+    return row | live_starts([prepared]).iloc[0].to_dict()
+
+
+def speeds(
+    names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 5
+) -> pd.DataFrame:
+    """Return the speed of each benchmark on one thread by CPU time, on several data sets.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Data sets, as in `table6`. None: 10 seeds, and recorded data.
+    blocks : mapping of str to int, optional
+        Blocks of 10,000 ``trades``, ``tweets``, and ``texts`` (tweets for the benchmarks that read texts in
+        their predicates, whose time grows with the square of it). None: 20, 1 and 8.
+    repeats : int
+        Number of runs; the fastest counts. Benchmarks on texts run once.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``data``, ``benchmark``, ``events``, ``cpu_s``.
+    """
+    own = {"trades": 20, "tweets": 1, "texts": 8} | dict(blocks or {})
+    parts = []
+    for name in names if names is not None else seeds(10):
+        for some, n, runs in (
+            (FINANCE, {"trades": own["trades"]}, repeats),
+            (TWITTER, {"tweets": own["tweets"]}, repeats),
+            (TEXTS, {"tweets": own["texts"]}, 1),
+        ):
+            part = table6(n, runs, some, name)[["events", "cpu_s"]].reset_index()
+            parts.append(part.assign(data=name))
+    return pd.concat(parts, ignore_index=True)[["data", "benchmark", "events", "cpu_s"]]
+
+
+def speeds_at_full_size() -> pd.DataFrame:
+    """Return the speed of twitter0 to twitter2 as the paper runs them: on texts, with 20 blocks; seed 0.
+
+    The columns are those of `speeds`. It takes about three minutes of CPU time.
+    """
+    table = table6({"tweets": 20}, 1, ["twitter0", *TEXTS])[["events", "cpu_s"]].reset_index()
+    return table.assign(data="seed 0")[["data", "benchmark", "events", "cpu_s"]]
+
+
+def scaling(names: Iterable[str] | None = None, *, repeats: int = 5) -> pd.DataFrame:
+    """Return the speed-ups of `speedup_simulated` on several data sets.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Data sets, as in `table6`. None: 10 seeds, and recorded data.
+    repeats : int
+        Runs of each part for trades; two for tweets. The fastest counts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``data``, ``benchmark``, ``width``, ``speedup``, ``replicas_alone``.
+
+    Notes
+    -----
+    There are 20 blocks of trades and 1 of tweets. twitter2, which compares texts, has 5 blocks: in the paper's
+    20, nearly all of its time goes into the comparisons, and with fewer blocks this share is less.
+    """
+    parts = []
+    for name in names if names is not None else seeds(10):
+        for some, n, runs in (
+            (FINANCE, {"trades": 20}, repeats),
+            (TWITTER[:2], {"tweets": 1}, min(repeats, 2)),
+            (TWITTER[2:], {"tweets": 5}, 1),
+        ):
+            part = speedup_simulated(WIDTHS, repetitions=n, names=some, data=name, repeats=runs)
+            parts.append(part.reset_index().assign(data=name))
+    columns = ["data", "benchmark", "width", "speedup", "replicas_alone"]
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def orders(names: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return the runs of `topologies` on several data sets, one block each; None: 10 seeds, recorded data."""
+    names = names if names is not None else seeds(10)
+    parts = [
+        topologies((1, 2, 4), repetitions=1, data=name).reset_index().assign(data=name) for name in names
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def aggregates(names: Iterable[str] | None = None, *, n_events: int = 100_000) -> pd.DataFrame:
+    """Return `incremental_against_recomputed` for several seeds; None: 10 of them."""
+    parts = []
+    for name in names if names is not None else (f"seed {seed}" for seed in range(10)):
+        table = incremental_against_recomputed(n_events=n_events, seed=int(name.removeprefix("seed ")))
+        parts.append(table.reset_index().assign(data=name))
+    return pd.concat(parts, ignore_index=True)
+
+
+SWEEPS: dict[str, Callable[[], pd.DataFrame]] = {
+    sweep.__name__: sweep
+    for sweep in (selectivities, speeds, speeds_at_full_size, scaling, orders, aggregates)
+}
+
+
+def results_file(folder: str | os.PathLike, sweep: str) -> Path:
+    """Return the path of the kept table of a sweep."""
+    return Path(folder) / f"match_regex_{sweep}.csv"
+
+
+def kept_results(folder: str | os.PathLike) -> pd.DataFrame:
+    """Return all kept tables as one; column ``sweep`` has the name of the sweep."""
+    tables = [kept_table(results_file(folder, name)).assign(sweep=name) for name in SWEEPS]
+    return pd.concat(tables, ignore_index=True)
+
+
+def main() -> None:
+    """Run sweeps and keep their tables."""
+    parser = argparse.ArgumentParser(description="Run sweeps of the MatchRegex paper and keep their tables.")
+    parser.add_argument("sweep", nargs="*", choices=[*SWEEPS, []], help="None: all.")
+    parser.add_argument("--folder", default="notebooks/results")
+    chosen = parser.parse_args()
+    Path(chosen.folder).mkdir(parents=True, exist_ok=True)
+    for name in chosen.sweep or SWEEPS:
+        keep_table(SWEEPS[name](), results_file(chosen.folder, name), f"python -m {MODULE} {name}")
+
+
+if __name__ == "__main__":
+    main()
