@@ -176,8 +176,7 @@ def _explain(given: argparse.Namespace) -> None:
 
 
 def _ingest(given: argparse.Namespace) -> None:
-    from cepkit.commands.files import SAMPLE
-    from cepkit.datasets import sample
+    from cepkit.commands.files import original_file
     from cepkit.pipelines import ingest
 
     options = _read_named("--option", given.option)
@@ -186,9 +185,7 @@ def _ingest(given: argparse.Namespace) -> None:
         raise CepError(
             f"--option {sorted(reserved)[0]!r} is not an option of a format; see cepkit ingest --help"
         )
-    source = [
-        str(sample(name.removeprefix(SAMPLE))) if name.startswith(SAMPLE) else name for name in given.source
-    ]
+    source = [original_file(name) for name in given.source]
     report = ingest(given.format, source, given.target, mode=given.mode, period=given.period, **options)
     print(report)
     key, order = report.partition_by, ",".join(report.order_by)

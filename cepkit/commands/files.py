@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.datasets import sample
+from cepkit.datasets import sample, sample_names
 from cepkit.errors import CepError, nearest
 from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result
@@ -74,6 +74,33 @@ def table_files(names: Sequence[str]) -> list[str]:
             f"{files[0]!r} and the other files are not of the same kind; give only CSV or only Parquet"
         )
     return files
+
+
+def original_file(name: str) -> str:
+    """Return the file in an original format for a name on the command line of ``cepkit ingest``.
+
+    Parameters
+    ----------
+    name : str
+        A file, a folder, a pattern, or ``sample:NAME`` for a bundled sample in an original format.
+
+    Raises
+    ------
+    UnreadableFileError
+        When the sample is a table.
+
+    Examples
+    --------
+    >>> original_file("sample:inet").rsplit("/")[-1]
+    'inet_MSFT.txt'
+    """
+    if name in _SAMPLES:
+        texts = ", ".join(SAMPLE + other for other in sample_names() if SAMPLE + other not in _SAMPLES)
+        raise UnreadableFileError(
+            f"{name} is a table and needs no `cepkit ingest`: `cepkit match {name} …` reads it. "
+            f"Samples in original formats: {texts}"
+        )
+    return str(sample(name.removeprefix(SAMPLE))) if name.startswith(SAMPLE) else name
 
 
 def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:

@@ -352,6 +352,10 @@ MISTAKES = {
     "misspelt command": (["mach", "peaks.csv", *PEAKS], "Did you mean 'match'?"),
     "unknown format of a result": (["match", "peaks.csv", *PEAKS, "--format", "xls"], "'json'"),
     "unknown format": (["ingest", "inett", "sample:inet", "target"], "Did you mean 'inet'?"),
+    "sample that is a table": (
+        ["ingest", "atom", "sample:tweets", "target"],
+        "sample:tweets is a table and needs no `cepkit ingest`",
+    ),
     "unknown option": (["ingest", "inet", "sample:inet", "t", "--option", "dat=1"], "Did you mean 'date'?"),
     "reserved option": (["ingest", "inet", "sample:inet", "t", "--option", "mode=1"], "not an option"),
     "foreign target": (["ingest", "inet", "sample:inet", "."], "it is not changed"),
