@@ -41,8 +41,8 @@ def incremental_against_recomputed(
     -------
     pandas.DataFrame
         One row per length: ``matches``; ``incremental_ns``, ``recomputed_ns`` and ``cepkit_ns``, CPU time per
-        event; ``ratio`` of recomputed to incremental time; ``incremental_bytes`` and ``recomputed_bytes``, the
-        most memory of a partial match.
+        event; ``ratio`` of recomputed to incremental time; ``incremental_bytes`` and ``recomputed_bytes``,
+        the most memory of a partial match.
 
     Raises
     ------

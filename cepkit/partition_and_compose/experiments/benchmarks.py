@@ -115,10 +115,12 @@ class Benchmark:
         return frame
 
 
-def benchmark_data(benchmark: Benchmark, repetitions: int = 20, seed: int = 0) -> pd.DataFrame:
+def benchmark_data(
+    benchmark: Benchmark, repetitions: int = 20, seed: int = 0, *, xml: bool = True
+) -> pd.DataFrame:
     """Return generated events for a benchmark, in the paper's shape: ``repetitions`` blocks of 10,000.
 
-    Tweets have the parsed columns and ``xml``, the Atom entries that ParseTweet reads.
+    Tweets have the parsed columns and, unless ``xml`` is False, the Atom entries that ParseTweet reads.
 
     Examples
     --------
@@ -128,10 +130,10 @@ def benchmark_data(benchmark: Benchmark, repetitions: int = 20, seed: int = 0) -
     if benchmark.data == "trades":
         return trades(EVENTS_OF_BLOCK, repetitions=repetitions, seed=seed, **PAPER_TRADES)
     frame = tweets(EVENTS_OF_BLOCK, repetitions=repetitions, seed=seed, **PAPER_TWEETS)
-    return frame.assign(xml=tweets_as_atom_xml(frame))
+    return frame.assign(xml=tweets_as_atom_xml(frame)) if xml else frame
 
 
-def recorded_data(benchmark: Benchmark, repetitions: int = 20) -> pd.DataFrame:
+def recorded_data(benchmark: Benchmark, repetitions: int = 20, *, xml: bool = True) -> pd.DataFrame:
     """Return recorded events for a benchmark, with the columns and the rate of `benchmark_data`.
 
     Trades: the first ``10_000 * repetitions`` of the day, at most all 224,473, with prices in cents and times
@@ -163,14 +165,14 @@ def recorded_data(benchmark: Benchmark, repetitions: int = 20) -> pd.DataFrame:
     ]
     whole = pd.concat(blocks, ignore_index=True)
     whole = whole.assign(author=whole["author"].astype("category"), id=np.arange(1, len(whole) + 1))
-    return whole.assign(xml=tweets_as_atom_xml(whole))
+    return whole.assign(xml=tweets_as_atom_xml(whole)) if xml else whole
 
 
-def data_named(benchmark: Benchmark, repetitions: int, name: str) -> pd.DataFrame:
+def data_named(benchmark: Benchmark, repetitions: int, name: str, *, xml: bool = True) -> pd.DataFrame:
     """Return the data for a benchmark: generated for ``"seed 7"``, recorded for ``"recorded"``."""
     if name == RECORDED:
-        return recorded_data(benchmark, repetitions)
-    return benchmark_data(benchmark, repetitions, int(name.removeprefix("seed ")))
+        return recorded_data(benchmark, repetitions, xml=xml)
+    return benchmark_data(benchmark, repetitions, int(name.removeprefix("seed ")), xml=xml)
 
 
 def _scaled(ts: pd.Series, length_us: float) -> pd.Series:

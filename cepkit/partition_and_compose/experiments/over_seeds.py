@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,6 @@ from cepkit.experiments.kept_tables import keep_table, kept_table
 from cepkit.partition_and_compose.experiments.aggregates import incremental_against_recomputed
 from cepkit.partition_and_compose.experiments.benchmark_runs import (
     Prepared,
-    benchmarks_prepared,
     compile_benchmark,
     count_matches,
     fit,
@@ -27,14 +27,19 @@ from cepkit.partition_and_compose.experiments.benchmark_runs import (
     table6,
     with_constant,
 )
-from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, RECORDED, Benchmark
+from cepkit.partition_and_compose.experiments.benchmarks import (
+    BENCHMARKS,
+    RECORDED,
+    Benchmark,
+    data_named,
+)
 from cepkit.partition_and_compose.experiments.scaling import WIDTHS, speedup_simulated
+from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.partition_and_compose.experiments.topologies import topologies
 
 FINANCE = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "trades")
 TWITTER = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "tweets")
 WITH_PATTERN = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.pattern)
-TEXTS = ("twitter1_texts", "twitter2_texts")
 MODULE = "cepkit.partition_and_compose.experiments.over_seeds"
 
 
@@ -74,9 +79,19 @@ def selectivities(names: Iterable[str] | None = None, *, blocks: int = 20) -> pd
     """
     rows = []
     for name in names if names is not None else seeds(20):
-        for prepared in benchmarks_prepared(blocks, WITH_PATTERN, name):
-            rows.append({"data": name, **_selectivity(*prepared)})
+        parsed = {one: without_parsing(BENCHMARKS[one]) for one in WITH_PATTERN}
+        made: dict[str, pd.DataFrame] = {}
+        for benchmark in parsed.values():
+            if benchmark.data not in made:
+                made[benchmark.data] = data_named(benchmark, blocks, name, xml=False)
+            data = made[benchmark.data]
+            rows.append({"data": name, **_selectivity(benchmark, data, benchmark.prepared(data))})
     return pd.DataFrame(rows)
+
+
+def without_parsing(benchmark: Benchmark) -> Benchmark:
+    """Return a benchmark that takes parsed tweets. ParseTweet changes nothing but the time."""
+    return replace(benchmark, stages=tuple(stage for stage in benchmark.stages if stage is not parse_tweets))
 
 
 def _selectivity(benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame) -> dict[str, object]:
@@ -110,25 +125,20 @@ def speeds(
     names : iterable of str, optional
         Data sets, as in `table6`. None: 10 seeds, and recorded data.
     blocks : mapping of str to int, optional
-        Blocks of 10,000 ``trades``, ``tweets``, and ``texts`` (tweets for the benchmarks that read texts in
-        their predicates, whose time grows with the square of it). None: 20, 1 and 8.
+        Blocks of 10,000 ``trades`` and ``tweets``. None: 20 and 1.
     repeats : int
-        Number of runs; the fastest counts. Benchmarks on texts run once.
+        Number of runs for trades; at most 3 for tweets. The fastest counts.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``data``, ``benchmark``, ``events``, ``cpu_s``.
     """
-    own = {"trades": 20, "tweets": 1, "texts": 8} | dict(blocks or {})
+    own = {"trades": 20, "tweets": 1} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
-        for some, n, runs in (
-            (FINANCE, {"trades": own["trades"]}, repeats),
-            (TWITTER, {"tweets": own["tweets"]}, repeats),
-            (TEXTS, {"tweets": own["texts"]}, 1),
-        ):
-            part = table6(n, runs, some, name)[["events", "cpu_s"]].reset_index()
+        for some, runs in ((FINANCE, repeats), (TWITTER, min(repeats, 3))):
+            part = table6(own, runs, some, name)[["events", "cpu_s"]].reset_index()
             parts.append(part.assign(data=name))
     return pd.concat(parts, ignore_index=True)[["data", "benchmark", "events", "cpu_s"]]
 
@@ -138,40 +148,46 @@ def speeds_at_full_size() -> pd.DataFrame:
 
     The columns are those of `speeds`. It takes about three minutes of CPU time.
     """
-    table = table6({"tweets": 20}, 1, ["twitter0", *TEXTS])[["events", "cpu_s"]].reset_index()
+    names = ["twitter0", "twitter1_texts", "twitter2_texts"]
+    table = table6({"tweets": 20}, 1, names)[["events", "cpu_s"]].reset_index()
     return table.assign(data="seed 0")[["data", "benchmark", "events", "cpu_s"]]
 
 
-def scaling(names: Iterable[str] | None = None, *, repeats: int = 5) -> pd.DataFrame:
+def scaling(
+    names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 5
+) -> pd.DataFrame:
     """Return the speed-ups of `speedup_simulated` on several data sets.
 
     Parameters
     ----------
     names : iterable of str, optional
         Data sets, as in `table6`. None: 10 seeds, and recorded data.
+    blocks : mapping of str to int, optional
+        Blocks of 10,000 ``trades``, ``tweets``, and ``texts`` (tweets for twitter2, which compares texts; its
+        time grows with their square). None: 20, 1 and 8.
     repeats : int
-        Runs of each part for trades; two for tweets. The fastest counts.
+        Runs of each part for trades; at most three for tweets, one for twitter2. The fastest counts.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``data``, ``benchmark``, ``width``, ``speedup``, ``replicas_alone``.
+        Columns ``data``, ``benchmark``, ``width``, ``speedup``, ``replicas_alone``, ``events``, ``alone_s``.
 
     Notes
     -----
-    There are 20 blocks of trades and 1 of tweets. twitter2, which compares texts, has 5 blocks: in the paper's
-    20, nearly all of its time goes into the comparisons, and with fewer blocks this share is less.
+    In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 8.
     """
+    own = {"trades": 20, "tweets": 1, "texts": 8} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
         for some, n, runs in (
-            (FINANCE, {"trades": 20}, repeats),
-            (TWITTER[:2], {"tweets": 1}, min(repeats, 2)),
-            (TWITTER[2:], {"tweets": 5}, 1),
+            (FINANCE, {"trades": own["trades"]}, repeats),
+            (TWITTER[:2], {"tweets": own["tweets"]}, min(repeats, 3)),
+            (TWITTER[2:], {"tweets": own["texts"]}, 1),
         ):
             part = speedup_simulated(WIDTHS, repetitions=n, names=some, data=name, repeats=runs)
             parts.append(part.reset_index().assign(data=name))
-    columns = ["data", "benchmark", "width", "speedup", "replicas_alone"]
+    columns = ["data", "benchmark", "width", "speedup", "replicas_alone", "events", "alone_s"]
     return pd.concat(parts, ignore_index=True)[columns]
 
 
