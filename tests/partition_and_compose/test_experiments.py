@@ -12,7 +12,6 @@ from cepkit.errors import CepError
 from cepkit.partition_and_compose.experiments import benchmark_runs as paper
 from cepkit.partition_and_compose.experiments import scaling, topologies
 from cepkit.partition_and_compose.experiments.aggregates import incremental_against_recomputed
-from cepkit.partition_and_compose.experiments.statements import statements
 
 # Hundreds of thousands of events: without compiled kernels that takes an hour, and shows nothing of its own.
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
@@ -119,28 +118,6 @@ def test_short_cuts_leave_the_matches_and_save_looks():
     assert live["mean_live"].idxmax() in ("finance5", "twitter2")
 
 
-def test_statements_stand_beside_the_numbers_of_the_run():
-    names = ["twitter1", "twitter1_texts", "twitter2", "twitter2_texts"]
-    little = {"trades": 2, "tweets": 1}
-    few = ["finance0", "finance1", "finance2", "finance5", "twitter0", "twitter1"]
-    table = statements(
-        table5=pd.DataFrame({"ratio": [1.0, 0.7]}),
-        table6=paper.table6(little, repeats=1, names=few),
-        texts=pd.DataFrame({"events": [60] * 4, "cpu_s": [1.0, 2.0, 1.0, 6.0]}, index=names),
-        aggregates=incremental_against_recomputed((2, 8), n_events=1_000, repeats=1),
-        measured=pd.DataFrame(
-            {"speedup": [1.5]}, index=pd.MultiIndex.from_tuples([("finance0", 2)], names=KEYS)
-        ),
-        simulated=scaling.speedup_simulated((1, 8), repetitions=little, names=["finance0", "twitter0"]),
-    )
-    here = table.set_index("statement")["here"]
-    assert here["selectivities within a fifth of table 5"] == "1 of 2"
-    assert here["predicates on texts slow twitter2: twitter2 / twitter1"] == "0.33"
-    assert here["the same with tags as numbers"] == "1.00"
-    assert here["tweets gain most from 8 replicas: least speed-up (simulated)"] == "8.0"
-    assert table["statement"].is_unique and (here != "").all()
-
-
 # --- aggregates -------------------------------------------------------------------------------------------
 
 
@@ -184,27 +161,49 @@ def test_keys_go_to_the_same_replica_everywhere():
 # --- scaling ----------------------------------------------------------------------------------------------
 
 
-def test_costs_are_those_of_all_keys():
+def test_costs_are_those_of_all_replicas():
     benchmark = paper.BENCHMARKS["finance5"]
-    data = paper.benchmark_data(benchmark, 2)
-    costs = scaling.measured_costs(benchmark, data, repeats=1)
-    assert set(costs.of_key.index) == set(data["symbol"].unique())
-    assert costs.of_key.sum() > 0 and costs.anywhere == 0
-    tweets = scaling.measured_costs(
-        paper.BENCHMARKS["twitter0"], paper.benchmark_data(paper.BENCHMARKS["twitter0"], 1)
-    )
-    assert tweets.of_key.sum() == 0 and tweets.anywhere > 0
+    costs = scaling.measured_costs(benchmark, paper.benchmark_data(benchmark, 2), (1, 3), repeats=1)
+    assert {width: len(load) for width, load in costs.of_replica.items()} == {1: 1, 3: 3}
+    assert all((load > 0).all() for load in costs.of_replica.values())
+    assert set(costs.split) == {1, 3} and costs.merge > 0
 
 
-def test_simulated_speedup_begins_at_one_and_never_passes_the_width():
+def test_parsing_is_measured_for_each_replica():
+    benchmark = scaling.SCALED["twitter0"]
+    costs = scaling.measured_costs(benchmark, paper.benchmark_data(benchmark, 1), (1, 2), repeats=1)
+    assert (costs.of_replica[2] > 0).all() and costs.of_replica[2].max() < costs.of_replica[1].sum()
+
+
+def test_long_matching_is_measured_by_key(monkeypatch):
+    monkeypatch.setattr(scaling, "LONG_S", 0.0)
+    benchmark = scaling.SCALED["twitter2"]
+    data = paper.benchmark_data(benchmark, 1).iloc[:1_000]
+    costs = scaling.measured_costs(benchmark, data, (1, 2), repeats=1)
+    assert costs.of_replica[2].sum() < 2 * costs.of_replica[1].sum()
+
+
+def test_simulated_speedup_begins_at_one_and_is_less_with_split_and_merge():
+    little = {"trades": 2, "tweets": 1}
     table = scaling.speedup_simulated(
-        (1, 2, 8), repetitions={"trades": 2, "tweets": 1}, names=["finance0", "twitter0"]
+        (1, 2, 8), repetitions=little, names=["finance0", "twitter0"], repeats=1
     )
     assert table["replicas_alone"].xs(1, level="width").tolist() == pytest.approx([1, 1])
-    width = table.index.get_level_values("width")
-    assert (table["replicas_alone"] <= width + 1e-9).all()
     assert (table["speedup"] <= table["replicas_alone"] + 1e-9).all()
-    assert table.loc[("twitter0", 8), "speedup"] == pytest.approx(8)
+    assert table["events"].unique().tolist() == [20_000, 10_000]
+
+
+def test_nothing_is_concluded_when_the_control_does_not_gain():
+    index = pd.MultiIndex.from_tuples([("finance0", 2), ("twitter0", 2)], names=["benchmark", "width"])
+    measured = pd.DataFrame({"speedup": [1.0, 1.7]}, index=index)
+    assert "nothing can be concluded" in scaling.conclude(scaling.LEAST_CONTROL - 0.01, measured)
+    assert "twitter0 gains" in scaling.conclude(scaling.LEAST_CONTROL, measured)
+    assert scaling.speedup_of_control(1, seconds=0.01) > 0
+
+
+def test_the_printed_numbers_are_those_of_the_text():
+    gains = scaling.PAPER_FIGURES.groupby("figure")["speedup"].apply(list).to_dict()
+    assert gains == {"figure 10": [14.3, 11.0, 7.5, 0.6], "figure 9": [6.5, 4.2, 3.8, 2.9, 2.1, 0.9]}
 
 
 def test_measured_speedup_is_relative_to_one_replica():

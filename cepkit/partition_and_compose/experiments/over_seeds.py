@@ -29,6 +29,7 @@ from cepkit.partition_and_compose.experiments.benchmark_runs import (
 )
 from cepkit.partition_and_compose.experiments.benchmarks import (
     BENCHMARKS,
+    EVENTS_OF_BLOCK,
     RECORDED,
     Benchmark,
     data_named,
@@ -73,6 +74,8 @@ def selectivities(names: Iterable[str] | None = None, *, blocks: int = 20) -> pd
         * ``data``, ``benchmark``, ``events``, ``matches``.
         * ``ratio``: matches per event, relative to the paper's.
         * ``top_key``: share of the matches that the key with most of them has.
+        * ``in_first_block``: number of matches that end in the first 10,000 events.
+        * ``match_price``: median price of the trades that end a match, relative to that of all trades.
         * ``fitted``: value of the free parameter that fits this data set best; ``fitted_ratio`` with it.
         * ``half_ratio``, ``double_ratio``: like ``ratio``, with half and twice the stored parameter.
         * ``mean_live``, ``most_live``, ``looked_at``: as in `live_starts`.
@@ -104,7 +107,10 @@ def _selectivity(benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame) 
         "matches": len(found),
         "ratio": len(found) / target,
         "top_key": of_key.iloc[0] / len(found) if len(found) else float("nan"),
+        "in_first_block": int((frame.index[found.last] < EVENTS_OF_BLOCK).sum()),
     }
+    if "price" in frame and len(found):
+        row["match_price"] = frame["price"].iloc[found.last].median() / frame["price"].median()
     if benchmark.free is not None:
         value, matches = fit(benchmark, data, frame)
         row |= {"fitted": value, "fitted_ratio": matches / target}
@@ -222,8 +228,12 @@ def results_file(folder: str | os.PathLike, sweep: str) -> Path:
 
 def kept_results(folder: str | os.PathLike) -> pd.DataFrame:
     """Return all kept tables as one; column ``sweep`` has the name of the sweep."""
-    tables = [kept_table(results_file(folder, name)).assign(sweep=name) for name in SWEEPS]
-    return pd.concat(tables, ignore_index=True)
+    return kept_of(**{name: kept_table(results_file(folder, name)) for name in SWEEPS})
+
+
+def kept_of(**tables: pd.DataFrame) -> pd.DataFrame:
+    """Return the tables of sweeps as one, for claims; column ``sweep`` has the name of each."""
+    return pd.concat([table.assign(sweep=name) for name, table in tables.items()], ignore_index=True)
 
 
 def main() -> None:
