@@ -10,7 +10,7 @@ import pytest
 
 from cepkit import datasets
 from cepkit._shipped import shipped
-from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, trades, tweets
+from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, samples, trades, tweets
 from cepkit.datasets.samples import peaks
 from cepkit.datasets.trades import GAP_MEANS, GAP_PROBABILITY, symbol_names
 from cepkit.errors import CepError, ColumnNotFoundError
@@ -463,6 +463,22 @@ def test_the_samples_are_what_their_code_writes(tmp_path):
             pd.testing.assert_frame_equal(pd.read_parquet(bundled), pd.read_parquet(path))
         else:
             assert bundled.read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_samples_are_what_their_documented_calls_make():
+    documented = re.findall(r"^``(\w+)`` \(``[\w.]+``\)\n    ``(\w+\(.*\))``", samples.__doc__, re.MULTILINE)
+    made = {name: eval(call, vars(datasets) | {"peaks": peaks}) for name, call in documented}
+    tables = {name: own for name, own in made.items() if isinstance(own, pd.DataFrame)}
+    assert list(tables) == ["trades", "tweets", "peaks"]
+    for name, table in tables.items():
+        pd.testing.assert_frame_equal(datasets.load_sample(name), table)
+    texts = {
+        name: datasets.sample(name).read_text("utf-8").splitlines() for name in made if name not in tables
+    }
+    assert {"inet", "eoddata", "nasdaq100", "atom"} == set(texts)
+    for name, lines in texts.items():
+        missing = [line for line in made[name] if line not in lines]
+        assert len(missing) <= 3, "but for the faults"
 
 
 def test_the_samples_are_small():

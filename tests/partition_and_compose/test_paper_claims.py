@@ -10,9 +10,9 @@ from cepkit.datasets.recorded import has_recorded
 from cepkit.experiments.claims import LEAST_SEEDS, UNTRIED, examine
 from cepkit.partition_and_compose.experiments import over_seeds
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, RECORDED, recorded_data
-from cepkit.partition_and_compose.experiments.figures import points_figure, speedups_figure
 from cepkit.partition_and_compose.experiments.paper_claims import CLAIMS
 from cepkit.partition_and_compose.experiments.scaling import PAPER_FIGURES
+from cepkit.partition_and_compose.figures import points_figure, speedups_figure
 
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")

@@ -101,13 +101,14 @@ def _selectivity(benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame) 
     found = match_regex(*compile_benchmark(benchmark, frame), threads=1, tier="compiled", run=Run())
     target = benchmark.paper_selectivity * len(data)
     of_key = pd.Series(found.partition).value_counts()
+    first_block = min(EVENTS_OF_BLOCK, len(data)) - 1
     row: dict[str, object] = {
         "benchmark": benchmark.name,
         "events": len(data),
         "matches": len(found),
         "ratio": len(found) / target,
         "top_key": of_key.iloc[0] / len(found) if len(found) else float("nan"),
-        "in_first_block": int((frame.index[found.last] < EVENTS_OF_BLOCK).sum()),
+        "in_first_block": int((frame["ts"].iloc[found.last] <= data["ts"].iloc[first_block]).sum()),
     }
     if "price" in frame and len(found):
         row["match_price"] = frame["price"].iloc[found.last].median() / frame["price"].median()

@@ -1,0 +1,31 @@
+"""The README says of each paper notebook what its claims say on the kept tables, and no more."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cepkit.experiments.claims import Finding, count_verdicts, examine
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "notebooks" / "results"
+
+
+def match_regex() -> list[Finding]:
+    from cepkit.partition_and_compose.experiments.over_seeds import kept_results
+    from cepkit.partition_and_compose.experiments.paper_claims import CLAIMS
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
+NOTEBOOKS: dict[str, Callable[[], list[Finding]]] = {
+    "10_match_regex": match_regex,
+}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_readme_counts_the_claims_that_hold(notebook):
+    [row] = [
+        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if f"| [`{notebook}`]" in line
+    ]
+    assert count_verdicts(NOTEBOOKS[notebook]()) in row
