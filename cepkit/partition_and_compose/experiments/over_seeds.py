@@ -132,19 +132,19 @@ def speeds(
     names : iterable of str, optional
         Data sets, as in `table6`. None: 10 seeds, and recorded data.
     blocks : mapping of str to int, optional
-        Blocks of 10,000 ``trades`` and ``tweets``. None: 20 and 1.
+        Blocks of 10,000 ``trades`` and ``tweets``. None: 20, as many tweets as in the paper.
     repeats : int
-        Number of runs for trades; at most 3 for tweets. The fastest counts.
+        Number of runs for trades; at most 2 for twitter0 and twitter1, one for twitter2. The fastest counts.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``data``, ``benchmark``, ``events``, ``cpu_s``.
     """
-    own = {"trades": 20, "tweets": 1} | dict(blocks or {})
+    own = {"trades": 20, "tweets": 20} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
-        for some, runs in ((FINANCE, repeats), (TWITTER, min(repeats, 3))):
+        for some, runs in ((FINANCE, repeats), (TWITTER[:2], min(repeats, 2)), (TWITTER[2:], 1)):
             part = table6(own, runs, some, name)[["events", "cpu_s"]].reset_index()
             parts.append(part.assign(data=name))
     return pd.concat(parts, ignore_index=True)[["data", "benchmark", "events", "cpu_s"]]

@@ -32,7 +32,7 @@ from cepkit.partition_and_compose.experiments.topologies import replica_of_key, 
 _TWEETS = ("twitter0", "twitter1", "twitter2")
 WIDTHS = (1, 2, 4, 8, 16, 32)
 LONG_S = 1.0
-LEAST_CONTROL = 1.6  # a smaller speed-up of the control says that there is no second core
+LEAST_CONTROL = 1.6  # with a smaller speed-up of the control, the second core is busy
 # Two parsers cannot share running numbers of sets, so twitter1 has hashes. twitter2 reads texts, as in the
 # paper.
 SCALED: Mapping[str, Benchmark] = BENCHMARKS | {
