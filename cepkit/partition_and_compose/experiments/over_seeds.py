@@ -132,19 +132,19 @@ def speeds(
     names : iterable of str, optional
         Data sets, as in `table6`. None: 10 seeds, and recorded data.
     blocks : mapping of str to int, optional
-        Blocks of 10,000 ``trades`` and ``tweets``. None: 20, as many tweets as in the paper.
+        Blocks of 10,000 ``trades`` and ``tweets``. None: 20 and 1.
     repeats : int
-        Number of runs for trades; at most 2 for twitter0 and twitter1, one for twitter2. The fastest counts.
+        Number of runs for trades; at most 3 for tweets. The fastest counts.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``data``, ``benchmark``, ``events``, ``cpu_s``.
     """
-    own = {"trades": 20, "tweets": 20} | dict(blocks or {})
+    own = {"trades": 20, "tweets": 1} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
-        for some, runs in ((FINANCE, repeats), (TWITTER[:2], min(repeats, 2)), (TWITTER[2:], 1)):
+        for some, runs in ((FINANCE, repeats), (TWITTER, min(repeats, 3))):
             part = table6(own, runs, some, name)[["events", "cpu_s"]].reset_index()
             parts.append(part.assign(data=name))
     return pd.concat(parts, ignore_index=True)[["data", "benchmark", "events", "cpu_s"]]
@@ -161,7 +161,7 @@ def speeds_at_full_size() -> pd.DataFrame:
 
 
 def scaling(
-    names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 5
+    names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 3
 ) -> pd.DataFrame:
     """Return the speed-ups of `speedup_simulated` on several data sets.
 
@@ -171,9 +171,9 @@ def scaling(
         Data sets, as in `table6`. None: 10 seeds, and recorded data.
     blocks : mapping of str to int, optional
         Blocks of 10,000 ``trades``, ``tweets``, and ``texts`` (tweets for twitter2, which compares texts; its
-        time grows with their square). None: 20, 1 and 8.
+        time grows with their square). None: 20, 1 and 3.
     repeats : int
-        Runs of each part for trades; at most three for tweets, one for twitter2. The fastest counts.
+        Runs of each part for trades, one for tweets. The fastest counts.
 
     Returns
     -------
@@ -182,14 +182,14 @@ def scaling(
 
     Notes
     -----
-    In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 8.
+    In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 3.
     """
-    own = {"trades": 20, "tweets": 1, "texts": 8} | dict(blocks or {})
+    own = {"trades": 20, "tweets": 1, "texts": 3} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
         for some, n, runs in (
             (FINANCE, {"trades": own["trades"]}, repeats),
-            (TWITTER[:2], {"tweets": own["tweets"]}, min(repeats, 3)),
+            (TWITTER[:2], {"tweets": own["tweets"]}, 1),
             (TWITTER[2:], {"tweets": own["texts"]}, 1),
         ):
             part = speedup_simulated(WIDTHS, repetitions=n, names=some, data=name, repeats=runs)
