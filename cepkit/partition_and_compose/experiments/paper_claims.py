@@ -163,10 +163,10 @@ _FEW = "Another seed has other symbols, so the constant of seed 0 does not fit."
 _REASON_OF_TABLE5 = {
     "finance0": "The constant `large` and the generator (`flat`, `one_tick`) were fitted.",
     "finance1": "The query has no constant. The generator (`flat`, `one_tick`) was fitted.",
-    "finance2": "The constant `t1` was fitted. Ten recorded symbols trade more often, so prices fall before `t1`.",
-    "finance3": f"The few matches are in one or two symbols of low price, where a block begins again. {_FEW}",
+    "finance2": "`t1` was fitted. Ten recorded symbols trade more often, so their prices fall before `t1`.",
+    "finance3": f"The few matches are in one or two cheap symbols, where a block begins again. {_FEW}",
     "finance4": "The two trades of a window decide. Half and twice of `t` select as much.",
-    "finance5": f"Two thirds of the few matches are in one symbol of low price. {_FEW}",
+    "finance5": f"Two thirds of the few matches are in one cheap symbol. {_FEW}",
     "twitter1": "The generator (`stickiness`) was fitted. Recorded authors change their tags.",
     "twitter2": "The generator (`stickiness`) was fitted. Recorded authors change their tags.",
 }
