@@ -93,7 +93,7 @@ def speedups_figure(scaling: pd.DataFrame, printed: pd.DataFrame, *, title: str,
                 figure.add_scatter(
                     x=stars["width"].tolist(), y=stars["speedup"].tolist(), mode="markers+text",
                     marker=marker,
-                    text=[f"{name} {gain:g}" for gain in stars["speedup"]], textposition="top center",
+                    text=[f"{name} {gain:g}" for gain in stars["speedup"]], textposition="middle left",
                     textfont_size=10, name=f"{name}, paper", showlegend=False, row=row, col=1,
                 )  # fmt: skip
         ticks = sorted(set(scaling["width"][scaling["width"] <= most]))
