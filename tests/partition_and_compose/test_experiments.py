@@ -172,7 +172,8 @@ def test_costs_are_those_of_all_replicas():
 def test_parsing_is_measured_for_each_replica():
     benchmark = scaling.SCALED["twitter0"]
     costs = scaling.measured_costs(benchmark, paper.benchmark_data(benchmark, 1), (1, 2), repeats=1)
-    assert (costs.of_replica[2] > 0).all() and costs.of_replica[2].max() < costs.of_replica[1].sum()
+    assert {width: len(load) for width, load in costs.of_replica.items()} == {1: 1, 2: 2}
+    assert (costs.of_replica[2] > 0).all() and costs.merge == 0
 
 
 def test_long_matching_is_measured_by_key(monkeypatch):
@@ -180,7 +181,8 @@ def test_long_matching_is_measured_by_key(monkeypatch):
     benchmark = scaling.SCALED["twitter2"]
     data = paper.benchmark_data(benchmark, 1).iloc[:1_000]
     costs = scaling.measured_costs(benchmark, data, (1, 2), repeats=1)
-    assert costs.of_replica[2].sum() < 2 * costs.of_replica[1].sum()
+    assert {width: len(load) for width, load in costs.of_replica.items()} == {1: 1, 2: 2}
+    assert (costs.of_replica[2] > 0).all() and set(costs.split) == {1, 2}
 
 
 def test_simulated_speedup_begins_at_one_and_is_less_with_split_and_merge():

@@ -52,6 +52,7 @@ def test_figures_have_a_row_for_recorded_data_and_the_numbers_of_the_paper(kept)
 
 
 @needs_kernels
+@pytest.mark.slow
 def test_sweeps_give_the_tables_that_claims_read():
     little = {"trades": 1, "tweets": 1, "texts": 1}
     results = over_seeds.kept_of(
