@@ -20,14 +20,15 @@ LEFT, SIGN, RIGHT, LEFT_COLUMN, RIGHT_COLUMN, IS_FLOAT = 0, 1, 2, 3, 4, 5  # fie
 ABSENT = -1  # the absent event as a component of a condition
 AFTER, DECIDED_AT, MODE = 0, 1, 2  # fields of an absence
 DROP_ALL, DROP_TESTED, LOOK_BACK = 0, 1, 2
-WINDOW, STRICT_TIME, HAS_KLEENE = 0, 1, 2  # settings
+WINDOW, STRICT_TIME, HAS_KLEENE, COPIES, ATTRIBUTES, IS_ORDERED = range(6)  # settings
 
 ALL, COUNT, LATEST = 0, 1, 2  # outputs
 # Indices of a report; the last ones are running totals.
-CONSUMED, REASON, NEED, N_FOUND, N_ITEMS, N_FREE, COPIES, CHAINS, PEAK_LIVE, N_ROWS = range(10)
-REPORT_LENGTH = 10
+CONSUMED, REASON, NEED, N_FOUND, N_ITEMS, N_FREE, N_COPIES, CHAINS, PEAK_LIVE, N_ROWS = range(10)
+WIDEST, COPIED = 10, 11  # events of the longest copy, and values that copies have written
+REPORT_LENGTH = 12
 LONGEST = N_ROWS  # for runs: number of events of the longest run
-MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS = 1, 2, 3, 4, 5, 6
+MORE_CANDIDATES, MORE_SLOTS, MORE_LEVELS, MORE_MATCHES, MORE_ITEMS, MORE_ROWS, MORE_WIDTH = range(1, 8)
 
 NO_TIME = np.iinfo(np.int64).min
 NULL = np.iinfo(np.int64).min
@@ -210,6 +211,32 @@ def _begin(field, c, e, pred, pred_tail, first_time, component):
     field[c, COMPONENT] = component
 
 
+@njit(**_INLINED)
+def _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail, report):
+    """Write the partial match that ``e`` makes of the one at ``pred_tail`` of chain ``pred`` to row ``new``.
+
+    A row of ``positions`` has the number of events, then their positions. The row of ``payload`` has the
+    attributes of these events, one event after the other. ``attribute_of`` has those of every event.
+    """
+    n = 0
+    if pred >= 0:
+        n = positions[pred, 0]
+        for i in range(1, n + 1):
+            positions[new, i] = positions[pred, i]
+        for i in range(n * n_attributes):
+            payload[new, i] = payload[pred, i]
+        if positions[new, n] != pred_tail:  # the chain has grown, or its newest events are not earlier
+            positions[new, n] = pred_tail
+            for i in range(n_attributes):
+                payload[new, (n - 1) * n_attributes + i] = attribute_of[pred_tail, i]
+    positions[new, n + 1] = e
+    for i in range(n_attributes):
+        payload[new, n * n_attributes + i] = attribute_of[e, i]
+    positions[new, 0] = n + 1
+    report[WIDEST] = max(report[WIDEST], n + 1)
+    report[COPIED] += 1 + (n + 1) * (1 + n_attributes)
+
+
 @njit(**_HELPER)
 def _is_recent(events, parts, tail, limit):
     """Return whether the next event of the partition may still read a chain, expired or not."""
@@ -262,6 +289,10 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
     those that it may extend (the pending lists of Siddhi). ``report[REASON]`` says which array was too small,
     ``report[CONSUMED]`` is the first unprocessed event. O(visited runs) time per event, O(live runs) memory.
 
+    ``settings[COPIES]`` says what a copy takes along: nothing but a pointer to the run that it extends (0),
+    the positions of all events (1), or also their attributes (2). A copy costs O(1), O(length) or
+    O(length x attributes).
+
     Source: Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008; Suhothayan et al.,
     "Siddhi", GCE 2011.
     """
@@ -278,12 +309,17 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
     n_components = len(kleene)
     last = n_components - 1
     has_kleene = pattern.settings[HAS_KLEENE]
+    copies, n_attributes = pattern.settings[COPIES], pattern.settings[ATTRIBUTES]
+    positions, payload, attribute_of = store.positions, store.payload, events.payload
     report[REASON] = 0
     for e in range(start, stop):
         report[CONSUMED] = e
         accepted = accepts[e]
         if accepted == 0:
             continue
+        if copies and has_kleene and report[WIDEST] + 2 > positions.shape[1]:
+            report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
+            return
         p, t = partition[e], time[e]
         limit = t - window if window >= 0 else NO_TIME
         live = n_live[p]
@@ -353,7 +389,19 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                         nodes[j] += 1
                         report[CHAINS] += 1
                         if c >= 0:
-                            report[COPIES] += 1
+                            report[N_COPIES] += 1
+                        if copies:  # a complete match, too, is a copy; its slot is free again at once
+                            _copy(
+                                positions,
+                                payload,
+                                attribute_of,
+                                n_attributes,
+                                free[n_free - 1],
+                                e,
+                                c,
+                                tail,
+                                report,
+                            )
                         if j == last:
                             if output == ALL:
                                 length = n_components
@@ -366,6 +414,10 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                                 if has_kleene:
                                     item_component[write] = j
                                 node, x = c, tail
+                                if copies and not has_kleene:
+                                    node = -1
+                                    for i in range(1, length):
+                                        items[write - length + i] = positions[free[n_free - 1], i]
                                 while node >= 0:
                                     write -= 1
                                     items[write] = x
@@ -503,6 +555,85 @@ def _write_products(
         _merge(items, spare, n_components, run_start, n_runs)
 
 
+@njit(**_HELPER)
+def _write_products_as_found(
+    field, rank, following, candidate, level, items, item_component, length_of, start, n, e, oldest, last,
+    has_kleene, report,
+):  # fmt: skip
+    """Write the matches of the candidates from ``start`` to ``n`` that end with ``e``, chain after chain."""
+    first_rank = rank[oldest]
+    write, m = report[N_ITEMS], report[N_FOUND]
+    for k in range(start, n):
+        # The events of the two latest chains change fastest, and their loops need no table of levels.
+        c, tail, head, d, d_tail, d_head, depth = (
+            candidate[k, CHAIN],
+            candidate[k, CHAIN_TAIL],
+            e,
+            -1,
+            -1,
+            -1,
+            0,
+        )
+        if c >= 0:
+            d, d_tail, head = field[c, PRED], field[c, PRED_TAIL], field[c, HEAD]
+            if d < 0 and rank[head] < first_rank:
+                head = oldest
+        else:
+            tail = e
+        if d >= 0:
+            node, node_tail, d_head = field[d, PRED], field[d, PRED_TAIL], field[d, HEAD]
+            if node < 0 and rank[d_head] < first_rank:
+                d_head = oldest
+            while node >= 0:
+                first = field[node, HEAD]
+                if field[node, PRED] < 0 and rank[first] < first_rank:
+                    first = oldest
+                level[depth, LEVEL_HEAD] = first
+                level[depth, LEVEL_TAIL] = node_tail
+                level[depth, CURRENT] = first
+                level[depth, LEVEL_COMPONENT] = field[node, COMPONENT]
+                depth += 1
+                node_tail = field[node, PRED_TAIL]
+                node = field[node, PRED]
+        has_d = np.int64(d >= 0)
+        length = depth + 1 + (c >= 0) + has_d
+        n_pairs = rank[tail] - rank[head] + 1
+        if has_d:
+            n_pairs *= rank[d_tail] - rank[d_head] + 1
+        more = True
+        while more:
+            x, y = head, d_head
+            # One loop for both chains: chains are short, so two loops would end at hardly predictable times.
+            for _ in range(n_pairs):
+                for i in range(depth):
+                    items[write + i] = level[depth - 1 - i, CURRENT]
+                at = write + depth + has_d
+                items[at - has_d] = y
+                items[at] = x  # a match of one event has it in one place only
+                items[write + length - 1] = e
+                if has_kleene:
+                    for i in range(depth):
+                        item_component[write + i] = level[depth - 1 - i, LEVEL_COMPONENT]
+                    if has_d:
+                        item_component[at - 1] = field[d, COMPONENT]
+                    item_component[at] = field[c, COMPONENT] if c >= 0 else last
+                    item_component[write + length - 1] = last
+                    length_of[m] = length
+                write += length
+                m += 1
+                after_x, after_y = following[x], following[y]
+                y = after_y if x == tail else y
+                x = head if x == tail else after_x
+            i = depth - 1
+            while i >= 0 and level[i, CURRENT] == level[i, LEVEL_TAIL]:
+                level[i, CURRENT] = level[i, LEVEL_HEAD]
+                i -= 1
+            more = i >= 0
+            if more:
+                level[i, CURRENT] = following[level[i, CURRENT]]
+    report[N_ITEMS], report[N_FOUND] = write, m
+
+
 @njit(**_KERNEL)
 def advance_chains(pattern, events, store, parts, work, out, start, stop, output, report):
     """Advance linked chains over the events ``start`` to ``stop``; the corrected CoverMatch and CombineMatch.
@@ -531,12 +662,17 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
     n_components = len(kleene)
     last = n_components - 1
     has_kleene = pattern.settings[HAS_KLEENE]
+    copies, n_attributes = pattern.settings[COPIES], pattern.settings[ATTRIBUTES]
+    positions, payload, attribute_of = store.positions, store.payload, events.payload
     report[REASON] = 0
     for e in range(start, stop):
         report[CONSUMED] = e
         accepted = accepts[e]
         if accepted == 0:
             continue
+        if copies and has_kleene and report[WIDEST] + 2 > positions.shape[1]:
+            report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
+            return
         p, t = partition[e], time[e]
         limit = t - window if window >= 0 else NO_TIME
         latest = last_event[p]
@@ -659,10 +795,17 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 if report[N_ITEMS] + n_items > len(out.items):
                     report[REASON], report[NEED] = MORE_ITEMS, int(min(n_items, 1e18))
                     return
-                _write_products(
-                    field, rank, following, candidate, work.level, work.run_start, out.items, out.component,
-                    out.length, out.spare, first_last, n, e, oldest[p], n_components, has_kleene, report,
-                )  # fmt: skip
+                if pattern.settings[IS_ORDERED]:
+                    _write_products(
+                        field, rank, following, candidate, work.level, work.run_start, out.items,
+                        out.component, out.length, out.spare, first_last, n, e, oldest[p], n_components,
+                        has_kleene, report,
+                    )  # fmt: skip
+                else:
+                    _write_products_as_found(
+                        field, rank, following, candidate, work.level, out.items, out.component, out.length,
+                        first_last, n, e, oldest[p], last, has_kleene, report,
+                    )  # fmt: skip
 
         # The event enters chains: it joins the latest chain if that has the same predecessors.
         if accepted >> n_components:
@@ -681,7 +824,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                 pred, pred_tail = candidate[k, CHAIN], candidate[k, CHAIN_TAIL]
                 nodes[j] += 1
                 if pred >= 0:
-                    report[COPIES] += 1
+                    report[N_COPIES] += 1
                 found, c = old, -1
                 while found >= 0 and (field[found, PRED] != pred or field[found, PRED_TAIL] != pred_tail):
                     found = field[found, RECENT]
@@ -700,8 +843,22 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                         field[c, FIRST_TIME] = t
                     if output == LATEST and j == last:
                         rows[field[c, ROW], j] = e
+                    if copies:
+                        _copy(positions, payload, attribute_of, n_attributes, c, e, pred, pred_tail, report)
                 else:
                     report[CHAINS] += 1
+                    if copies:
+                        _copy(
+                            positions,
+                            payload,
+                            attribute_of,
+                            n_attributes,
+                            free[n_free - 1],
+                            e,
+                            pred,
+                            pred_tail,
+                            report,
+                        )
                     if coverable[j] or j < last or kleene[j]:
                         n_free -= 1
                         c = free[n_free]

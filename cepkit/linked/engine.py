@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,14 @@ import pandas as pd
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.shared.searched_matches import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
-from cepkit.errors import ResultTooLargeError
+from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, nearest
 from cepkit.events import Events
 from cepkit.linked.chains import chains_of
 from cepkit.linked.linked_cep import LinkedCEP
-from cepkit.linked.patterns import PlainMatches
-from cepkit.linked.query import PlainQuery, variables_of
+from cepkit.linked.patterns import Copying, PlainMatches
+from cepkit.linked.query import PlainQuery, describe_engine, linked_query_unsupported, variables_of
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from cepkit.planning.planner import Engine, EngineValue
 
 _MOST_AT_ONCE = 1 << 23  # matches made in one piece
 _EVENTS_PER_PUSH = 1 << 14  # Ctrl-C interrupts between two pushes
@@ -49,6 +50,10 @@ class PartialMatchRun:
         Most chains or runs in memory at a time.
     coverable : tuple of str
         Variables whose events may share a chain; empty for the run engines.
+    copying : Copying
+        What a partial match copied of the one that it extends.
+    copied_bytes : int
+        Bytes that these copies wrote; 0 with pointers.
 
     Examples
     --------
@@ -73,6 +78,8 @@ class PartialMatchRun:
     mean_chain_length: float
     peak_live: int
     coverable: tuple[str, ...]
+    copying: Copying = Copying()
+    copied_bytes: int = 0
     _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
     _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
@@ -128,6 +135,11 @@ class PartialMatchRun:
         return self._chains()
 
 
+SUMMARIES = {
+    "linked": "LinkedCEP: chains of partial matches, combined at the end",
+    "sase_runs": "a run per partial match, kept together as in SASE",
+    "siddhi_like_runs": "a run per partial match, kept by component as in Siddhi",
+}
 _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": SiddhiLikeRuns}
 
 
@@ -144,6 +156,8 @@ class PlainlyMatched(SequenceSet):
         ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
     most_known : int
         Most matches to keep.
+    copying : Copying
+        What an event copies when it extends a partial match.
 
     Notes
     -----
@@ -152,10 +166,17 @@ class PlainlyMatched(SequenceSet):
     O(events + chains of a window + matches read).
     """
 
-    def __init__(self, program: SequenceProgram, events: Events, name: str, most_known: int = MOST_KNOWN):
-        self.program, self.events, self.name = program, events, name
+    def __init__(
+        self,
+        program: SequenceProgram,
+        events: Events,
+        name: str,
+        most_known: int = MOST_KNOWN,
+        copying: Copying = Copying(),  # noqa: B008 - it is frozen
+    ):
+        self.program, self.events, self.name, self.copying = program, events, name, copying
         self._most_known = most_known
-        self._machine = _MACHINES[name]
+        self._machine = partial(_MACHINES[name], copies=copying.copies, payload=copying.payload)
 
     @cached_property
     def _query(self) -> PlainQuery:
@@ -183,6 +204,8 @@ class PlainlyMatched(SequenceSet):
             counters.mean_chain_length,
             counters.peak_live,
             tuple(name for name, is_coverable in names if is_coverable and chains),
+            self.copying,
+            counters.copied_bytes,
             self._latest if chains else None,
             self._linked_chains if chains else None,
         )
@@ -255,3 +278,61 @@ class PlainlyMatched(SequenceSet):
         for start in range(0, low - begin, 64):
             engine.push(plain.take(slice(start, min(start + 64, low - begin))))
         return query.block(engine.push(plain.take(slice(low - begin, None))), begin)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatchEngine(EngineValue):
+    """LinkedCEP or a run engine with a way of copying, as a value for ``engine=``.
+
+    Parameters
+    ----------
+    name : {"linked", "sase_runs", "siddhi_like_runs"}
+        The engine.
+    copies : {"pointer", "references", "deep"}
+        What a partial match copies of the one that it extends, see `Copying`.
+    payload : int, optional
+        Attributes of each event in a deep copy, 8 bytes each; 4 by default.
+
+    Raises
+    ------
+    CepError
+        For an unknown engine or way of copying, a negative payload, and a payload without deep copies.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> events = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
+    >>> deep = PartialMatchEngine("sase_runs", copies="deep", payload=2)
+    >>> run = events.cep.match("PATTERN SEQ(a x, b y, c z)", event_type="kind", engine=deep).run
+    >>> run.matches, run.copies, run.copying.copies, run.copied_bytes
+    (14, 21, 'deep', 1608)
+    """
+
+    name: str
+    copies: str = "pointer"
+    payload: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in _MACHINES:
+            hint = nearest(self.name, _MACHINES) if isinstance(self.name, str) else ""
+            raise CepError(f"engine {self.name!r} makes no partial matches.{hint} Engines: {[*_MACHINES]}")
+        Copying(self.copies, self.payload)
+
+    def planned(self, *, trace: bool) -> Engine:
+        """Return the planner's engine for this value.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            With ``trace``, because these engines write none.
+        """
+        if trace:
+            raise UnsupportedQueryError(
+                f"trace=True: {self} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"
+            )
+        copying = Copying(self.copies, self.payload)
+        run = partial(PlainlyMatched, name=self.name, copying=copying)
+        details = partial(describe_engine, chains=self.name == "linked", copying=copying)
+        return Engine(
+            self.name, SUMMARIES[self.name], linked_query_unsupported, run, automatic=False, details=details
+        )

@@ -19,7 +19,8 @@ class PatternTables(NamedTuple):
     factor: np.ndarray  # float64, (n_conditions,): multiplies the right side
     absence: np.ndarray  # int64, (n_absences, 3)
     looks_back: np.ndarray  # uint8, (n_components,): whether the component decides an absence
-    settings: np.ndarray  # int64, (3,): window (-1: none), successive events differ in time, has a closure
+    settings: np.ndarray  # int64, (6,): window (-1: none), successive events differ in time, has a closure,
+    # way of copying, attributes of an event in a deep copy, whether matches are in canonical order
 
 
 class EventArrays(NamedTuple):
@@ -34,6 +35,7 @@ class EventArrays(NamedTuple):
     following: np.ndarray  # int64: the next verified event of the partition
     preceding: np.ndarray  # int64: the previous verified event of the partition
     negated_before: np.ndarray  # int64, (n_absences, n_events): the previous event that must not occur
+    payload: np.ndarray  # int64, (n_events, n_attributes): what a deep copy takes; no columns otherwise
 
 
 class ChainStore(NamedTuple):
@@ -41,6 +43,10 @@ class ChainStore(NamedTuple):
 
     field: np.ndarray  # int64, (n_slots, 8)
     free: np.ndarray  # int64, (n_slots,): the first report[N_FREE] entries are free slots
+    positions: (
+        np.ndarray
+    )  # int64, (n_slots, 1 + longest): number of events, then events; without copies (n, 0)
+    payload: np.ndarray  # int64, (n_slots, longest * n_attributes): their attributes; only of deep copies
 
 
 class PartitionArrays(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.errors import CepError, ResultTooLargeError, truth
 from cepkit.linked.kernel_arrays import (
     ChainStore,
     EventArrays,
@@ -19,6 +19,7 @@ from cepkit.linked.kernel_arrays import (
 )
 from cepkit.linked.patterns import (
     SIGNS,
+    Copying,
     Counters,
     EventComparison,
     PlainEvents,
@@ -29,6 +30,8 @@ from cepkit.linked.patterns import (
 )
 from cepkit.progress import checkpoint
 
+POINTER = Copying()
+
 # Initial sizes; all of them grow.
 _FIRST_SLOTS = 1024
 _FIRST_MATCHES = 1 << 14
@@ -36,7 +39,8 @@ _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
 _MOST_ITEMS_AT_ONCE = 1 << 23  # items collected before matches leave the output
 _FEWEST_PER_CALL = 1 << 8  # events of the first call of a kernel
 _LONG_CALL_S = 0.04
-_MOST_SLOTS = 1 << 26  # chains or runs in memory; 5 GB
+_SLOT_BYTES = 72  # of a chain or run, without what copies take along
+_MOST_SLOTS = 1 << 26  # chains or runs in memory without copies; 5 GB
 _MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
 
 
@@ -52,15 +56,29 @@ class KernelMachine:
         ``all``, ``count`` or ``latest``.
     advance : callable
         ``advance(tables, events, store, parts, scratch, out, start, stop, report)``.
+    copying : Copying
+        What is copied when an event extends a partial match.
+    ordered : bool
+        Whether the matches of an event are put into canonical order. If False, they are in the order in which
+        the engine finds them.
 
     Notes
     -----
     Every event pushed stays in memory (8 bytes per value), because partial matches and later events read its
-    values. The slot of a partial match is used again after the match has left the window.
+    values. The slot of a partial match is used again after the match has left the window. ``kernel_seconds``
+    is the CPU time of the search: without storing events, without making room, without ordering that Python
+    does.
     """
 
     def __init__(
-        self, pattern: PlainPattern, coverable: tuple[bool, ...], output: str, advance: Callable[..., None]
+        self,
+        pattern: PlainPattern,
+        coverable: tuple[bool, ...],
+        output: str,
+        advance: Callable[..., None],
+        copying: Copying = POINTER,
+        *,
+        ordered: bool = True,
     ):
         from cepkit.kernels import linked as kernel
 
@@ -68,13 +86,18 @@ class KernelMachine:
         self.pattern = pattern
         self._advance = advance
         self.output = output
+        self.copying, self._is_ordered = copying, truth("ordered", ordered)
         n = pattern.n_components
         self._coverable = coverable
         self._is_float: dict[str, bool] | None = None  # per column; known after the first events
         self.n_events = 0
         self._n_partitions = 0
+        self._events_per_call = _FEWEST_PER_CALL
+        self.kernel_seconds = 0.0
         zero = np.zeros
-        self._store = ChainStore(zero((0, kernel.N_FIELDS), np.int64), zero(0, np.int64))
+        self._store = ChainStore(
+            zero((0, kernel.N_FIELDS), np.int64), zero(0, np.int64), *_copy_room(copying, 0, n)
+        )
         self._parts = PartitionArrays(*(zero(0, np.int64) for _ in range(7)))
         self._report = zero(kernel.REPORT_LENGTH, np.int64)
         candidates, levels = _FIRST_CANDIDATES, _FIRST_LEVELS
@@ -102,7 +125,9 @@ class KernelMachine:
             if changed:
                 raise CepError(f"column {changed[0]!r} has changed between integers and floats")
             return
-        self._tables, self._integers, self._floats = _tables(self.pattern, self._coverable, is_float)
+        self._tables, self._integers, self._floats = _tables(
+            self.pattern, self._coverable, is_float, self.copying, self._is_ordered
+        )
         used = {*self._integers, *self._floats}
         self._is_float = {name: kind for name, kind in is_float.items() if name in used}
         zero = np.zeros
@@ -112,6 +137,7 @@ class KernelMachine:
             zero((len(self._floats), 0), np.float64),
             *(zero(0, np.int64) for _ in range(3)),
             zero((len(self.pattern.absences), 0), np.int64),
+            zero((0, self.copying.n_attributes), np.int64),
         )
 
     # --- arrays that grow ---------------------------------------------------------------------------------
@@ -127,19 +153,34 @@ class KernelMachine:
         )
 
     def _grow_slots(self, at_least: int) -> None:
-        field, free = self._store
-        n = len(free)
+        n = len(self._store.free)
         wanted = max(2 * n, n + at_least)
-        if wanted > _MOST_SLOTS:
+        most = _MOST_SLOTS * _SLOT_BYTES // self._slot_bytes
+        if wanted > most:
             raise ResultTooLargeError(
-                f"more than {_MOST_SLOTS:,} partial matches or chains are live at event "
+                f"more than {most:,} partial matches or chains are live at event "
                 f"{self._report[self._kernel.CONSUMED]}. Use a shorter window or more conditions"
             )
         n_free = self._report[self._kernel.N_FREE]
-        self._store = ChainStore(_lengthen(field, wanted, axis=0, fill=-1), _lengthen(free, wanted, axis=0))
+        fills = ChainStore(-1, 0, 0, 0)
+        self._store = ChainStore(
+            *(_lengthen(array, wanted, axis=0, fill=f) for array, f in zip(self._store, fills, strict=True))
+        )
         # The lowest numbers are used first, so that used slots lie together.
         self._store.free[n_free : n_free + wanted - n] = np.arange(wanted - 1, n - 1, -1)
         self._report[self._kernel.N_FREE] += wanted - n
+
+    def _widen_slots(self, at_least: int) -> None:
+        """Make room for longer copies."""
+        longest = 2 * (at_least - 1)
+        made = _copy_room(self.copying, len(self._store.free), longest)
+        for old, new in zip(self._store[2:], made, strict=True):
+            new[:, : old.shape[1]] = old
+        self._store = self._store._replace(positions=made[0], payload=made[1])
+
+    @property
+    def _slot_bytes(self) -> int:
+        return _SLOT_BYTES + 8 * (self._store.positions.shape[1] + self._store.payload.shape[1])
 
     def _append_events(self, events: PlainEvents) -> None:
         n, n_absences = self.n_events, len(self.pattern.absences)
@@ -149,7 +190,8 @@ class KernelMachine:
             # The first push is often the only one, so it gets no spare room.
             wanted = stop if room == 0 else max(stop, 2 * room)
             self._events = EventArrays(
-                *(_lengthen(array, wanted, axis=array.ndim - 1) for array in self._events)
+                *(_lengthen(array, wanted, axis=array.ndim - 1) for array in self._events[:-1]),
+                payload=_lengthen(self._events.payload, wanted, axis=0),
             )
         own, new = self._events, slice(n, stop)
         own.time[new] = events.time
@@ -160,6 +202,9 @@ class KernelMachine:
             row[new] = events.columns[name]
         for row, name in zip(own.floats, self._floats, strict=True):
             row[new] = _as_floats(events.columns[name])
+        columns = [own.time, own.partition, *own.integers, *own.floats.view(np.int64), own.accepted]
+        for a in range(self.copying.n_attributes):
+            own.payload[new, a] = columns[a % len(columns)][new]
         n_partitions = int(own.partition[new].max(initial=-1)) + 1
         if n_partitions > self._n_partitions:
             wanted = n_partitions if self._n_partitions == 0 else max(n_partitions, 2 * self._n_partitions)
@@ -197,6 +242,8 @@ class KernelMachine:
                     kernel.sweep(self._events, self._store, self._parts, limit, report)
                 if report[kernel.N_FREE] < max(need, len(self._store.free) // 2):
                     self._grow_slots(need)
+            case kernel.MORE_WIDTH:
+                self._widen_slots(need)
             case kernel.MORE_MATCHES | kernel.MORE_ITEMS:
                 found = self._take_matches()
                 items = need * (self.pattern.n_components if reason == kernel.MORE_MATCHES else 1)
@@ -214,11 +261,15 @@ class KernelMachine:
         return None
 
     def _take_matches(self) -> PlainMatches:
-        """Return the matches of the output in canonical order, and empty the output."""
+        """Return the matches of the output, and empty the output."""
         kernel, report, out = self._kernel, self._report, self._out
         n, n_matches, n_items = self.pattern.n_components, *report[[kernel.N_FOUND, kernel.N_ITEMS]].tolist()
         report[kernel.N_FOUND] = report[kernel.N_ITEMS] = 0
         items = out.items[:n_items].copy()
+        if self.pattern.kleene and not self._is_ordered:
+            first = np.zeros(n_matches + 1, np.int64)
+            np.cumsum(out.length[:n_matches], out=first[1:])
+            return PlainMatches(n_matches, n, items, first, out.component[:n_items].copy())
         if self.pattern.kleene:
             return sorted_matches(items, out.length[:n_matches].copy(), out.component[:n_items].copy(), n)
         return PlainMatches(n_matches, n, items, np.arange(n_matches + 1, dtype=np.int64) * n)
@@ -275,14 +326,16 @@ class KernelMachine:
         """Run the kernel over the events ``start`` to ``stop``; return the matches that left to make room."""
         kernel, report, parts = self._kernel, self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
-            size, began = _FEWEST_PER_CALL, time.perf_counter()
+            size, began = self._events_per_call, time.perf_counter()
             begin = start
             while start < stop:
                 checkpoint((start - begin) / (stop - begin))
+                cpu = time.thread_time()
                 self._advance(
                     self._tables, self._events, self._store, self._parts, self._scratch, self._out,
                     start, min(start + size, stop), report,
                 )  # fmt: skip
+                self.kernel_seconds += time.thread_time() - cpu
                 start = int(report[kernel.CONSUMED])
                 if report[kernel.REASON]:
                     found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
@@ -294,6 +347,7 @@ class KernelMachine:
                 elif now - began < _LONG_CALL_S / 4:
                     size *= 2
                 began = now
+            self._events_per_call = size  # so that the next push need not find it again
         return parts
 
     @property
@@ -317,8 +371,17 @@ class KernelMachine:
     def counters(self) -> Counters:
         """The number of partial matches, copies and chains so far."""
         kernel, report = self._kernel, self._report
-        numbers = report[[kernel.COPIES, kernel.CHAINS, kernel.PEAK_LIVE]].tolist()
-        return Counters(self._out.nodes.copy(), *numbers)
+        numbers = report[[kernel.N_COPIES, kernel.CHAINS, kernel.PEAK_LIVE]].tolist()
+        return Counters(self._out.nodes.copy(), *numbers, 8 * int(report[kernel.COPIED]), self._slot_bytes)
+
+
+def _copy_room(copying: Copying, n_slots: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays ``positions`` and ``payload`` for copies of up to ``longest`` events."""
+    width = 1 + longest if copying.number else 0
+    return (
+        np.zeros((n_slots, width), np.int64),
+        np.zeros((n_slots, longest * copying.n_attributes), np.int64),
+    )
 
 
 def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndarray:
@@ -330,7 +393,13 @@ def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndar
     return made
 
 
-def _tables(pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[str, bool]) -> tuple:
+def _tables(
+    pattern: PlainPattern,
+    coverable: tuple[bool, ...],
+    is_float: dict[str, bool],
+    copying: Copying,
+    is_ordered: bool,
+) -> tuple:
     """Return the pattern as arrays, and the names of the integer and float columns that it needs."""
     from cepkit.kernels import linked as kernel
 
@@ -369,7 +438,17 @@ def _tables(pattern: PlainPattern, coverable: tuple[bool, ...], is_float: dict[s
         np.array(factors, np.float64),
         np.array(absences, np.int64).reshape(-1, 3),
         np.array([any(a[1] == j and a[2] == kernel.LOOK_BACK for a in absences) for j in range(n)], np.uint8),
-        np.array([window, pattern.strict_time, bool(pattern.kleene)], np.int64),
+        np.array(
+            [
+                window,
+                pattern.strict_time,
+                bool(pattern.kleene),
+                copying.number,
+                copying.n_attributes,
+                is_ordered,
+            ],
+            np.int64,
+        ),
     )
     return tables, list(integers), list(floats)
 

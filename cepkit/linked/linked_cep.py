@@ -10,7 +10,7 @@ from cepkit.errors import CepError
 from cepkit.language.sequences.branches import Branch
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.patterns import OUTPUTS, PlainPattern
+from cepkit.linked.patterns import OUTPUTS, Copying, PlainPattern
 
 KLEENE = ("runs",)
 
@@ -30,11 +30,19 @@ class LinkedCEP(KernelMachine):
         the coverages, the newest match of every chain of the last component.
     kleene : {"runs"}
         How Kleene closures match: every subset of events is a partial match of its own.
+    copies : {"pointer", "references", "deep"}
+        What a partial match copies of the one that it extends, see `Copying`. A chain keeps the copy of its
+        newest partial match. Combining chains copies nothing.
+    payload : int, optional
+        Attributes of an event in a deep copy, 8 bytes each; 4 by default.
+    ordered : bool
+        Whether the matches of an event are in canonical order. If False, they are in the order in which the
+        engine finds them, one chain after the other. This saves a merge.
 
     Raises
     ------
     CepError
-        For an unknown output or kind of Kleene closure.
+        For an unknown output, kind of Kleene closure or way of copying, and for a payload that does not fit.
 
     Notes
     -----
@@ -59,12 +67,24 @@ class LinkedCEP(KernelMachine):
     (13, 10)
     """
 
-    def __init__(self, pattern: PlainPattern, *, output: str = "all", kleene: str = "runs"):
+    def __init__(
+        self,
+        pattern: PlainPattern,
+        *,
+        output: str = "all",
+        kleene: str = "runs",
+        copies: str = "pointer",
+        payload: int | None = None,
+        ordered: bool = True,
+    ):
         if output not in OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(OUTPUTS)}")
         if kleene not in KLEENE:
             raise CepError(f"kleene {kleene!r} is not known. Ways: {list(KLEENE)}")
-        super().__init__(pattern, pattern.coverable, output, advance_chains(output))
+        super().__init__(
+            pattern, pattern.coverable, output, advance_chains(output), Copying(copies, payload),
+            ordered=ordered,
+        )  # fmt: skip
 
     @property
     def coverages(self) -> np.ndarray:

@@ -11,12 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from cepkit.errors import CepError, OrderError, column_not_found
+from cepkit.errors import CepError, OrderError, column_not_found, nearest, whole_number
 
 SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 ABSENT = -1
 OUTPUTS = ("all", "count", "latest")
 MOST_BITS = 62  # one bit per component and per absence
+COPIES = ("pointer", "references", "deep")
+ATTRIBUTES = 4  # of an event in a deep copy: those of the paper's streams
+MOST_ATTRIBUTES = 1 << 16
 
 BoundEvents = tuple[tuple[int, ...], ...]
 
@@ -155,6 +158,71 @@ class PlainPattern:
         return tuple(j not in named for j in range(self.n_components))
 
 
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """What an engine copies when an event extends a partial match.
+
+    Parameters
+    ----------
+    copies : {"pointer", "references", "deep"}
+        ``pointer``: the new partial match points to the one that it extends. A copy costs the same at any
+        length. ``references``: it has the positions of all its events. ``deep``: it also has the attributes
+        of these events. So a copy writes ``8 * (1 + length * (1 + payload))`` bytes.
+    payload : int, optional
+        Attributes of each event, 8 bytes each, at least 0. Only with ``deep``, where it is 4 by default.
+
+    Raises
+    ------
+    CepError
+        For an unknown way of copying, a negative payload, and a payload without deep copies.
+
+    Notes
+    -----
+    Matches and counters do not depend on it, except ``copied_bytes`` and ``peak_bytes``. Conditions read the
+    columns of the stream in any case.
+
+    Source: Qiu et al., LinkedCEP, section 3.2.1: a deep copy creates a new temporary match and copies "all
+    attribute values and references" to it.
+
+    Examples
+    --------
+    >>> Copying("deep").n_attributes, Copying("references").n_attributes
+    (4, 0)
+    """
+
+    copies: str = "pointer"
+    payload: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.copies not in COPIES:
+            hint = nearest(self.copies, COPIES) if isinstance(self.copies, str) else ""
+            raise CepError(f"copies={self.copies!r} is not known.{hint} Ways: {list(COPIES)}")
+        if self.payload is not None:
+            whole_number("payload", self.payload, 0, MOST_ATTRIBUTES)
+            if self.copies != "deep":
+                raise CepError(
+                    f"payload={self.payload} with copies={self.copies!r}: only deep copies take attributes. "
+                    "Use copies='deep', or leave payload out"
+                )
+
+    @property
+    def number(self) -> int:
+        """The number of the way, as kernels know it."""
+        return COPIES.index(self.copies)
+
+    @property
+    def n_attributes(self) -> int:
+        """The number of attributes of an event that a copy takes along."""
+        if self.copies != "deep":
+            return 0
+        return ATTRIBUTES if self.payload is None else int(self.payload)
+
+    def __str__(self) -> str:
+        if self.copies == "deep":
+            return f"a reference and {self.n_attributes} attributes of each event"
+        return "a reference to each event" if self.copies == "references" else "a pointer to the one before"
+
+
 @dataclass(frozen=True)
 class PlainEvents:
     """Events in stream order.
@@ -248,6 +316,8 @@ class PlainEvents:
 class PlainMatches:
     """Matches in canonical order: by last event, then by the events before it backwards, then by component.
 
+    An engine with ``ordered=False`` gives them in its own order.
+
     Parameters
     ----------
     n_matches : int
@@ -309,17 +379,23 @@ class Counters:
         Chains made. A run is a chain of one event.
     peak_live : int
         Most chains or runs in memory at a time.
+    copied_bytes : int
+        Bytes that were written to make partial matches of references, or of references and attributes.
+    slot_bytes : int
+        Memory of one chain or run.
     """
 
     nodes_of_component: np.ndarray
     copies: int = 0
     chains: int = 0
     peak_live: int = 0
+    copied_bytes: int = 0
+    slot_bytes: int = 72
 
     @property
     def peak_bytes(self) -> int:
-        """Memory of the live chains or runs at their peak, 72 bytes each, without the events."""
-        return 72 * self.peak_live
+        """Memory of the live chains or runs at their peak, without the events."""
+        return self.slot_bytes * self.peak_live
 
     @property
     def nodes(self) -> int:

@@ -20,6 +20,7 @@ from cepkit.linked.comparisons import comparisons_of
 from cepkit.linked.linked_cep import linked_unsupported
 from cepkit.linked.patterns import (
     MOST_BITS,
+    Copying,
     EventComparison,
     PlainAbsence,
     PlainEvents,
@@ -56,7 +57,9 @@ def linked_query_unsupported(program: BoundQuery) -> str | None:
     return None
 
 
-def describe_engine(program: SequenceProgram, *, chains: bool) -> list[tuple[str, str]]:
+def describe_engine(
+    program: SequenceProgram, *, chains: bool, copying: Copying | None = None
+) -> list[tuple[str, str]]:
     """Return the labels and texts of the engine for `explain`."""
     lines = []
     if chains:
@@ -67,6 +70,8 @@ def describe_engine(program: SequenceProgram, *, chains: bool) -> list[tuple[str
         lines.append(("chains", text + (f"; single partial matches for {', '.join(alone)}" if alone else "")))
     by = "combining chains, without making matches" if chains else "making every match, one at a time"
     lines.append(("counting", f"by {by}"))
+    if copying is not None:
+        lines.append(("copies", f"{copying.copies}: a new partial match gets {copying}"))
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cepkit.errors import CepError
 from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.patterns import PlainPattern
+from cepkit.linked.patterns import Copying, PlainPattern
 
 # Where runs are kept: in one list per partition, or in one list per component.
 KEPT = ("together", "by_component")
@@ -16,10 +16,21 @@ class _Runs(KernelMachine):
 
     kept: str
 
-    def __init__(self, pattern: PlainPattern, *, output: str = "all"):
+    def __init__(
+        self,
+        pattern: PlainPattern,
+        *,
+        output: str = "all",
+        copies: str = "pointer",
+        payload: int | None = None,
+        ordered: bool = True,
+    ):
         if output not in _OUTPUTS:
             raise CepError(f"output {output!r} is not known. Outputs: {list(_OUTPUTS)}")
-        super().__init__(pattern, (False,) * pattern.n_components, output, _advance_runs(self.kept, output))
+        super().__init__(
+            pattern, (False,) * pattern.n_components, output, _advance_runs(self.kept, output),
+            Copying(copies, payload), ordered=ordered,
+        )  # fmt: skip
 
 
 class SaseRuns(_Runs):
@@ -34,15 +45,28 @@ class SaseRuns(_Runs):
     pattern : PlainPattern
     output : {"all", "count"}
         The matches, or only their number. In both cases every complete match is a run that is made.
+    copies : {"pointer", "references", "deep"}
+        What a run copies of the run that it extends, see `Copying`.
+    payload : int, optional
+        Attributes of an event in a deep copy, 8 bytes each; 4 by default.
+    ordered : bool
+        Whether the matches of an event are in canonical order. If False, they are in the order in which the
+        engine finds them.
+
+    Raises
+    ------
+    CepError
+        For an unknown output or way of copying, and for a payload that does not fit it.
 
     Notes
     -----
-    Time O(live runs) per event, memory O(live runs + events pushed).
+    Time O(live runs) per event, memory O(live runs + events pushed). A copy costs O(1) with pointers,
+    O(length) with references, O(length x payload) when it is deep.
 
     Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD 2008.
     Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
-    for it. A run points to the run that it extends, as in the shared buffer of SASE+, and does not repeat its
-    events. So a copy costs the same at any length.
+    for it. By default a run points to the run that it extends, as in the shared buffer of SASE+, and does not
+    repeat its events. So a copy costs the same at any length.
 
     Examples
     --------

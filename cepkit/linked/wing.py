@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from cepkit.linked.engine import PlainlyMatched
+from cepkit.linked.engine import SUMMARIES, PlainlyMatched
 from cepkit.linked.query import describe_engine, linked_query_unsupported
-from cepkit.planning.planner import Engine, register_engine
+from cepkit.planning.planner import Engine, register_engine, register_engine_class
 
 
 def _register(name: str, summary: str) -> None:
@@ -16,6 +16,6 @@ def _register(name: str, summary: str) -> None:
 
 
 # The methods of the papers, for comparison. ``matches.run`` has their counters.
-_register("linked", "LinkedCEP: chains of partial matches, combined at the end")
-_register("sase_runs", "a run per partial match, kept together as in SASE")
-_register("siddhi_like_runs", "a run per partial match, kept by component as in Siddhi")
+for _name, _summary in SUMMARIES.items():
+    _register(_name, _summary)
+register_engine_class("PartialMatchEngine", "PartialMatchEngine('linked', copies='deep')")

@@ -333,6 +333,98 @@ def test_random_conditions_that_are_python_functions(seed):
         agrees(replace(case, pattern=pattern, where=tuple(where)), PYTHON)
 
 
+# --- copies -----------------------------------------------------------------------------------------------
+
+COPYINGS = (
+    {"copies": "references"},
+    {"copies": "deep"},
+    {"copies": "deep", "payload": 3},
+    {"copies": "deep", "payload": 0},
+)
+
+
+def copies_are_right(machine) -> int:
+    """Check every copy in memory against the pointers and the events; return how many there are."""
+    kernel, store, slots = machine._kernel, machine._store, machine.slots
+    n_attributes = machine.copying.n_attributes
+    window, now = machine.pattern.window_ticks, machine._events.time.max(initial=0)
+    # What has left the window may point to slots that are used again.
+    oldest = now - window if window is not None else kernel.NO_TIME
+    live = np.flatnonzero((slots[:, kernel.TAIL] >= 0) & (slots[:, kernel.FIRST_TIME] >= oldest)).tolist()
+    for slot in live:
+        chain, tail, walked = slot, slots[slot, kernel.TAIL], []
+        while chain >= 0:
+            walked.insert(0, int(tail))
+            chain, tail = slots[chain, kernel.PRED], slots[chain, kernel.PRED_TAIL]
+        n = len(walked)
+        assert store.positions[slot, : n + 1].tolist() == [n, *walked]
+        payload = store.payload[slot, : n * n_attributes].reshape(n, n_attributes)
+        assert (payload == machine._events.payload[walked]).all()
+    return len(live)
+
+
+def test_ways_of_copying_find_the_same_matches(seed):
+    rng = Random(7000 + seed)
+    n_copies = 0
+    for _ in range(STREAMS_PER_SEED // 4):
+        case = random_case(rng, kleene=rng.random() < 0.4)
+        partial, expected = partial_matches(case)
+        items = sum(sum(map(len, bound)) for bound in partial)
+        for name, engine in ENGINES.items():
+            pointer = engine(case.pattern)
+            pointer.push(case.events())
+            for copying in COPYINGS:
+                outputs = ("all", "count", "latest") if engine is LinkedCEP else ("all", "count")
+                made = {output: engine(case.pattern, output=output, **copying) for output in outputs}
+                found = {output: machine.push(case.events()) for output, machine in made.items()}
+                assert found["all"].bound() == expected, (name, copying, case)
+                assert found["count"].n_matches == len(expected), (name, copying, case)
+                for machine in made.values():
+                    n_copies += copies_are_right(machine)
+                    own, other = machine.counters, pointer.counters
+                    assert own.nodes_of_component.tolist() == other.nodes_of_component.tolist()
+                    assert (own.copies, own.chains) == (other.copies, other.chains), (name, copying, case)
+                    if engine is not LinkedCEP:
+                        n_attributes = machine.copying.n_attributes
+                        assert own.copied_bytes == 8 * (len(partial) + items * (1 + n_attributes))
+    assert n_copies > STREAMS_PER_SEED
+
+
+def test_matches_in_the_order_of_the_engine(seed):
+    rng = Random(8000 + seed)
+    for _ in range(STREAMS_PER_SEED // 4):
+        case = random_case(rng, kleene=rng.random() < 0.4)
+        _, expected = partial_matches(case)
+        for engine in ENGINES.values():
+            machine = engine(case.pattern, ordered=False, **rng.choice([{}, *COPYINGS]))
+            found = machine.push(case.events()).bound()
+            assert sorted(found) == sorted(expected), case
+            assert [max(map(max, bound)) for bound in found] == [max(map(max, bound)) for bound in expected]
+
+
+def test_a_copy_writes_what_it_says():
+    events = example("aabbabcc", "abc", columns={"x": np.array([1.5, *range(7)])})
+    sizes = {}
+    for name, engine in ENGINES.items():
+        for copies in ("pointer", "references", "deep"):
+            made = engine(PlainPattern(3), copies=copies)
+            made.push(events)
+            sizes[name, copies] = made.counters.copied_bytes
+    # 3, 7 and 14 runs of one, two and three events; 3, 4 and 6 partial matches in chains
+    assert sizes["sase", "references"] == sizes["siddhi", "references"] == 8 * (3 * 2 + 7 * 3 + 14 * 4)
+    assert sizes["linked", "references"] == 8 * (3 * 2 + 4 * 3 + 6 * 4)
+    assert sizes["linked", "deep"] == 8 * (3 * 6 + 4 * 11 + 6 * 16)
+    assert sizes["linked", "pointer"] == sizes["sase", "pointer"] == 0
+
+
+def test_a_deep_copy_has_the_values_of_the_stream():
+    pattern = PlainPattern(2, conditions=(EventComparison(0, "<", 1, "x", "x"),))
+    machine = SaseRuns(pattern, output="count", copies="deep", payload=4)
+    machine.push(example("aab", "ab", columns={"x": np.array([1, 2, 5])}))
+    assert machine._events.payload[:3].tolist() == [[0, 0, 1, 1], [1, 0, 2, 1], [2, 0, 5, 2]]
+    assert copies_are_right(machine) == 2
+
+
 # --- pushes -----------------------------------------------------------------------------------------------
 
 
@@ -655,6 +747,15 @@ def test_what_linked_cep_runs():
         (lambda: SaseRuns(PlainPattern(1), output="latest"), "output 'latest' is not known"),
         (lambda: LinkedCEP(PlainPattern(1), kleene="sets"), "kleene 'sets' is not known"),
         (lambda: LinkedCEP(PlainPattern(1)).coverages, "keeps no coverages"),
+        (
+            lambda: LinkedCEP(PlainPattern(1), copies="depe"),
+            "copies='depe' is not known. Did you mean 'deep'",
+        ),
+        (lambda: SaseRuns(PlainPattern(1), copies=None), "copies=None is not known. Ways: .*'pointer'"),
+        (lambda: SaseRuns(PlainPattern(1), copies="deep", payload=-1), "payload=-1: expected a whole number"),
+        (lambda: LinkedCEP(PlainPattern(1), copies="deep", payload=0.5), "payload=0.5: expected a whole"),
+        (lambda: LinkedCEP(PlainPattern(1), payload=4), "payload=4 with copies='pointer': only deep copies"),
+        (lambda: SaseRuns(PlainPattern(1), ordered=1), "ordered=1"),
         (lambda: LinkedCEP(PlainPattern(2)).push(example("ab", "a")), r"shape \(1, 2\). It must be \(2, 2\)"),
     ],
 )

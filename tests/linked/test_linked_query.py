@@ -17,7 +17,7 @@ from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.linked import engine as linked_matches
 from cepkit.linked import kernel_machine as plain_machine
-from cepkit.linked.engine import PlainlyMatched
+from cepkit.linked.engine import PartialMatchEngine, PlainlyMatched
 from cepkit.linked.query import linked_query_unsupported
 from cepkit.planning.planner import choose_engine, engines
 from tests.oracle import generate_sequences as gs
@@ -237,6 +237,45 @@ def test_counting_makes_no_match(monkeypatch):
 
 def test_searches_tell_their_tier():
     assert cep.match(example(), ABC, engine="search", **KEYED).run.tier in ("interpreted", "compiled")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("copies", ["pointer", "references", "deep"])
+def test_a_value_says_how_the_engine_copies(name, copies):
+    plain = cep.match(example(), ABC, engine=name, **KEYED)
+    value = PartialMatchEngine(name, copies)
+    found = cep.match(example(), ABC, engine=value, **KEYED)
+    assert found.to_frame().equals(plain.to_frame())
+    assert (found.run.partial_matches, found.run.copies) == (plain.run.partial_matches, plain.run.copies)
+    assert found.run.copying.copies == copies and (found.run.copied_bytes > 0) == (copies != "pointer")
+    text = str(cep.explain(example(), ABC, engine=value, **KEYED))
+    assert f"copies       {copies}: a new partial match gets a " in text
+    assert "copies" not in str(cep.explain(example(), ABC, engine=name, **KEYED))
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: PartialMatchEngine("linkd"),
+            "engine 'linkd' makes no partial matches. Did you mean 'linked'",
+        ),
+        (lambda: PartialMatchEngine("linked", "depe"), "copies='depe' is not known. Did you mean 'deep'"),
+        (lambda: PartialMatchEngine("linked", "deep", -1), "payload=-1: expected a whole number, 0 or more"),
+        (lambda: PartialMatchEngine("linked", payload=4), "only deep copies take attributes"),
+        (
+            lambda: cep.match(example(), ABC, engine=PartialMatchEngine("linked"), trace=True, **KEYED),
+            "writes no trace",
+        ),
+        (
+            lambda: cep.match(example(), ABC, engine=PartialMatchEngine, **KEYED),
+            r"Give a value: PartialMatchEngine\('linked', copies='deep'\)",
+        ),
+    ],
+)
+def test_mistakes_in_a_value_are_told(make, message):
+    with pytest.raises(CepError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,7 @@
 """The experiments of the LinkedCEP paper as tidy frames: worked example, figures 6 to 11, gain of chains.
 
-Figures have four series: SASE, Siddhi-like, CoverMatch (coverages only) and LinkedCEP (all matches).
+Times are CPU times of the search, the least of the repetitions. They do not contain the storing of the stream.
+The matches of every system are in its own order. Figures have four series: SASE, Siddhi-like, CoverMatch (coverages only) and LinkedCEP (all matches).
 Siddhi-like keeps partial matches as Siddhi does, but with skip-till-any-match; Siddhi's own ``->`` takes only
 the first match, so its results could not be compared.
 """
@@ -8,25 +9,27 @@ the first match, so its results could not be compared.
 from __future__ import annotations
 
 import string
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.recorded import recorded
 from cepkit.datasets.traffic import traffic
 from cepkit.errors import CepError
 from cepkit.linked.linked_cep import LinkedCEP
-from cepkit.linked.patterns import EventComparison, PlainEvents, PlainPattern
+from cepkit.linked.kernel_machine import KernelMachine
+from cepkit.linked.patterns import COPIES, EventComparison, PlainEvents, PlainPattern
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 
-SYSTEMS: dict[str, Callable[[PlainPattern], object]] = {
+SYSTEMS: dict[str, Callable[..., KernelMachine]] = {
     "SASE": SaseRuns,
     "Siddhi-like": SiddhiLikeRuns,
-    "CoverMatch": lambda pattern: LinkedCEP(pattern, output="latest"),
+    "CoverMatch": partial(LinkedCEP, output="latest"),
     "LinkedCEP": LinkedCEP,
 }
 # Conditions of each group of queries besides the types. The paper only names the five groups.
@@ -40,8 +43,9 @@ GROUPS = {
 WINDOW_S = 50
 WINDOWS_S = (50, 100, 150, 200, 300)
 N_QUERIES = (50, 100, 150, 200, 250)
-_EVENTS_PER_PUSH = 5_000  # the matches of one push are in memory together
-_COUNTERS = ("intermediate", "complete", "copies", "chains", "peak_live", "peak_bytes")
+_EVENTS_PER_PUSH = 20_000  # the matches of one push are in memory together
+_EVENTS_TOGETHER = 1_000  # events that one query reads before it is the turn of the next query
+_COUNTERS = ("intermediate", "complete", "copies", "copied_bytes", "chains", "peak_live", "peak_bytes")
 
 
 def paper_numbers() -> pd.DataFrame:
@@ -77,7 +81,10 @@ def paper_numbers() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ExperimentStream:
-    """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``."""
+    """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``.
+
+    ``seed`` is that of the queries on this stream.
+    """
 
     name: str
     time_ms: np.ndarray
@@ -85,6 +92,7 @@ class ExperimentStream:
     n_types: int
     key: np.ndarray
     x: np.ndarray
+    seed: int = 7
 
 
 def abc_events(
@@ -102,6 +110,7 @@ def abc_events(
         3,
         frame["key"].to_numpy(),
         frame["x"].to_numpy(),
+        seed,
     )
 
 
@@ -115,6 +124,27 @@ def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) 
     """
     n_rounds = -(-n_events // 400)
     frame = traffic(n_rounds, seed=seed, distinct_times=True).iloc[:n_events]
+    return replace(_stream_of_reports(frame, n_types), seed=seed)
+
+
+def recorded_traffic_events(n_events: int = 100_000, *, n_types: int = 8) -> ExperimentStream:
+    """Return the first recorded reports of the traffic sensors of Aarhus as a stream, as `traffic_events` does.
+
+    All reports of a round have one time. Here, report k of a round is ``k * 300 s / 449`` later, in the order
+    of the file. Late reports come in the order of time.
+
+    Raises
+    ------
+    RecordedDataError
+        When the recorded data are not on this machine.
+    """
+    frame = recorded("traffic").iloc[:n_events].reset_index(drop=True)
+    rank = frame.groupby("ts").cumcount().to_numpy()
+    times = frame["ts"] + pd.to_timedelta(rank * 300_000 // 449, unit="ms")
+    return _stream_of_reports(frame.assign(ts=times).sort_values("ts", kind="stable"), n_types)
+
+
+def _stream_of_reports(frame: pd.DataFrame, n_types: int) -> ExperimentStream:
     relative = frame["avg_speed"] / frame.groupby("sensor")["avg_speed"].transform("mean").clip(lower=1.0)
     rank = relative.rank(method="average", pct=True).to_numpy()
     return ExperimentStream(
@@ -199,28 +229,30 @@ def run_query(
     *,
     window_s: float = WINDOW_S,
     repetitions: int = 1,
+    copies: str = "pointer",
+    payload: int | None = None,
 ) -> dict:
-    """Run one query on one system and return its seconds (median) and counters.
+    """Run one query on one system and return its CPU seconds (least of the repetitions) and counters.
 
-    The matches of each batch of events are made and dropped.
+    The matches of each batch of events are made in the order of the system, and dropped. ``copies`` and
+    ``payload`` are those of the engines.
     """
     if system not in SYSTEMS:
         raise CepError(f"system {system!r} is not known. Systems: {list(SYSTEMS)}")
     events, pattern = query.events(stream), query.pattern(window_s)
     seconds = []
     for _ in range(repetitions):
-        engine = SYSTEMS[system](pattern)
-        started = time.perf_counter()
+        engine = SYSTEMS[system](pattern, copies=copies, payload=payload, ordered=False)
         n_matches = 0
         for start in range(0, events.n_events, _EVENTS_PER_PUSH):
             n_matches += engine.push(events.take(slice(start, start + _EVENTS_PER_PUSH))).n_matches
-        seconds.append(time.perf_counter() - started)
+        seconds.append(engine.kernel_seconds)
     counters = engine.counters
     return {
         "group": query.group,
         "query": str(query),
         "system": system,
-        "seconds": median(seconds),
+        "seconds": min(seconds),
         "matches": n_matches if system != "CoverMatch" else len(engine.coverages),
         **{name: getattr(counters, name) for name in (*_COUNTERS, "mean_chain_length")},
         "coverable_share": sum(pattern.coverable) / pattern.n_components,
@@ -236,15 +268,19 @@ def _warm_up(stream: ExperimentStream) -> None:
 
 def _run_all(
     streams: Iterable[ExperimentStream], systems: Sequence[str], per_group: int, windows_s: Sequence[float],
-    repetitions: int,
+    repetitions: int, copies: Sequence[str], payload: int | None,
 ) -> Iterator[dict]:  # fmt: skip
     for stream in streams:
         _warm_up(stream)
         for window_s in windows_s:
-            for query in queries(stream, per_group=per_group):
-                for system in systems:
-                    row = run_query(system, query, stream, window_s=window_s, repetitions=repetitions)
-                    yield {"stream": stream.name, "window_s": window_s, **row}
+            for query in queries(stream, per_group=per_group, seed=stream.seed):
+                for way in copies:
+                    how = {"copies": way, "payload": payload if way == "deep" else None}
+                    for system in systems:
+                        row = run_query(
+                            system, query, stream, window_s=window_s, repetitions=repetitions, **how
+                        )
+                        yield {"stream": stream.name, "copying": way, "window_s": window_s, **row}
 
 
 def _average(rows: Iterable[dict], by: list[str]) -> pd.DataFrame:
@@ -268,23 +304,28 @@ def matching_time(
     window_s: float = WINDOW_S,
     repetitions: int = 1,
     systems: Sequence[str] = tuple(SYSTEMS),
+    copies: Sequence[str] = COPIES,
+    payload: int | None = None,
 ) -> pd.DataFrame:
     """Return the mean matching time of each group of queries: figures 6 (ABC) and 7 (traffic).
+
+    ``copies`` are the ways of copying, and ``payload`` has the attributes of an event in a deep copy.
 
     Returns
     -------
     pandas.DataFrame
-        One row per stream, group and system: ``conditions``, ``mean_ms``, ``matches`` (for CoverMatch
-        coverages), ``intermediate``, ``complete``, ``copies``, ``chains``, ``peak_live``, ``peak_bytes``
-        (means over the queries), ``coverable_share``, ``mean_chain_length``, ``same_matches``.
+        One row per stream, way of copying, group and system: ``copying``, ``conditions``, ``mean_ms`` (CPU),
+        ``matches`` (for CoverMatch coverages), ``intermediate``, ``complete``, ``copies``, ``copied_bytes``,
+        ``chains``, ``peak_live``, ``peak_bytes`` (means over the queries), ``coverable_share``,
+        ``mean_chain_length``, ``same_matches``.
 
     Notes
     -----
     Source: Qiu et al., LinkedCEP, experiment 1.
     """
-    rows = _run_all(streams, systems, per_group, (window_s,), repetitions)
-    frame = _average(rows, ["stream", "group", "system"])
-    frame.insert(2, "conditions", frame["group"].map(GROUPS))
+    rows = _run_all(streams, systems, per_group, (window_s,), repetitions, copies, payload)
+    frame = _average(rows, ["stream", "copying", "group", "system"])
+    frame.insert(3, "conditions", frame["group"].map(GROUPS))
     return frame
 
 
@@ -295,24 +336,27 @@ def time_by_window(
     per_group: int = 2,
     repetitions: int = 1,
     systems: Sequence[str] = tuple(SYSTEMS),
+    copies: Sequence[str] = COPIES,
+    payload: int | None = None,
 ) -> pd.DataFrame:
     """Return the mean matching time over all groups by window: figures 8 (ABC) and 9 (traffic).
 
     Returns
     -------
     pandas.DataFrame
-        One row per stream, window and system, with the columns of `matching_time` except ``conditions``, and
-        ``less_than_sase_pct``, the percentage of SASE's time that the system saves.
+        One row per stream, way of copying, window and system, with the columns of `matching_time` except
+        ``conditions``, and ``less_than_sase_pct``, the percentage of SASE's time that the system saves.
 
     Notes
     -----
     Source: Qiu et al., LinkedCEP, experiment 2.
     """
-    rows = _run_all(streams, systems, per_group, windows_s, repetitions)
-    frame = _average(rows, ["stream", "window_s", "system"])
+    rows = _run_all(streams, systems, per_group, windows_s, repetitions, copies, payload)
+    by = ["stream", "copying", "window_s"]
+    frame = _average(rows, [*by, "system"])
     if "SASE" in systems:
-        sase = frame[frame["system"] == "SASE"].set_index(["stream", "window_s"])["mean_ms"]
-        own = pd.MultiIndex.from_frame(frame[["stream", "window_s"]])
+        sase = frame[frame["system"] == "SASE"].set_index(by)["mean_ms"]
+        own = pd.MultiIndex.from_frame(frame[by])
         frame["less_than_sase_pct"] = 100 * (1 - frame["mean_ms"].to_numpy() / sase.loc[own].to_numpy())
     return frame
 
@@ -322,16 +366,21 @@ def throughput(
     *,
     n_queries: Sequence[int] = N_QUERIES,
     window_s: float = WINDOW_S,
+    repetitions: int = 1,
     systems: Sequence[str] = tuple(SYSTEMS),
+    copies: Sequence[str] = COPIES,
+    payload: int | None = None,
 ) -> pd.DataFrame:
     """Return events per second by the number of queries: figures 10 (ABC) and 11 (traffic).
 
-    Every query has its own engine and reads every event. Queries share nothing.
+    Every query has its own engine and reads every event. Queries share nothing. All queries run together:
+    the first 1,000 events go to every query, then the next 1,000 events.
 
     Returns
     -------
     pandas.DataFrame
-        One row per stream, number of queries and system: ``events_per_s``, ``seconds``, ``matches``.
+        One row per stream, way of copying, number of queries and system: ``copying``, ``events_per_s`` (of
+        CPU time), ``seconds`` (least of the repetitions), ``matches``.
 
     Notes
     -----
@@ -340,24 +389,81 @@ def throughput(
     rows = []
     for stream in streams:
         _warm_up(stream)
-        every = queries(stream, per_group=-(-max(n_queries) // len(GROUPS)))
+        every = queries(stream, per_group=-(-max(n_queries) // len(GROUPS)), seed=stream.seed)
         # Take one query of each group in turn, so that any number of queries covers the groups evenly.
         per_group = len(every) // len(GROUPS)
         mixed = [every[g * per_group + i] for i in range(per_group) for g in range(len(GROUPS))]
-        for system in systems:
-            done = [run_query(system, query, stream, window_s=window_s) for query in mixed]
+        for way in copies:
+            how = {"copies": way, "payload": payload if way == "deep" else None}
             for n in n_queries:
-                seconds = sum(row["seconds"] for row in done[:n])
-                rows.append(
-                    {
-                        "stream": stream.name,
-                        "n_queries": n,
-                        "system": system,
-                        "events_per_s": len(stream.x) / seconds,
-                        "seconds": seconds,
-                        "matches": sum(row["matches"] for row in done[:n]),
-                    }
-                )
+                for system in systems:
+                    make = partial(SYSTEMS[system], ordered=False, **how)
+                    done = [_run_together(make, mixed[:n], stream, window_s) for _ in range(repetitions)]
+                    seconds = min(seconds for seconds, _ in done)
+                    rows.append(
+                        {
+                            "stream": stream.name,
+                            "copying": way,
+                            "n_queries": n,
+                            "system": system,
+                            "events_per_s": len(stream.x) / seconds,
+                            "seconds": seconds,
+                            "matches": done[0][1],
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def _run_together(
+    make: Callable[[PlainPattern], KernelMachine],
+    together: Sequence[StreamQuery],
+    stream: ExperimentStream,
+    window_s: float,
+) -> tuple[float, int]:
+    """Return the CPU seconds of queries that read a stream together, and the number of their matches."""
+    engines = [(make(query.pattern(window_s)), query.events(stream)) for query in together]
+    n_matches = 0
+    for start in range(0, len(stream.x), _EVENTS_TOGETHER):
+        for engine, events in engines:
+            n_matches += engine.push(events.take(slice(start, start + _EVENTS_TOGETHER))).n_matches
+    return sum(engine.kernel_seconds for engine, _ in engines), n_matches
+
+
+def gain_by_payload(
+    streams: Iterable[ExperimentStream],
+    *,
+    payloads: Sequence[int] = (0, 4, 8, 16, 32, 64),
+    groups: Sequence[str] = ("Q1", "Q2"),
+    per_group: int = 3,
+    repetitions: int = 3,
+) -> pd.DataFrame:
+    """Return the mean matching time by the number of attributes that a deep copy takes of each event.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per stream, payload and system: ``payload``, ``mean_ms``, ``partial_matches`` and
+        ``copied_bytes`` (means over the queries of the groups).
+    """
+    rows = []
+    for stream in streams:
+        _warm_up(stream)
+        chosen = [query for query in queries(stream, per_group=per_group) if query.group in groups]
+        for payload, system in product(payloads, SYSTEMS):
+            done = pd.DataFrame(
+                run_query(system, query, stream, repetitions=repetitions, copies="deep", payload=payload)
+                for query in chosen
+            )
+            rows.append(
+                {
+                    "stream": stream.name,
+                    "payload": payload,
+                    "system": system,
+                    "mean_ms": 1000 * done["seconds"].mean(),
+                    "partial_matches": (done["intermediate"] + done["complete"]).mean(),
+                    "copied_bytes": done["copied_bytes"].mean(),
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -394,9 +500,8 @@ def gain_by_stay(
         seconds = []
         for _ in range(repetitions):
             counting = LinkedCEP(query.pattern(window_s), output="count")
-            started = time.perf_counter()
             n_matches = counting.push(query.events(stream)).n_matches
-            seconds.append(time.perf_counter() - started)
+            seconds.append(counting.kernel_seconds)
         nodes = [row["intermediate"] + row["complete"] for row in (runs, linked)]
         rows.append(
             {
@@ -409,7 +514,7 @@ def gain_by_stay(
                 "mean_chain_length": linked["mean_chain_length"],
                 "ms_runs": 1000 * runs["seconds"],
                 "ms_linked": 1000 * linked["seconds"],
-                "ms_count": 1000 * median(seconds),
+                "ms_count": 1000 * min(seconds),
                 "time_ratio": runs["seconds"] / linked["seconds"],
             }
         )
