@@ -13,7 +13,7 @@ RECENT = 6  # next chain that the partition's latest event has joined
 COMPONENT = 7
 N_FIELDS = 8
 
-STATE, CHAIN, CHAIN_TAIL, CHAIN_TIME = 0, 1, 2, 3  # fields of a candidate
+STATE, CHAIN, CHAIN_TAIL, CHAIN_TIME, N_COMBINED = range(5)  # fields of a candidate
 LEVEL_HEAD, LEVEL_TAIL, CURRENT, LEVEL_COMPONENT = 0, 1, 2, 3  # fields of a level of an enumeration
 
 LEFT, SIGN, RIGHT, LEFT_COLUMN, RIGHT_COLUMN, IS_FLOAT = 0, 1, 2, 3, 4, 5  # fields of a condition
@@ -597,9 +597,9 @@ def _write_products_as_found(
                 node = field[node, PRED]
         has_d = np.int64(d >= 0)
         length = depth + 1 + (c >= 0) + has_d
-        n_pairs = rank[tail] - rank[head] + 1
-        if has_d:
-            n_pairs *= rank[d_tail] - rank[d_head] + 1
+        n_pairs = candidate[k, N_COMBINED]
+        for i in range(depth):
+            n_pairs //= rank[level[i, LEVEL_TAIL]] - rank[level[i, LEVEL_HEAD]] + 1
         more = True
         while more:
             x, y = head, d_head
@@ -775,6 +775,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                     depth += 1
                     tail = field[c, PRED_TAIL]
                     c = field[c, PRED]
+                candidate[k, N_COMBINED] = size
                 n_matches += magnitude
                 n_items += magnitude * (depth + 1)
                 if output == ALL and depth > len(work.level):

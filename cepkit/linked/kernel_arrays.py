@@ -64,7 +64,7 @@ class PartitionArrays(NamedTuple):
 class Scratch(NamedTuple):
     """Buffers for intermediate results."""
 
-    candidate: np.ndarray  # int64, (n, 4)
+    candidate: np.ndarray  # int64, (n, 5)
     run_start: np.ndarray  # int64, (n + 1,)
     level: np.ndarray  # int64, (n, 4)
     event_of: np.ndarray  # int64, (n_components,): latest event of each component of a partial match

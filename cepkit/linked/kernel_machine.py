@@ -102,7 +102,7 @@ class KernelMachine:
         self._report = zero(kernel.REPORT_LENGTH, np.int64)
         candidates, levels = _FIRST_CANDIDATES, _FIRST_LEVELS
         self._scratch = Scratch(
-            zero((candidates, 4), np.int64),
+            zero((candidates, 5), np.int64),
             zero(candidates + 1, np.int64),
             zero((levels, 4), np.int64),
             zero(n, np.int64),

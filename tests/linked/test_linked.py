@@ -832,30 +832,41 @@ def streams():
 
 def test_figures_6_and_7(streams):
     table = paper.matching_time(streams, per_group=2)
-    assert len(table) == 3 * 5 * 4 and table["same_matches"].all()
+    assert len(table) == 3 * 3 * 5 * 4 and table["same_matches"].all()
     assert table["system"].unique().tolist() == list(paper.SYSTEMS)
+    assert table["copying"].unique().tolist() == ["pointer", "references", "deep"]
     share = table.groupby("group")["coverable_share"].first()
     assert (
         share["Q1"] == share["Q2"] == share["Q5"] == 1 and 0 < share["Q3"] < 1 and share["Q4"] < share["Q3"]
     )
-    wide = table.pivot(index=["stream", "group"], columns="system", values="intermediate")
+    wide = table.pivot(index=["stream", "copying", "group"], columns="system", values="intermediate")
     assert (wide["LinkedCEP"] <= wide["SASE"]).all() and (wide["SASE"] == wide["Siddhi-like"]).all()
     assert (table["matches"] > 0).mean() > (0.7 if JIT else 0.5)
+    written = table.pivot(index=["stream", "group", "system"], columns="copying", values="copied_bytes")
+    assert (written["pointer"] == 0).all() and (written["deep"] > written["references"]).all()
 
 
 def test_figures_8_and_9(streams):
-    table = paper.time_by_window(streams[:2], windows_s=(50, 100), per_group=1)
-    assert len(table) == 2 * 2 * 4 and table["same_matches"].all()
-    matches = table[table["system"] == "SASE"].pivot(index="stream", columns="window_s", values="matches")
+    table = paper.time_by_window(streams[:2], windows_s=(50, 100), per_group=1, copies=("references", "deep"))
+    assert len(table) == 2 * 2 * 2 * 4 and table["same_matches"].all()
+    sase = table[(table["system"] == "SASE") & (table["copying"] == "deep")]
+    matches = sase.pivot(index="stream", columns="window_s", values="matches")
     assert (matches[100] > matches[50]).all()
     assert (table.loc[table["system"] == "SASE", "less_than_sase_pct"] == 0).all()
 
 
-def test_figures_10_and_11(streams):
+def test_figures_10_and_11_run_all_queries_together(streams):
     table = paper.throughput(streams[:1], n_queries=(5, 10))
-    assert len(table) == 2 * 4 and (table["events_per_s"] > 0).all()
+    assert len(table) == 3 * 2 * 4 and (table["events_per_s"] > 0).all()
     matches = table[table["system"] != "CoverMatch"].groupby("n_queries")["matches"]
     assert matches.nunique().eq(1).all() and matches.first().is_monotonic_increasing
+
+
+def test_time_by_the_attributes_of_an_event(streams):
+    table = paper.gain_by_payload(streams[:1], payloads=(0, 2), per_group=1, repetitions=1)
+    assert len(table) == 2 * 4
+    sase = table[table["system"] == "SASE"].set_index("payload")
+    assert sase["copied_bytes"].is_monotonic_increasing and sase["partial_matches"].nunique() == 1
 
 
 def test_the_numbers_of_the_paper():

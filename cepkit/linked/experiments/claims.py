@@ -1,0 +1,317 @@
+"""The statements of the LinkedCEP paper on figures 6 to 11 as claims, and the results that they are tried on.
+
+`claim_results` and `paper_size_results` make the tables that are kept in ``notebooks/results``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from cepkit.experiments.claims import Claim, rises
+from cepkit.linked.experiments.figures import (
+    N_QUERIES,
+    SYSTEMS,
+    WINDOWS_S,
+    ExperimentStream,
+    abc_events,
+    gain_by_payload,
+    matching_time,
+    recorded_traffic_events,
+    throughput,
+    time_by_window,
+    traffic_events,
+)
+from cepkit.linked.patterns import COPIES
+
+ABC, STICKY, TRAFFIC = "ABC", "ABC, stay 0.5", "traffic"
+AARHUS = "Aarhus"
+GROUPS, WINDOWS, QUERIES = "groups", "windows", "queries"  # the paper's experiments 1, 2 and 3
+SIMILAR = 1.25  # CoverMatch and LinkedCEP count as similar up to this ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of the three experiments.
+
+    Parameters
+    ----------
+    of_groups, of_windows, of_queries : int
+        Events of the stream in experiment 1, 2 and 3.
+    per_group, per_group_of_windows : int
+        Queries of each of the five groups in experiment 1 and 2.
+    repetitions, repetitions_of_windows : int
+        The least time of so many runs counts in experiment 1 and 2. Experiment 3 runs once.
+    copies_of_windows, copies_of_queries : tuple of str
+        The ways of copying in experiment 2 and 3. Experiment 1 has all of them.
+    """
+
+    of_groups: int
+    per_group: int
+    repetitions: int
+    of_windows: int
+    per_group_of_windows: int
+    repetitions_of_windows: int
+    copies_of_windows: tuple[str, ...]
+    of_queries: int
+    copies_of_queries: tuple[str, ...]
+
+
+# Each of 250 engines keeps the stream in memory, so the streams of experiment 3 are shorter.
+PAPER_SIZE = Sizes(100_000, 10, 1, 100_000, 1, 1, COPIES, 20_000, COPIES)
+SEED_SIZE = Sizes(10_000, 2, 3, 5_000, 1, 2, ("pointer", "deep"), 2_000, ("deep",))
+
+
+# --- results ----------------------------------------------------------------------------------------------
+
+
+def claim_results(seeds: Iterable[int] = range(10), *, with_recorded: bool = True) -> pd.DataFrame:
+    """Return the results of all three experiments on streams of several seeds, see `measure`.
+
+    Raises
+    ------
+    RecordedDataError
+        When ``with_recorded`` is True and the traffic of Aarhus is not on this machine.
+    """
+    data = [f"seed {seed}" for seed in seeds] + [AARHUS] * with_recorded
+    return pd.concat([measure(name) for name in data], ignore_index=True)
+
+
+def paper_size_results(*, with_recorded: bool = True) -> pd.DataFrame:
+    """Return the results of streams of the paper's size, for seed 7 and for the recorded traffic of Aarhus."""
+    data = ["seed 7"] + [AARHUS] * with_recorded
+    return pd.concat([measure(name, PAPER_SIZE) for name in data], ignore_index=True)
+
+
+def payload_results(n_events: int = 40_000) -> pd.DataFrame:
+    """Return the matching time of groups Q1 and Q2 by the attributes of an event, see `gain_by_payload`."""
+    return gain_by_payload(streams_of("seed 7", n_events))
+
+
+def streams_of(data: str, n_events: int) -> list[ExperimentStream]:
+    """Return the streams of a data set: ``"seed 3"``, or ``"Aarhus"`` for the recorded traffic."""
+    if data == AARHUS:
+        return [recorded_traffic_events(n_events)]
+    seed = int(data.removeprefix("seed "))
+    return [
+        abc_events(n_events, seed=seed),
+        abc_events(n_events, stay=0.5, seed=seed),
+        traffic_events(n_events, seed=seed),
+    ]
+
+
+def measure(data: str, sizes: Sizes = SEED_SIZE) -> pd.DataFrame:
+    """Return the results of all three experiments on the streams of one data set.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per experiment, stream, way of copying and point: ``data``, ``experiment`` (``groups``,
+        ``windows``, ``queries``), ``stream``, ``copying``, ``at`` (the group, the seconds of the window, the
+        number of queries), ``events``, then a column per system (CPU ms per query; for ``queries`` events
+        per second of CPU time), ``matches``, and the partial matches made by SASE and LinkedCEP in ``groups``.
+    """
+    times = matching_time(
+        streams_of(data, sizes.of_groups), per_group=sizes.per_group, repetitions=sizes.repetitions
+    )
+    windows = time_by_window(
+        streams_of(data, sizes.of_windows), per_group=sizes.per_group_of_windows,
+        repetitions=sizes.repetitions_of_windows, copies=sizes.copies_of_windows,
+    )  # fmt: skip
+    rates = throughput(streams_of(data, sizes.of_queries), copies=sizes.copies_of_queries)
+    parts = [
+        _by_system(times, GROUPS, "group", "mean_ms", sizes.of_groups),
+        _by_system(windows, WINDOWS, "window_s", "mean_ms", sizes.of_windows),
+        _by_system(rates, QUERIES, "n_queries", "events_per_s", sizes.of_queries),
+    ]
+    made = pd.concat(parts, ignore_index=True)
+    made.insert(0, "data", data)
+    return made
+
+
+def _by_system(frame: pd.DataFrame, experiment: str, at: str, value: str, n_events: int) -> pd.DataFrame:
+    """Return a row per point with the values of all systems."""
+    frame = frame.rename(columns={at: "at"})
+    by = ["stream", "copying", "at"]
+    wide = frame.pivot_table(index=by, columns="system", values=value, sort=False)[list(SYSTEMS)]
+    for system in ("SASE", "LinkedCEP"):
+        own = frame[frame["system"] == system].set_index(by)
+        wide["matches"] = own["matches"]
+        if "intermediate" in own:
+            wide[f"partial matches, {system}"] = own["intermediate"] + own["complete"]
+    wide = wide.reset_index().rename_axis(columns=None)
+    wide["at"] = wide["at"].astype(str)
+    wide.insert(0, "experiment", experiment)
+    wide.insert(4, "events", n_events)
+    return wide
+
+
+# --- claims -----------------------------------------------------------------------------------------------
+
+Test = Callable[[pd.DataFrame], tuple[float, bool] | None]
+
+
+def _rows(own: pd.DataFrame, experiment: str, stream: str, copying: str) -> pd.DataFrame:
+    is_meant = (own["experiment"] == experiment) & (own["stream"] == stream) & (own["copying"] == copying)
+    return own[is_meant].set_index("at")
+
+
+def _is_faster(experiment: str, stream: str, copying: str, other: str, at: Sequence[str] = ()) -> Test:
+    """Return the test that LinkedCEP takes less time than another system at every point."""
+
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, experiment, stream, copying)
+        if rows.empty:
+            return None
+        rows = rows.loc[list(at)] if at else rows
+        worst = (rows["LinkedCEP"] / rows[other]).max()
+        return worst, worst < 1
+
+    return test
+
+
+def _saves(experiment: str, stream: str, copying: str, other: str, at: str) -> Test:
+    """Return the test that LinkedCEP takes less time than another system; the measure is the percentage."""
+
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, experiment, stream, copying)
+        if rows.empty:
+            return None
+        saved = 100 * (1 - rows.loc[at, "LinkedCEP"] / rows.loc[at, other])
+        return saved, saved > 0
+
+    return test
+
+
+def _gain_rises(stream: str, copying: str, other: str) -> Test:
+    """Return the test that the saving of LinkedCEP grows from each window to the next."""
+
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, WINDOWS, stream, copying)
+        if rows.empty:
+            return None
+        saved = 100 * (1 - rows["LinkedCEP"] / rows[other]).loc[[str(w) for w in WINDOWS_S]]
+        return saved.iloc[-1] - saved.iloc[0], rises(saved)
+
+    return test
+
+
+def _has_more(stream: str, copying: str, system: str, *others: str) -> Test:
+    """Return the test that a system has a higher throughput than others at every number of queries."""
+
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, QUERIES, stream, copying)
+        if rows.empty:
+            return None
+        least = min((rows[system] / rows[other]).min() for other in others)
+        return least, least > 1
+
+    return test
+
+
+def _is_similar(stream: str, copying: str) -> Test:
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, QUERIES, stream, copying)
+        if rows.empty:
+            return None
+        most = (rows["CoverMatch"] / rows["LinkedCEP"]).max()
+        return most, most <= SIMILAR
+
+    return test
+
+
+def _gains_more(copying: str, experiment: str, at: Sequence[str], stream: str, other: str) -> Test:
+    """Return the test that the gain over SASE on one stream exceeds that on another one at every point."""
+
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        gains = []
+        for name in (stream, other):
+            rows = _rows(own, experiment, name, copying)
+            if rows.empty:
+                return None
+            gain = (rows["LinkedCEP"] / rows["SASE"]).loc[list(at)]
+            gains.append(gain if experiment == QUERIES else 1 / gain)
+        least = (gains[0] / gains[1]).min()
+        return least, least > 1
+
+    return test
+
+
+def _makes_fewer(stream: str, copying: str, at: Sequence[str]) -> Test:
+    def test(own: pd.DataFrame) -> tuple[float, bool] | None:
+        rows = _rows(own, GROUPS, stream, copying)
+        if rows.empty:
+            return None
+        rows = rows.loc[list(at)]
+        most = (rows["partial matches, LinkedCEP"] / rows["partial matches, SASE"]).max()
+        return most, most < 1
+
+    return test
+
+
+def claims(copying: str = "deep") -> list[Claim]:
+    """Return the statements of the paper on figures 6 to 11, in order, for one way of copying.
+
+    The reasons are those of deep copies, which the paper has.
+
+    Examples
+    --------
+    >>> len(claims()), claims()[0].place
+    (32, 'figure 6')
+    """
+    made = []
+
+    def add(place: str, statement: str, measure: str, test: Test, printed: str = "") -> None:
+        reason = _REASONS[len(made)] if copying == "deep" else ""
+        made.append(Claim(place, statement, measure, test, printed, reason))
+
+    printed_times = {
+        ABC: ("Q3", {"SASE": "43", "Siddhi-like": "24"}),
+        TRAFFIC: ("Q2", {"SASE": "46", "Siddhi-like": "19"}),
+    }
+    for place, stream in (("figure 6", ABC), ("figure 7", TRAFFIC)):
+        at, printed = printed_times[stream]
+        for other in ("SASE", "Siddhi-like"):
+            ratio = f"greatest LinkedCEP / {other}"
+            add(
+                place,
+                f"less time than {other} in every group",
+                ratio,
+                _is_faster(GROUPS, stream, copying, other),
+            )
+            add(place, f"less time than {other} in groups Q1 and Q2", ratio,
+                _is_faster(GROUPS, stream, copying, other, ("Q1", "Q2")))  # fmt: skip
+            add(place, f"less time than {other} in group {at}", "time saved, %",
+                _saves(GROUPS, stream, copying, other, at), printed[other])  # fmt: skip
+        add(place, "fewer temporary matches than SASE in groups Q1 and Q2", "greatest LinkedCEP / SASE",
+            _makes_fewer(stream, copying, ("Q1", "Q2")))  # fmt: skip
+    for place, stream in (("figure 8", ABC), ("figure 9", TRAFFIC)):
+        for other, percent in (("SASE", "34"), ("Siddhi-like", "19")):
+            add(place, f"less time than {other} at every window", f"greatest LinkedCEP / {other}",
+                _is_faster(WINDOWS, stream, copying, other))  # fmt: skip
+            if stream == ABC:
+                add(place, f"less time than {other} at 200 s", "time saved, %",
+                    _saves(WINDOWS, stream, copying, other, "200"), percent)  # fmt: skip
+            add(place, f"gains more on {other} at every longer window",
+                "time saved at 300 s minus that at 50 s, %", _gain_rises(stream, copying, other))  # fmt: skip
+    for place, stream in (("figure 10", ABC), ("figure 11", TRAFFIC)):
+        for other in ("SASE", "Siddhi-like"):
+            add(place, f"more throughput than {other} with any number of queries",
+                f"least LinkedCEP / {other}", _has_more(stream, copying, "LinkedCEP", other))  # fmt: skip
+        add(place, "CoverMatch has more throughput than LinkedCEP", "least CoverMatch / LinkedCEP",
+            _has_more(stream, copying, "CoverMatch", "LinkedCEP"))  # fmt: skip
+        if stream == ABC:
+            add(place, "CoverMatch has more throughput than SASE and Siddhi-like", "least CoverMatch / other",
+                _has_more(stream, copying, "CoverMatch", "SASE", "Siddhi-like"))  # fmt: skip
+    add("figure 11", f"CoverMatch and LinkedCEP are similar, up to a factor of {SIMILAR:g}",
+        "greatest CoverMatch / LinkedCEP", _is_similar(TRAFFIC, copying))  # fmt: skip
+    add("figures 10, 11", "gains more on SASE for ABC than for traffic", "least gain on ABC / gain on traffic",
+        _gains_more(copying, QUERIES, [str(n) for n in N_QUERIES], ABC, TRAFFIC))  # fmt: skip
+    add("section 4.2", "gains more where events of one type are adjacent", "least gain, stay 0.5 / stay 0",
+        _gains_more(copying, GROUPS, ("Q1", "Q2"), STICKY, ABC))  # fmt: skip
+    return made
+
+
+_REASONS = ("to be measured",) * 40
