@@ -564,18 +564,11 @@ def _write_products_as_found(
     first_rank = rank[oldest]
     write, m = report[N_ITEMS], report[N_FOUND]
     for k in range(start, n):
-        # The events of the two latest chains change fastest, and their loops need no table of levels.
-        c, tail, head, d, d_tail, d_head, depth = (
-            candidate[k, CHAIN],
-            candidate[k, CHAIN_TAIL],
-            e,
-            -1,
-            -1,
-            -1,
-            0,
-        )
+        # The events of the two latest chains, c and d, change fastest. They need no table of levels.
+        c, tail, head = candidate[k, CHAIN], candidate[k, CHAIN_TAIL], e
+        d, d_head, depth = -1, -1, 0
         if c >= 0:
-            d, d_tail, head = field[c, PRED], field[c, PRED_TAIL], field[c, HEAD]
+            d, head = field[c, PRED], field[c, HEAD]
             if d < 0 and rank[head] < first_rank:
                 head = oldest
         else:

@@ -16,7 +16,7 @@ from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, 
 from cepkit.events import Events
 from cepkit.linked.chains import chains_of
 from cepkit.linked.linked_cep import LinkedCEP
-from cepkit.linked.patterns import Copying, PlainMatches
+from cepkit.linked.patterns import POINTER, Copying, PlainMatches
 from cepkit.linked.query import PlainQuery, describe_engine, linked_query_unsupported, variables_of
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from cepkit.planning.planner import Engine, EngineValue
@@ -78,7 +78,7 @@ class PartialMatchRun:
     mean_chain_length: float
     peak_live: int
     coverable: tuple[str, ...]
-    copying: Copying = Copying()
+    copying: Copying = POINTER
     copied_bytes: int = 0
     _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
     _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
@@ -172,7 +172,7 @@ class PlainlyMatched(SequenceSet):
         events: Events,
         name: str,
         most_known: int = MOST_KNOWN,
-        copying: Copying = Copying(),  # noqa: B008 - it is frozen
+        copying: Copying = POINTER,
     ):
         self.program, self.events, self.name, self.copying = program, events, name, copying
         self._most_known = most_known

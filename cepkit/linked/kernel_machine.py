@@ -18,6 +18,7 @@ from cepkit.linked.kernel_arrays import (
     Scratch,
 )
 from cepkit.linked.patterns import (
+    POINTER,
     SIGNS,
     Copying,
     Counters,
@@ -29,8 +30,6 @@ from cepkit.linked.patterns import (
     sorted_matches,
 )
 from cepkit.progress import checkpoint
-
-POINTER = Copying()
 
 # Initial sizes; all of them grow.
 _FIRST_SLOTS = 1024

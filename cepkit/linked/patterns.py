@@ -223,6 +223,9 @@ class Copying:
         return "a reference to each event" if self.copies == "references" else "a pointer to the one before"
 
 
+POINTER = Copying()
+
+
 @dataclass(frozen=True)
 class PlainEvents:
     """Events in stream order.

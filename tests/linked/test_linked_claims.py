@@ -1,4 +1,4 @@
-"""The claims of the LinkedCEP paper: their tests on made results, the kept tables, and their verdicts again."""
+"""The claims of the LinkedCEP paper: their tests on made results, the kept tables, new verdicts."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures 6 to 11 of the LinkedCEP paper: a row per stream, a column per way of copying, marks of the paper."""
+"""Figures 6 to 11 of the LinkedCEP paper, with a panel per stream and way of copying."""
 
 from __future__ import annotations
 

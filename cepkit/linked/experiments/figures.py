@@ -1,9 +1,10 @@
 """The experiments of the LinkedCEP paper as tidy frames: worked example, figures 6 to 11, gain of chains.
 
-Times are CPU times of the search, the least of the repetitions. They do not contain the storing of the stream.
-The matches of every system are in its own order. Figures have four series: SASE, Siddhi-like, CoverMatch (coverages only) and LinkedCEP (all matches).
-Siddhi-like keeps partial matches as Siddhi does, but with skip-till-any-match; Siddhi's own ``->`` takes only
-the first match, so its results could not be compared.
+Times are CPU times of the search, the least of the repetitions. They do not contain the storing of the
+stream. The matches of every system are in its own order. Figures have four series: SASE, Siddhi-like,
+CoverMatch (coverages only) and LinkedCEP (all matches). Siddhi-like keeps partial matches as Siddhi does,
+but with skip-till-any-match; Siddhi's own ``->`` takes only the first match, so its results could not be
+compared.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) 
 
 
 def recorded_traffic_events(n_events: int = 100_000, *, n_types: int = 8) -> ExperimentStream:
-    """Return the first recorded reports of the traffic sensors of Aarhus as a stream, as `traffic_events` does.
+    """Return the first recorded reports of the traffic sensors of Aarhus as `traffic_events` does.
 
     All reports of a round have one time. Here, report k of a round is ``k * 300 s / 449`` later, in the order
     of the file. Late reports come in the order of time.
