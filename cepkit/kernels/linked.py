@@ -417,10 +417,10 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                                 if copies and not has_kleene:
                                     node = -1
                                     for i in range(1, length):
-                                        items[write - length + i] = positions[free[n_free - 1], i]
+                                        items[np.uint64(write - length + i)] = positions[free[n_free - 1], i]
                                 while node >= 0:
                                     write -= 1
-                                    items[write] = x
+                                    items[np.uint64(write)] = x
                                     if has_kleene:
                                         item_component[write] = field[node, COMPONENT]
                                     x = field[node, PRED_TAIL]
@@ -593,6 +593,20 @@ def _write_products_as_found(
         n_pairs = candidate[k, N_COMBINED]
         for i in range(depth):
             n_pairs //= rank[level[i, LEVEL_TAIL]] - rank[level[i, LEVEL_HEAD]] + 1
+        if depth == 0 and has_d and not has_kleene:  # three components, as in most patterns; no branch inside
+            x, y, at = head, d_head, np.uint64(write)
+            for _ in range(n_pairs):
+                items[at] = y
+                items[at + np.uint64(1)] = x
+                items[at + np.uint64(2)] = e
+                at += np.uint64(3)
+                is_tail = np.int64(x == tail)
+                y += is_tail * (following[np.uint64(y)] - y)
+                after = following[np.uint64(x)]
+                x = after + is_tail * (head - after)
+            write += 3 * n_pairs
+            m += n_pairs
+            continue
         more = True
         while more:
             x, y = head, d_head

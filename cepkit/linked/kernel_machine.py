@@ -325,27 +325,26 @@ class KernelMachine:
         """Run the kernel over the events ``start`` to ``stop``; return the matches that left to make room."""
         kernel, report, parts = self._kernel, self._report, []
         with np.errstate(over="ignore"):  # only kernels that run as Python warn
-            size, began = self._events_per_call, time.perf_counter()
+            size = self._events_per_call
             begin = start
             while start < stop:
                 checkpoint((start - begin) / (stop - begin))
-                cpu = time.thread_time()
+                began, is_full = time.thread_time(), start + size <= stop
                 self._advance(
                     self._tables, self._events, self._store, self._parts, self._scratch, self._out,
                     start, min(start + size, stop), report,
                 )  # fmt: skip
-                self.kernel_seconds += time.thread_time() - cpu
+                took = time.thread_time() - began
+                self.kernel_seconds += took
                 start = int(report[kernel.CONSUMED])
                 if report[kernel.REASON]:
                     found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
                     parts += [] if found is None else [found]
                 # The work per event grows with the live partial matches, so calls get shorter.
-                now = time.perf_counter()
-                if now - began > _LONG_CALL_S:
+                if took > _LONG_CALL_S:
                     size = max(1, size // 2)
-                elif now - began < _LONG_CALL_S / 4:
+                elif took < _LONG_CALL_S / 4 and is_full:
                     size *= 2
-                began = now
             self._events_per_call = size  # so that the next push need not find it again
         return parts
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cepkit.experiments.claims import Finding, count_verdicts, examine
+from cepkit.experiments.kept_tables import kept_table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "notebooks" / "results"
@@ -18,8 +19,15 @@ def match_regex() -> list[Finding]:
     return examine(CLAIMS, kept_results(RESULTS))
 
 
+def linked_cep() -> list[Finding]:
+    from cepkit.linked.experiments.claims import claims
+
+    return examine(claims(), kept_table(RESULTS / "linked_cep_claims.csv"))
+
+
 NOTEBOOKS: dict[str, Callable[[], list[Finding]]] = {
     "10_match_regex": match_regex,
+    "20_linked_cep": linked_cep,
 }
 
 

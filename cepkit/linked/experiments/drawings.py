@@ -47,7 +47,7 @@ def draw_groups(results: pd.DataFrame, figure: str) -> go.Figure:
 
     shares = relative_times(results, "groups")
     panels = shares["panel"].unique().tolist()
-    n_columns = min(3, len(panels))
+    n_columns = _n_columns(results, "groups")
     n_rows = -(-len(panels) // n_columns)
     drawn = make_subplots(
         rows=n_rows, cols=n_columns, subplot_titles=panels, shared_yaxes="all", figure=LeanFigure(),
@@ -81,10 +81,12 @@ def draw_windows(results: pd.DataFrame, figure: str) -> go.Figure:
     shares = relative_times(results, "windows")
     shares = shares.assign(at=shares["at"].astype(float))
     titles = {"x_title": "window, s", "y_title": "share of SASE's time"}
-    drawn = _lines(shares, "share", figure, titles, same_y=True)
+    drawn = _lines(shares, "share", figure, titles, columns=_n_columns(results, "windows"), same_y=True)
     marks = paper_shares(figure)
+    n_columns = _n_columns(results, "windows")
     for number in range(shares["panel"].nunique()):
-        _add_marks(drawn, marks, {"row": number // 3 + 1, "col": number % 3 + 1}, in_legend=number == 0)
+        at = {"row": number // n_columns + 1, "col": number % n_columns + 1}
+        _add_marks(drawn, marks, at, in_legend=number == 0)
     return drawn
 
 
@@ -94,7 +96,7 @@ def draw_queries(results: pd.DataFrame, figure: str) -> go.Figure:
     rates = own[list(SYSTEMS)].assign(panel=_panels(own), at=own["at"].astype(float))
     long = rates.melt(["panel", "at"], var_name="system", value_name="rate")
     titles = {"x_title": "queries", "y_title": "events per s of CPU"}
-    return _lines(long, "rate", figure, titles, log_y=True)
+    return _lines(long, "rate", figure, titles, columns=_n_columns(results, "queries"), log_y=True)
 
 
 def paper_shares(figure: str) -> pd.DataFrame:
@@ -127,14 +129,22 @@ def _panels(results: pd.DataFrame) -> pd.Series:
     return names + ", " + results["copying"]
 
 
+def _n_columns(results: pd.DataFrame, experiment: str) -> int:
+    """Return the number of ways of copying, so that each row of panels is a stream."""
+    return results.loc[results["experiment"] == experiment, "copying"].nunique()
+
+
 def _lines(
-    rows: pd.DataFrame, y: str, figure: str, titles: dict, *, log_y: bool = False, same_y: bool = False
-) -> go.Figure:
+    rows: pd.DataFrame, y: str, figure: str, titles: dict, *, columns: int, log_y: bool = False,
+    same_y: bool = False,
+) -> go.Figure:  # fmt: skip
     panels = [
         SweepPanel(own, "at", y, str(panel), log_y=log_y, **titles)
         for panel, own in rows.groupby("panel", sort=False)
     ]
-    return sweep_figure(panels, series="system", same_y=same_y, measured=True, title=f"Figure {figure}")
+    return sweep_figure(
+        panels, series="system", columns=columns, same_y=same_y, measured=True, title=f"Figure {figure}"
+    )
 
 
 def _add_marks(figure: go.Figure, marks: pd.DataFrame, at: dict, *, in_legend: bool) -> None:
