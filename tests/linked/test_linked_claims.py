@@ -12,7 +12,7 @@ from cepkit.experiments.claims import examine, findings_table
 from cepkit.experiments.kept_tables import kept_table
 from cepkit.linked.experiments import claims as made
 from cepkit.linked.experiments.claims import AARHUS, SEED_SIZE, claims, measure, streams_of
-from cepkit.linked.experiments.drawings import paper_shares, relative_times
+from cepkit.linked.drawings import paper_shares, relative_times
 from cepkit.linked.experiments.figures import N_QUERIES, SYSTEMS, WINDOWS_S
 
 KEPT = Path(__file__).parents[2] / "notebooks" / "results"
