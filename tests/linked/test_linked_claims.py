@@ -10,9 +10,9 @@ import pytest
 from cepkit.datasets.recorded import has_recorded
 from cepkit.experiments.claims import examine, findings_table
 from cepkit.experiments.kept_tables import kept_table
+from cepkit.linked.drawings import paper_shares, relative_times
 from cepkit.linked.experiments import claims as made
 from cepkit.linked.experiments.claims import AARHUS, SEED_SIZE, claims, measure, streams_of
-from cepkit.linked.drawings import paper_shares, relative_times
 from cepkit.linked.experiments.figures import N_QUERIES, SYSTEMS, WINDOWS_S
 
 KEPT = Path(__file__).parents[2] / "notebooks" / "results"
