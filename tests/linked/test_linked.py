@@ -843,7 +843,8 @@ def test_figures_6_and_7(streams):
     assert (wide["LinkedCEP"] <= wide["SASE"]).all() and (wide["SASE"] == wide["Siddhi-like"]).all()
     assert (table["matches"] > 0).mean() > (0.7 if JIT else 0.5)
     written = table.pivot(index=["stream", "group", "system"], columns="copying", values="copied_bytes")
-    assert (written["pointer"] == 0).all() and (written["deep"] > written["references"]).all()
+    assert (written["pointer"] == 0).all() and (written["references"] > 0).mean() > 0.8
+    assert (written["deep"] >= 2 * written["references"]).all()
 
 
 def test_figures_8_and_9(streams):
