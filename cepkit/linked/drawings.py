@@ -105,9 +105,9 @@ def paper_shares(figure: str) -> pd.DataFrame:
     Examples
     --------
     >>> paper_shares("8")
-        at       system     share
-    0  200  Siddhi-like  0.814815
-    1  200    LinkedCEP  0.660000
+          at       system     share
+    0  200.0  Siddhi-like  0.814815
+    1  200.0    LinkedCEP  0.660000
     """
     numbers = paper_numbers()
     own = numbers[numbers["figure"] == figure].set_index("system")["value"]
