@@ -30,7 +30,10 @@ class Query(ABC):
     def parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters that the expressions use, in reading order."""
         used = (
-            node.name for _, tree in self.trees() for node in tree.walk() if isinstance(node, ex.Parameter)
+            node.name
+            for _, tree in self.trees()
+            for node in tree.walk(literals=False)
+            if isinstance(node, ex.Parameter)
         )
         return tuple(dict.fromkeys(used))
 
@@ -74,7 +77,7 @@ def refuse_parameters(query: Query) -> None:
     """Raise for a parameter without a value, an unused value, or several values for one parameter."""
     given, used = dict(query.params), query.parameters()
     for role, tree in query.trees():
-        for node in tree.walk():
+        for node in tree.walk(literals=False):
             if isinstance(node, ex.Parameter) and node.name not in given:
                 given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
                 message = f"{role}: params gives no value for :{node.name}; {given_names}."

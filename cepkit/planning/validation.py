@@ -83,7 +83,7 @@ def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -
 
 def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
     for role, tree in value.trees():
-        for node in tree.walk():
+        for node in tree.walk(literals=False):
             if isinstance(node, Comparison) and any(
                 isinstance(side, Literal) and side.value is None for side in (node.left, node.right)
             ):
@@ -97,7 +97,9 @@ def _warn_of_null_comparisons(value: RegexQuery | SequenceQuery) -> None:
 
 def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Source) -> None:
     for role, expression in [*value.trees(), *(("measures", tree) for _, tree in _measures(value))]:
-        names = {part.name for part in expression.walk() if isinstance(part, Attribute | Reference)}
+        names = {
+            part.name for part in expression.walk(literals=False) if isinstance(part, Attribute | Reference)
+        }
         check_columns(source, role, tuple(sorted(names & source.duplicates)))
 
 

@@ -159,6 +159,31 @@ def test_a_query_with_many_live_starts_is_compiled_after_a_while(threads, monkey
     np.testing.assert_array_equal(found.last, expected.last)
 
 
+NEAR, FAR = [*range(0, 40, 3)], [*range(-(10**12), 10**12, 10**11)]
+OTHERS = [0.5 * i for i in range(20)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("column", ["n", "nullable", "f", "t"])
+@pytest.mark.parametrize("condition", ["{} in {}", "{} not in {}", "not (prev({}) in {})"])
+@pytest.mark.parametrize("values", [NEAR, FAR, OTHERS, [*NEAR, None]])
+def test_lists_of_numbers_are_interpreted(seed, column, condition, values):
+    """They were compiled first, which took half a second."""
+    rng, n = np.random.default_rng(seed), 300
+    drawn = rng.choice(np.array([*NEAR, *FAR, *range(9), 2**62, -(2**63) + 1, 2**63 - 1], np.int64), n)
+    frame = pd.DataFrame({
+        "n": drawn, "nullable": pd.array(np.where(rng.random(n) < 0.2, None, drawn), "Int64"),
+        "f": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 40, n) / 2),
+        "t": pd.to_timedelta(np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 40, n)), "s"),
+    })  # fmt: skip
+    shown = [f"'{abs(v)} s'" if column == "t" else v for v in values if v is not None]
+    listed = ", ".join([*map(str, shown), *(["null"] if None in values else [])])
+    program, events = prepared("x .", {"x": condition.format(column, f"[{listed}]")}, frame)
+    found = match_regex(program, events, tier="interpreted")
+    expected = match_regex(program, events, tier="compiled")
+    np.testing.assert_array_equal(found.first, expected.first)
+
+
 def test_a_query_that_cannot_be_interpreted_says_why():
     frame = pd.DataFrame({"x": [1.0, 2.0]})
     program, events = prepared("up", {"up": "exp(x) > 2"}, frame)
@@ -208,6 +233,7 @@ def test_random_counts(block, counted):
     "SEQ(A a, B b, C c) WHERE [k] AND b.y >= a.y * 0.5 AND c.x != b.x",
     "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x",
     "SEQ(A a, !B b, C c) WHERE b.x > a.x",
+    "SEQ(A a, B b, C c) WHERE b.x IN (1, 2, 3, 5, 7, 11, 13, 17, 19, 23) AND c.x > b.x",
 ])  # fmt: skip
 def test_the_tiers_agree_on_sequences(text, monkeypatch):
     rng, n = np.random.default_rng(8), 50_000

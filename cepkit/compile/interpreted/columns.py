@@ -13,6 +13,7 @@ from cepkit.compile.shared.terms import Term
 from cepkit.events import FLOAT, NULL_INTEGER
 
 Values = np.ndarray | np.generic | bool
+_WIDEST_LOOK_UP = 1 << 17  # a list of integers with this range is looked up in an array of truths
 
 
 class ColumnReader(Reader):
@@ -64,6 +65,11 @@ class ColumnReader(Reader):
         """Return whether the entry of each code is ``wanted``."""
         return self.tables[number][code + 1] == int(wanted)
 
+    def member(self, number: int, value: Values, wanted: bool) -> Values:
+        """Return which values are in a sorted table, or are known and not in it."""
+        held = _is_member(self.tables[number], np.asarray(value))
+        return held if wanted else ~held & (value == value)
+
     def apply(self, operation: str, *values: Values) -> Values:
         """Return the result of an operation on columns."""
         return OPERATIONS[operation](*values)
@@ -81,11 +87,23 @@ class ColumnReader(Reader):
         return kept
 
 
+def _is_member(table: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return which values are in a sorted table without NaN."""
+    if not len(table):
+        return np.zeros(values.shape, np.bool_)
+    if table.dtype.kind == "f" or int(table[-1]) - int(table[0]) >= _WIDEST_LOOK_UP:
+        return table[np.minimum(np.searchsorted(table, values), len(table) - 1)] == values
+    place = (values - table[0]).view(np.uint64)  # of a value below the first one it is above all others
+    is_listed = np.zeros(int(table[-1] - table[0]) + 2, np.bool_)
+    is_listed[table - table[0]] = True
+    return is_listed[np.minimum(place, np.uint64(len(is_listed) - 1)).view(np.int64)]
+
+
 def constants_of(bound: BoundQuery, inputs: Inputs) -> tuple[dict[int, int | float], dict[int, np.ndarray]]:
     """Return the constants and the tables of a query by their numbers."""
     used = [part for term in bound.terms() for part in term.walk()]
     constants = sorted({part.data for part in used if part.op == "constant"})
-    tables = sorted({part.data for part in used if part.op == "table"})
+    tables = sorted({part.data for part in used if part.op in ("table", "member")})
     return (
         dict(zip(constants, inputs.constants, strict=True)),
         dict(zip(tables, inputs.tables, strict=True)),

@@ -117,6 +117,10 @@ class InstructionWriter(Reader):
         """Raise, because instructions have no tables."""
         raise NotInterpretedError("tests a text that the match began with")
 
+    def member(self, number: int, value: Register, wanted: bool) -> Register:
+        """Raise, because instructions have no lists."""
+        raise NotInterpretedError("looks for a value of the match in a list")
+
     # --- instructions
 
     def apply(self, operation: str, *values: Register) -> Register:

@@ -31,7 +31,7 @@ _EXACT = (
     "bit_xor",
 )
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%", "negative")
-_TRUTHS = ("not", "and", "or", "never", "always", "truth", "is_null", "compare", "table")
+_TRUTHS = ("not", "and", "or", "never", "always", "truth", "is_null", "compare", "table", "member")
 
 
 def reading_unsupported(term: Term) -> str | None:
@@ -69,6 +69,10 @@ class Reader(ABC):
     @abstractmethod
     def table(self, number: int, code: Any, wanted: bool) -> Any:
         """Return whether the entry of a code in a table is ``wanted``."""
+
+    @abstractmethod
+    def member(self, number: int, value: Any, wanted: bool) -> Any:
+        """Return whether a value is in a sorted table, or is known and not in it. NaN is neither."""
 
     @abstractmethod
     def apply(self, operation: str, *values: Any) -> Any:
@@ -184,6 +188,9 @@ class Reader(ABC):
             return self._compare(term, wanted)
         if op == "table":
             held = self.table(term.data, self.value(args[0]), wanted)
+            return self.all([*self.valid(args[0]), held])
+        if op == "member":
+            held = self.member(term.data, self.value(args[0]), wanted)
             return self.all([*self.valid(args[0]), held])
         return self.apply("== integers", self.value(term), self.number(int(wanted)))
 

@@ -131,6 +131,10 @@ class _PathInstructions(InstructionWriter):
         """Raise, because instructions have no tables."""
         raise NotInterpretedError("tests a text of an event that may be missing")
 
+    def member(self, number: int, value: Register, wanted: bool) -> Register:
+        """Raise, because instructions have no lists."""
+        raise NotInterpretedError("looks for a value of several events in a list")
+
 
 def _may_miss(leaf: Term) -> bool:
     return leaf.op == "element" and isinstance(leaf.data[1], int)

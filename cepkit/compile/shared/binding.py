@@ -184,33 +184,32 @@ class Binder:
         """Return terms that hold if one of the options is equal; constants become the values of a table."""
         operand = self.bind(e.operand)  # first, since the constants of the options are removed
         n_constants, bound = len(self.constants), dict(self.bound)
-        found: dict[tuple[Term, str], list[Constant]] = {}
+        found: dict[tuple[Term, str], list[int | float | str | None]] = {}
         others: dict[Term, None] = {}
-        is_text = operand.kind == TEXT and operand.op != "quoted"
-        for option in e.options:
-            if is_text and isinstance(option, ex.Literal) and isinstance(option.value, str):
-                text = Constant(INTEGER, text=option.value, column=operand.unit)
-                found.setdefault((operand, TEXT), []).append(text)
-                continue
+        options = e.options
+        if operand.kind == TEXT and operand.op != "quoted":
+            found[operand, TEXT] = [one.value for one in options if _is_text(one)]
+            options = tuple(option for option in options if not _is_text(option))
+        for option in options:
             term = self._bind(ex.Comparison("==", e.operand, option))
             if term.op == "compare" and term.data == "==" and term.args[1].op == "constant":
                 left, right = term.args
-                found.setdefault((left, right.kind), []).append(self.constants[right.data])
+                constant = self.constants[right.data]
+                value = constant.value if constant.text is None else constant.text
+                found.setdefault((left, right.kind), []).append(value)
             else:
                 others.setdefault(term)
         if all(term.op == "never" for term in others):
             del self.constants[n_constants:]
             self.bound = bound  # no term may keep the number of a removed constant
-        return (*(self._table_of(left, own) for (left, _), own in found.items()), *others)
+        return (*(self._table_of(left, own) for (left, _), own in found.items() if own), *others)
 
-    def _table_of(self, left: Term, constants: list[Constant]) -> Term:
-        """Return the term that holds if ``left`` is one of the constants, which are of its kind."""
+    def _table_of(self, left: Term, values: list) -> Term:
+        """Return the term that holds if ``left`` is one of the values, which are of its kind."""
         if left.kind == TEXT:
-            table: Table | Members = Table(left.unit, "in", frozenset(one.text for one in constants))
+            table: Table | Members = Table(left.unit, "in", frozenset(values))
         else:
-            table = Members(
-                tuple(one.value for one in constants), "float64" if left.kind == FLOAT else "int64"
-            )
+            table = Members(tuple(values), "float64" if left.kind == FLOAT else "int64")
         op = "table" if left.kind == TEXT else "member"
         self.tables.append(table)
         return Term(op, (left,), BOOLEAN, None, left.nullable, len(self.tables) - 1, left.level)
@@ -534,6 +533,10 @@ def holds_lists(name: str, e: ex.Expression) -> str:
     """Return the error text for an array column used as a value, with the alternatives."""
     whole = ", ".join(f"{function}(…)" for function in VECTOR_FUNCTIONS)
     return f"column {name!r} holds lists; take an item, as in {e}[0], or compare whole arrays: {whole}"
+
+
+def _is_text(option: ex.Expression) -> bool:
+    return isinstance(option, ex.Literal) and isinstance(option.value, str)
 
 
 def _as_quoted(value: object) -> str | None:

@@ -56,18 +56,21 @@ def shortened(text: str) -> tuple[str, dict[int, Items]]:
 def _read(text: str, place: int, closing: str) -> tuple[Items, int]:
     """Return the constants from ``place`` to a closing bracket, and its place; none for anything else."""
     items: list[ex.Expression] = []
-    while (item := _ITEM.match(text, place)) is not None:
+    for item in _ITEM.finditer(text, place):
+        if item.start() != place:
+            break
         items.append(_constant(item))
         place = item.end()
-        if item["comma"] is None:
+        if item.lastgroup != "comma":
             break
     return (tuple(items) if text.startswith(closing, place) else ()), place
 
 
 def _constant(item: re.Match) -> ex.Expression:
     if (token := item["text"]) is not None:
-        quote = token[0]
-        return ex.Literal(token[1:-1].replace(quote * 2, quote), span=item.span("text"))
+        quote, value = token[0], token[1:-1]
+        value = value.replace(quote * 2, quote) if quote in value else value
+        return ex.Literal(value, span=item.span("text"))
     kind = "decimal" if item["integer"] is None else "integer"
     span = item.span(kind)
     number = ex.Literal(int(item[kind]) if kind == "integer" else float(item[kind]), span=span)

@@ -129,7 +129,7 @@ def _with_long_lists(text: object) -> ex.Expression | None:
 
 
 def _refuse_references(tree: ex.Expression, text: str, role: str) -> None:
-    for node in tree.walk():
+    for node in tree.walk(literals=False):
         if isinstance(node, ex.Reference):
             if node.index is None:
                 column, name = quoted_name(f"{node.variable}.{node.name}"), quoted_name(node.name)

@@ -27,14 +27,16 @@ class Expression:
         """Yield the direct sub-expressions, in reading order."""
         return iter(()) if type(self) in _LEAVES else parts_of(self, Expression)
 
-    def walk(self) -> Iterator[Expression]:
-        """Yield this node and all nodes below it, parents first."""
+    def walk(self, *, literals: bool = True) -> Iterator[Expression]:
+        """Yield this node and all nodes below it, parents first; without literals this is quick for lists."""
         waiting: list[Expression] = [self]  # no recursion: the depth is not yet known here
         while waiting:
             node = waiting.pop()
-            yield node
+            if literals or type(node) is not Literal:
+                yield node
             if type(node) not in _LEAVES:  # without a call
-                waiting.extend(reversed(tuple(node.children())))
+                inner = [part for part in node.children() if literals or type(part) is not Literal]
+                waiting.extend(reversed(inner))
 
     def __bool__(self) -> bool:
         raise TypeError("a predicate has no truth value without an event; combine with & | ~, not and/or/not")
@@ -179,6 +181,14 @@ class In(Expression):
 
     operand: Expression
     options: tuple[Expression, ...]
+
+    def children(self) -> Iterator[Expression]:
+        """Yield the operand and the options."""
+        return iter((self.operand, *self.options))
+
+    def __hash__(self) -> int:
+        # Lists have thousands of options, and those with equal ends are mostly equal.
+        return hash((self.operand, len(self.options), self.options[0], self.options[-1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ def _refuse_no_event(query: RegexQuery) -> None:
 
 def _refuse_collect_in_predicate(query: RegexQuery) -> None:
     for name, tree in query.define:
-        for node in tree.walk():
+        for node in tree.walk(literals=False):
             if isinstance(node, ex.Aggregate) and node.function == "collect":
                 role = f"predicate {name!r}"
                 message = f"{role}: {node} makes a list, which only measures can have"
@@ -29,7 +29,7 @@ def _refuse_collect_in_predicate(query: RegexQuery) -> None:
 def _refuse_aggregate_at_first(query: RegexQuery) -> None:
     define = dict(query.define)
     for name in first_names(query.pattern):
-        for node in define[name].walk() if name in define else ():
+        for node in define[name].walk(literals=False) if name in define else ():
             if isinstance(node, ex.Aggregate):
                 role, cure = f"predicate {name!r}", str(seq(AnyEvent(), query.pattern))
                 other = f", or use {ex.Previous(node.operand)}" if node.function == "last" else ""

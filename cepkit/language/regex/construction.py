@@ -157,7 +157,7 @@ def _trees(
         else:
             sources[role] = _text(value, role)
             trees[name] = parse_expression(sources[role], role=role)
-        for node in trees[name].walk():
+        for node in trees[name].walk(literals=False):
             if isinstance(node, ex.Call) and node.function not in called and fn.is_registered(node.function):
                 called[node.function] = fn.registered_function(node.function)
     return tuple(trees.items())
