@@ -4,17 +4,27 @@ It is compiled once per installation, since no query changes its code. Tests are
 `cepkit.kernels.interpreted_counting`. Each level binds an event of one component, a *member* of its list.
 """
 
+import numpy as np
 from numba import njit
 from numba import types as T
 
+from cepkit.kernels.interpreting import run_instructions
+
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
-_U1 = T.Array(T.uint64, 1, "C")
+_U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))
+EQUAL, DIFFERENT, BELOW, AT_MOST, ABOVE = range(5)  # in the order of `cepkit.kernels.opcodes.SIGNS`
+LOWEST, HIGHEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 # Columns of the tables. Level -1 stands for a single number instead of one per member.
-COMPONENT, MEMBERS_AT, FIRST_BOUND, LAST_BOUND, FIRST_TEST, LAST_TEST, FIRST_ABSENCE, LAST_ABSENCE = range(8)
+COMPONENT, MEMBERS_AT, FIRST_BOUND, LAST_BOUND, FIRST_TEST, LAST_TEST = range(6)
+FIRST_COMPUTED, FIRST_JOINT, LAST_JOINT, FIRST_ABSENCE, LAST_ABSENCE = range(6, 11)
 IS_HIGH, BOUND_LEVEL, BOUND_AT = range(3)  # of bounds
 OTHER, VECTOR_AT, LOW_AT, WIDTH_AT = range(4)  # of tests
 BEGIN_LEVEL, BEGIN_AT, END_LEVEL, END_AT, FIRST, LAST = range(6)  # of absences
+FIRST_LOAD, LAST_LOAD, FIRST_CODE, LAST_CODE, OF_FLOATS, RESULT, RESULT_KNOWN, SIGN, SLOT = range(
+    9
+)  # of joints
+IS_FLOAT, REGISTER, VALUE_AT, LOAD_LEVEL = range(4)  # of loads
 LEVEL, N_MATCHES, WORK, DONE = range(4)  # of the report
 
 
@@ -53,10 +63,59 @@ def _is_free(absences, first, last, tests, index, places, numbers):
     return True
 
 
-@njit([(*[T.int64] * 4, _I1, *[_I2] * 4, _I1, _U1, *[_I1] * 4, _I2, _I1)], cache=True, **_OPTIONS)
+@njit(**_OPTIONS, no_cpython_wrapper=True)
+def _compute(joint, loads, code, index, floats, places, rf, ri):
+    """Run the instructions of a joint condition; return 0 if they require what does not hold."""
+    for x in range(joint[FIRST_LOAD], joint[LAST_LOAD]):
+        at = loads[x, VALUE_AT] + index[loads[x, LOAD_LEVEL]]
+        if loads[x, IS_FLOAT]:
+            rf[loads[x, REGISTER]] = floats[at]
+        else:
+            ri[loads[x, REGISTER]] = places[at]
+    return run_instructions(code[joint[FIRST_CODE] : joint[LAST_CODE]], 1, 1, rf, ri)
+
+
+@njit(**_OPTIONS, no_cpython_wrapper=True)
+def _set_interval(joint, rf, bits_of_rf, ri, numbers):
+    """Write the interval of a comparison with the computed value; return whether it is not empty."""
+    result, sign, slot = joint[RESULT], joint[SIGN], joint[SLOT]
+    if ri[joint[RESULT_KNOWN]] == 0:
+        return False
+    y = ri[result]
+    if joint[OF_FLOATS]:
+        if rf[result] != rf[result]:
+            return False
+        rf[result] += 0.0  # -0.0 becomes 0.0
+        y = bits_of_rf[result]
+        y = y ^ HIGHEST if y < 0 else y
+    if (sign == BELOW and y == LOWEST) or (sign == ABOVE and y == HIGHEST):
+        return False
+    low, high = LOWEST, HIGHEST
+    if sign == EQUAL:
+        low, high = y, y
+    elif sign == DIFFERENT:
+        low, high = y + 1, y - 1  # around the highest number
+    elif sign == BELOW:
+        high = y - 1
+    elif sign == AT_MOST:
+        high = y
+    elif sign == ABOVE:
+        low = y + 1
+    else:
+        low = y
+    numbers[slot] = np.uint64(low)
+    numbers[slot + 1] = np.uint64(high) - np.uint64(low)
+    return True
+
+
+@njit(
+    [(*[T.int64] * 4, _I1, *[_I2] * 7, *[_F1] * 2, *[_I1] * 3, _U1, *[_I1] * 4, _I2, _I1)],
+    cache=True, **_OPTIONS,
+)  # fmt: skip
 def search(
-    fill, work_limit, low, high, chosen, levels, bounds, tests, absences, places, numbers, cursor, stop,
-    index, count_of_last, out, report,
+    fill, work_limit, low, high, chosen, levels, bounds, tests, absences, joints, loads, code, floats,
+    float_registers, bits_of_floats, integer_registers, places, numbers, cursor, stop, index, count_of_last,
+    out, report,
 ):  # fmt: skip
     """Find matches, or count them by their last event.
 
@@ -68,11 +127,17 @@ def search(
         The members of the last component where a match may end.
     chosen : ndarray of int64
         The members of level 0, from ``cursor[0]`` to ``stop[0]``; if empty, these themselves.
-    levels, bounds, tests, absences : ndarray of int64
+    levels, bounds, tests, absences, joints, loads : ndarray of int64
         Tables; the columns are constants of this module. Limits and tests belong to the level that binds the
         last of their events.
+    code : ndarray of int64, shape (n_instructions, 4)
+        The instructions of conditions on several events; see `cepkit.kernels.opcodes`.
+    floats : ndarray of float64
+        What these conditions read, by member.
+    float_registers, bits_of_floats, integer_registers : ndarray, shape (n_registers,)
+        With the constants; the bits are a view of the floats.
     places : ndarray of int64
-        The places of members, then limits by member.
+        The places of members, then limits and the integers that conditions on several events read, by member.
     numbers : ndarray of uint64
         What tests compare.
     cursor, stop, index : ndarray of int64, shape (n_levels,)
@@ -90,31 +155,48 @@ def search(
     """
     n = len(levels)
     level, n_matches, work, done = report[LEVEL], 0, 0, 0
+    rf, ri = float_registers, integer_registers
+    enters = False  # whether the events of lower levels were bound just now
     while True:
-        if level < 0:
-            done = 1
-            break
-        if cursor[level] >= stop[level]:
-            level -= 1
-            continue
-        if work > work_limit or (fill and n_matches >= len(out)):
-            break
-        first, last = levels[level, FIRST_TEST], levels[level, LAST_TEST]
-        i = cursor[level]
-        if level == 0:
-            own = chosen[i] if len(chosen) else i
-            cursor[0], work = i + 1, work + 1
-            if _next(tests, first, last, index, numbers, own, own + 1) > own:
-                continue
-            i = own
+        if enters:
+            first, last = levels[level, FIRST_COMPUTED], levels[level, FIRST_JOINT]
         else:
-            found = _next(tests, first, last, index, numbers, i, stop[level])
-            work += found - i + 1
-            i = found
-            cursor[level] = i + 1
-            if i >= stop[level]:
+            if level < 0:
+                done = 1
+                break
+            if cursor[level] >= stop[level]:
+                level -= 1
                 continue
-        index[level] = i
+            if work > work_limit or (fill and n_matches >= len(out)):
+                break
+            first, last = levels[level, FIRST_TEST], levels[level, LAST_TEST]
+            i = cursor[level]
+            if level == 0:
+                own = chosen[i] if len(chosen) else i
+                cursor[0], work = i + 1, work + 1
+                if _next(tests, first, last, index, numbers, own, own + 1) > own:
+                    continue
+                i = own
+            else:
+                found = _next(tests, first, last, index, numbers, i, stop[level])
+                work += found - i + 1
+                i = found
+                cursor[level] = i + 1
+                if i >= stop[level]:
+                    continue
+            index[level] = i
+            first, last = levels[level, FIRST_JOINT], levels[level, LAST_JOINT]
+        holds = True
+        for c in range(first, last):  # the only place, since instructions take long to compile
+            required = _compute(joints[c], loads, code, index, floats, places, rf, ri)
+            holds &= _set_interval(joints[c], rf, bits_of_floats, ri, numbers) if enters else required != 0
+        if enters:
+            enters = False
+            if not holds:
+                stop[level] = cursor[level]
+            continue
+        if not holds:
+            continue
         if not _is_free(
             absences, levels[level, FIRST_ABSENCE], levels[level, LAST_ABSENCE], tests, index, places, numbers
         ):
@@ -139,5 +221,6 @@ def search(
         if levels[level, COMPONENT] == n - 1:
             lo, hi = max(lo, low), min(hi, high)
         cursor[level], stop[level] = lo, hi
+        enters = lo < hi and levels[level, FIRST_COMPUTED] < levels[level, FIRST_JOINT]
     report[LEVEL], report[N_MATCHES], report[WORK], report[DONE] = level, n_matches, report[WORK] + work, done
     return n_matches

@@ -11,11 +11,14 @@ from cepkit.compile.sequences.ordered_source import components_of_absence, compo
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.shared.condition_tests import holding
+from cepkit.engines.shared.searched_matches import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.events import Events
 from cepkit.planning.cost import cheapest_order, nested_search_cost, partial_matches
 from cepkit.planning.statistics import Measured, Statistics, measure_condition, measure_rates
 
+_ALIKE = 1.02  # rates are estimates; conditions mostly compare an event with events before it
+_CLEARLY_MORE = 1.2  # the numbers of matches are estimates
 _NOT_WORTH = 300_000  # fewer tests than this take less time than measuring selectivities
 
 
@@ -52,8 +55,13 @@ def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
 
 def _search(program: SequenceProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
     own = OrderedEvents(program, events)
-    orders = [branch_order(own, bound).order for bound in program.branches]
-    return ordered_sequence(own, orders, most_calls=most_calls)
+    chosen = [branch_order(own, bound) for bound in program.branches]
+    expected = sum(each.partial_matches[-1] for each in chosen if each.partial_matches)
+    # Too many matches to keep are counted at once.
+    most_known = 0 if most_calls is None and expected > _CLEARLY_MORE * MOST_KNOWN else MOST_KNOWN
+    return ordered_sequence(
+        own, [each.order for each in chosen], most_known=most_known, most_calls=most_calls
+    )
 
 
 def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> list[BranchOrder]:
@@ -88,7 +96,10 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
     statistics = _measure_statistics(own, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
     order = given or cheapest_order(*rates, nested_search_cost)
-    cost, forward = (nested_search_cost(each, *rates) for each in (order, range(len(order))))
+    own_order = tuple(range(len(order)))
+    cost, forward = (nested_search_cost(each, *rates) for each in (order, own_order))
+    if given is None and forward <= _ALIKE * cost:
+        order, cost = own_order, forward
     expected = partial_matches(order, *rates)
     return BranchOrder(order, given is not None, statistics, expected, cost, forward)
 

@@ -16,6 +16,7 @@ from cepkit.engines.ordered import ordered
 from cepkit.engines.search import search
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared import kernels
+from cepkit.planning import evaluation_order
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.ordered_cases import FAMILIES, bound, check, drawn
@@ -99,6 +100,8 @@ def test_random_walks(block, interpreted, monkeypatch):
     "SEQ(A a, B b, C c, D d) WHERE c.y >= a.y * 0.5 AND d.k = a.k",
     "SEQ(A a, B b, !D d, C c) WHERE c.x > a.x AND d.y > a.y AND d.x != c.x",
     "SEQ(A a, OR(B b, C c), D d) WHERE d.x > a.x AND NOT d.y < a.y",
+    "SEQ(A a, B b, C c) WHERE c.x > a.x + b.x - 25 AND c.y * a.y < b.y",
+    "SEQ(A a, B b, C c, D d) WHERE a.x - b.x = c.x - d.x AND NOT b.y >= c.y - a.y",
 ])  # fmt: skip
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
@@ -164,14 +167,33 @@ def test_a_search_says_how_it_runs(interpreted):
 
 
 @pytest.mark.parametrize("calls", [1, 1000])
-def test_conditions_on_three_events_are_walked_while_this_is_quick(calls, interpreted, monkeypatch):
+def test_absent_events_compared_with_two_others_are_walked_while_this_is_quick(
+    calls, interpreted, monkeypatch
+):
     monkeypatch.setattr(ordered, "_CALLS_OF_A_WALK", calls)
     monkeypatch.setattr(search, "_WORK_PER_CALL_OF_A_LOOK", 100)
-    frame, text = stream(400), "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + b.x WITHIN 20"
+    frame, text = stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
     found, wanted = (
         cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
         for engine in ("ordered", "search")
     )
     pd.testing.assert_frame_equal(found.to_frame("all"), wanted.to_frame("all"))
+    assert found.count() == wanted.count() > 10
+    assert found.run.tier == ("interpreted" if calls > 1 else "interpreted, then compiled")
+
+
+@pytest.mark.parametrize("calls", [1, 1000])
+def test_many_matches_of_a_walk_are_counted_without_a_kernel_while_this_is_quick(
+    calls, interpreted, monkeypatch
+):
+    """Their count always compiled a kernel first, which took about a second."""
+    monkeypatch.setattr(ordered, "_CALLS_OF_A_WALK", calls)
+    monkeypatch.setattr(search, "_WORK_PER_CALL_OF_A_LOOK", 100)
+    monkeypatch.setattr(evaluation_order, "MOST_KNOWN", 0)
+    frame, text = stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
+    found, wanted = (
+        cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
+        for engine in ("ordered", "search")
+    )
     assert found.count() == wanted.count() > 10
     assert found.run.tier == ("interpreted" if calls > 1 else "interpreted, then compiled")

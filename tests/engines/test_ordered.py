@@ -16,7 +16,7 @@ import pytest
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
-from cepkit.engines.shared.searched_matches import gather_calls
+from cepkit.engines.shared.searched_matches import FoundPart, gather_calls
 from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
@@ -162,14 +162,14 @@ def test_no_call_is_made_that_is_not_needed(most, most_calls, n_calls, n_found, 
     def found():
         for call in range(4):
             calls.append(call)
-            yield two(call), call == 3
+            yield FoundPart(2, lambda k, call=call: two(call).take(slice(0, k))), call == 3
 
     def two(call):
         return MatchBlock(np.array([call, call]), np.zeros(2, np.int16), np.arange(3), np.zeros(2, np.int16))
 
-    block, whole = gather_calls(found(), most, most_calls)
-    assert (len(calls), len(block), whole) == (n_calls, n_found, is_whole)
-    assert block.first.tolist() == [call for call in calls for _ in range(2)]
+    gathered = gather_calls(found(), most, most_calls)
+    assert (len(calls), gathered.n, gathered.is_whole) == (n_calls, n_found, is_whole)
+    assert gathered.block.first.tolist() == [call for call in calls for _ in range(2)]
 
 
 @pytest.mark.parametrize("engine", ["ordered", "search"])

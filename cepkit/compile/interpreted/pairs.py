@@ -15,8 +15,8 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.events import FLOAT, LIST
 
-_OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _HIGHEST, _ALL = np.iinfo(np.int64).max, np.uint64(2**64 - 1)
 EITHER, VECTOR, SCALAR = "either", "vector", "scalar"
 
@@ -73,9 +73,9 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
         if term.op != "compare" or None in sides:
             return "compares values that mix two events"
         left, right = term.args
-        sign = term.data if wanted else _FLIP[term.data]
+        sign = term.data if wanted else FLIP[term.data]
         if sides[0] == SCALAR:
-            left, right, sign = right, left, _OPPOSITE[sign]
+            left, right, sign = right, left, OPPOSITE[sign]
         tests.append(PairTest(left, sign, right))
     return tuple(tests)
 
@@ -137,8 +137,8 @@ def numbers_of(
                 _add(made, holds.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
             continue
         as_floats = FLOAT in (test.one.kind, test.other.kind)
-        one, known = _ordered(vector, test.one, as_floats, sizes[0])
-        other, other_known = _ordered(scalar, test.other, as_floats, sizes[1])
+        one, known = ordered_numbers(vector, test.one, as_floats, sizes[0])
+        other, other_known = ordered_numbers(scalar, test.other, as_floats, sizes[1])
         if not known.all():
             _add(made, known.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
         low, high, possible = _interval(test.sign, other)
@@ -175,7 +175,9 @@ def _interval(sign: str, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     return y, highest, every
 
 
-def _ordered(reader: ColumnReader, term: Term, as_floats: bool, size: int) -> tuple[np.ndarray, np.ndarray]:
+def ordered_numbers(
+    reader: ColumnReader, term: Term, as_floats: bool, size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return values as 64-bit integers of the same order, and where they are known."""
     value = reader.value(term)
     known = np.broadcast_to(reader.all(reader.valid(term)), size)

@@ -79,7 +79,7 @@ def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str
         return str(error)
 
 
-class _PathInstructions(InstructionWriter):
+class PathInstructions(InstructionWriter):
     """Writes the instructions of one condition. Parts that read one event come from columns.
 
     ``leaf_of_value`` has a leaf for each of these parts. ``carried`` are the leaves that the kernel computes:
@@ -202,7 +202,7 @@ class _BranchWriter:
         beside: str | None = None,
     ) -> None:
         """Add a condition; for the parameters see `PathWriter.condition`."""
-        writer = _PathInstructions()
+        writer = PathInstructions()
         for conjunct in conjuncts_of(term):
             writer.require(conjunct, 1)
         leaves = [*writer.leaf_of_value.values(), *writer.carried]

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, tests_by_side
+from cepkit.compile.interpreted.joint import Comparison, JointTest, joint_test_of
+from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, ordered_numbers, tests_by_side
 from cepkit.compile.sequences.ordered_source import components_of_absence
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition
 from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.terms import Term, conjuncts_of
 from cepkit.engines.interpreted.buffers import Buffer, PickedColumns
+from cepkit.engines.interpreted.values import read_value
+from cepkit.kernels.opcodes import REQUIRE, SIGNS
 
 KERNELS = "cepkit.kernels.interpreted_ordered"
 
@@ -21,28 +25,49 @@ Leveled = dict[tuple[int, int], tuple[PairTest, ...]]
 
 @dataclass(frozen=True, slots=True)
 class OrderedTests:
-    """The conditions of a branch for an order of its components, without and with absent events."""
+    """The conditions of a branch for an order of its components.
 
-    joint: Leveled
+    Parameters
+    ----------
+    pairs : Leveled
+        Those on one or two events.
+    joint : tuple of JointTest
+        Those on more events.
+    of_absence : tuple of Leveled
+        Those on each absent event.
+    """
+
+    pairs: Leveled
+    joint: tuple[JointTest, ...]
     of_absence: tuple[Leveled, ...]
 
 
 def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests | str:
     """Return the tests of a branch, or why it cannot be interpreted, to complete "it …"."""
     n, level_of = len(order), {c: level for level, c in enumerate(order)}
-    joint: Leveled = {}
+    pairs: Leveled = {}
+    joint: list[JointTest] = []
     of_absence: list[Leveled] = [{} for _ in bound.branch.absences]
     for own in bound.conditions:
         a = own.condition.absence
-        found = tests_by_side([own.term], lambda leaf, own=own: _level(bound, own, leaf.data[0], level_of))
-        if isinstance(found, str):
-            return found
-        if a is not None and any(vector != n for vector, _ in found):
-            return "has conditions on an absent event that do not read it"
-        made = joint if a is None else of_absence[a]
-        for levels, tests in found.items():
-            made[levels] = made.get(levels, ()) + tests
-    return OrderedTests(joint, tuple(of_absence))
+
+        def level(leaf: Term, own: BoundCondition = own) -> int:
+            return _level(bound, own, leaf.data[0], level_of)
+
+        for term in conjuncts_of(own.term):
+            found = tests_by_side([term], level)
+            if isinstance(found, str):
+                test = found if a is not None else joint_test_of(term, level)
+                if isinstance(test, str):
+                    return test
+                joint.append(test)
+                continue
+            if a is not None and any(vector != n for vector, _ in found):
+                return "has conditions on an absent event that do not read it"
+            made = pairs if a is None else of_absence[a]
+            for levels, tests in found.items():
+                made[levels] = made.get(levels, ()) + tests
+    return OrderedTests(pairs, tuple(joint), tuple(of_absence))
 
 
 def _level(bound: BoundBranch, own: BoundCondition, variable: str, level_of: dict[int, int]) -> int:
@@ -75,6 +100,11 @@ class OrderedTables:
         self._constants = constants_of(own.program, own.places.inputs)
         self._readers = [self._reader(members) for members in self._members]
         self._places, self._numbers, self._tests = Buffer(np.int64), Buffer(np.uint64), []
+        self._floats = Buffer(np.float64)
+        self._registers: tuple[list, list] = ([], [])  # floats and integers
+        self._joints: list[list[int]] = []
+        self._loads: list[list[int]] = []
+        self._code: list[list[int]] = []
         self._limits = self._numbers.add(np.array([0, 1], np.uint64))  # of the position of the last event
         bounds: list[list[int]] = []
         absences: list[list[int]] = []
@@ -84,21 +114,36 @@ class OrderedTables:
                 row = [c, self._places.add(self._members[level]), len(bounds)]
                 bounds += self._bounds(level)
                 row += [len(bounds), len(self._tests)]
-                joint = {key: of for key, of in tests.joint.items() if key[0] == level}
-                self._add_tests(joint, level, self._readers[level], len(self._members[level]))
+                pairs = {key: of for key, of in tests.pairs.items() if key[0] == level}
+                self._add_tests(pairs, level, self._readers[level], len(self._members[level]))
                 if c == self.n - 1 and own.events.n_partitions > 1:
                     position = own.places.position_of_place[self._members[level]]
                     at = self._numbers.add(position.astype(np.int64).view(np.uint64))
                     self._tests.append([-1, at, self._limits, self._limits + 1])
-                levels.append([*row, len(self._tests), len(absences), 0])
+                own_joint = [test for test in tests.joint if test.level == level]
+                first_computed = len(self._joints)
+                for test in own_joint:
+                    if test.comparison is not None:
+                        self._add_comparison(test, test.comparison)
+                first_joint = len(self._joints)
+                for test in own_joint:
+                    if test.comparison is None:
+                        self._joints.append([*self._add_instructions(test), 0, 0, 0, 0, 0])
+                row += [len(self._tests), first_computed, first_joint, len(self._joints)]
+                levels.append([*row, len(absences), 0])
                 for a in range(len(bound.branch.absences)):
                     if max(self._level_of[k] for k in components_of_absence(bound, a)) == level:
                         absences.append(self._absence(bound, a, tests.of_absence[a]))
                 levels[-1][-1] = len(absences)
-        tables = (levels, 8), (bounds, 3), (self._tests, 4), (absences, 6)
+        tables = (
+            (levels, 11), (bounds, 3), (self._tests, 4), (absences, 6), (self._joints, 9), (self._loads, 4),
+            (self._code, 4),
+        )  # fmt: skip
         self.numbers = self._numbers.whole()
+        registers = np.array(self._registers[0], np.float64)
         self._arguments = [
-            *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables),
+            *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables), self._floats.whole(),
+            registers, registers.view(np.int64), np.array(self._registers[1], np.int64),
             self._places.whole(), self.numbers,
         ]  # fmt: skip
 
@@ -148,6 +193,37 @@ class OrderedTables:
                 low = np.where(made.alive, 0, 1).astype(np.uint64)
                 self._tests += [[scalar, *row] for row in self._numbers.add_tests(
                     Tests([every], [low], [width], None))]  # fmt: skip
+
+    def _add_comparison(self, test: JointTest, comparison: Comparison) -> None:
+        """Add a comparison with a value of several events; the kernel computes the interval."""
+        base, level = len(self._registers[0]), test.level
+        numbers, known = ordered_numbers(
+            self._readers[level], comparison.one, comparison.as_floats, len(self._members[level])
+        )
+        if not known.all():
+            self._add_test(known)
+        slot = self._numbers.add(np.zeros(2, np.uint64))
+        self._tests.append([-1, self._numbers.add(numbers.view(np.uint64)), slot, slot + 1])
+        self._joints.append([
+            *self._add_instructions(test), int(comparison.as_floats), base + comparison.result,
+            base + comparison.known, SIGNS.index(comparison.sign), slot,
+        ])  # fmt: skip
+
+    def _add_instructions(self, test: JointTest) -> list[int]:
+        """Add the values that a condition loads and its instructions, and return where both begin and end."""
+        base, first_load, first_code = len(self._registers[0]), len(self._loads), len(self._code)
+        for registers in self._registers:
+            registers += [0] * test.n_registers
+        for register, is_float, number, value in test.constants:
+            given = value if number is None else self._constants[0][number]
+            self._registers[0 if is_float else 1][base + register] = given
+        for value, register, level in test.values:
+            read = np.broadcast_to(read_value(self._readers[level], value), len(self._members[level]))
+            at = (self._floats if value.is_float else self._places).add(read)
+            self._loads.append([int(value.is_float), base + register, at, level])
+        for op, target, left, right in test.code.tolist():
+            self._code.append([op, target if op == REQUIRE else target + base, left + base, right + base])
+        return [first_load, len(self._loads), first_code, len(self._code)]
 
     def _add_test(self, holds: np.ndarray) -> None:
         """Add the test that a member's own truth is 1."""

@@ -26,7 +26,14 @@ from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.search.search import BranchSearch
 from cepkit.engines.shared.kernels import accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import MOST_KNOWN, RangeSearch, gather_calls, known_or_searched
+from cepkit.engines.shared.searched_matches import (
+    MOST_KNOWN,
+    Found,
+    FoundPart,
+    RangeSearch,
+    gather_calls,
+    known_or_searched,
+)
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
@@ -160,10 +167,8 @@ class NestedSearch(ABC):
         )
         return np.flatnonzero(n_in_reach > 0)
 
-    def matches(
-        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
-    ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
+        """Return matches that end from ``low`` to ``high``, unordered.
 
         The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         """
@@ -172,11 +177,12 @@ class NestedSearch(ABC):
         most_calls = most_calls and most_calls * -(-look // work)
         return gather_calls(self._find(low, high, work), most, most_calls)
 
-    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[MatchBlock, bool]]:
+    def _find(self, low: int, high: int, work: int) -> Iterator[tuple[FoundPart, bool]]:
         """Yield the matches of each call of the kernel, and whether the search is done."""
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         for report in self._runs(low, high, np.empty(0, np.int64), out, work):
-            yield self._block(out[: int(report[N_MATCHES])]), bool(report[DONE])
+            own = out[: int(report[N_MATCHES])].copy()
+            yield FoundPart(len(own), lambda k, own=own: self._block(own[:k])), bool(report[DONE])
 
     def _block(self, places: np.ndarray) -> MatchBlock:
         n = len(places)
@@ -311,20 +317,22 @@ class WalkedSearch:
     def _search(self) -> OrderedSearch:
         return self._make()
 
-    def matches(
-        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
-    ) -> tuple[MatchBlock, bool]:
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
         """Return matches that end from ``low`` to ``high``; see `NestedSearch.matches`."""
         if not self._is_slow:
-            block, is_whole = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
-            if is_whole or most_calls is not None or (most is not None and len(block) > most):
-                return block, is_whole
+            found = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
+            if found.is_whole or most_calls is not None or (most is not None and found.n > most):
+                return found
             self._is_slow = True
         return self._search.matches(low, high, most, most_calls)
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position, int64, (n_events,)."""
-        self._is_slow = True
+        if not self._is_slow:
+            count = self._walk.count_by_last_if_quick(_CALLS_OF_A_WALK)
+            if count is not None:
+                return count
+            self._is_slow = True
         return self._search.count_by_last()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 
@@ -23,7 +24,13 @@ from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, reason_t
 from cepkit.engines.interpreted.walk import KERNELS, interpreted_walk
 from cepkit.engines.shared.kernels import Loader, accepted, dtypes_of, kernel, per_call
 from cepkit.engines.shared.places import Places
-from cepkit.engines.shared.searched_matches import MOST_KNOWN, gather_calls, known_or_searched
+from cepkit.engines.shared.searched_matches import (
+    MOST_KNOWN,
+    Found,
+    FoundPart,
+    gather_calls,
+    known_or_searched,
+)
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
@@ -113,10 +120,8 @@ class BranchSearch:
                 )  # fmt: skip
             yield report
 
-    def matches(
-        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
-    ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, unordered, and whether they are all.
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
+        """Return matches that end from ``low`` to ``high``, unordered.
 
         The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
         """
@@ -126,7 +131,7 @@ class BranchSearch:
         room = _ITEMS_PER_CALL * work // look  # shorter calls are more calls
         return gather_calls(self._find(low, high, work, room), most, most_calls)
 
-    def _find(self, low: int, high: int, work: int, room: int) -> Iterator[tuple[MatchBlock, bool]]:
+    def _find(self, low: int, high: int, work: int, room: int) -> Iterator[tuple[FoundPart, bool]]:
         """Yield the matches of each call of the kernel, and whether the search is done.
 
         A call ends when its matches have about ``room`` events.
@@ -136,7 +141,8 @@ class BranchSearch:
         out_size = np.empty((room // max(1, self.n_components) + 1, self.n_components), np.int64)
         for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):
             n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
-            yield self._block(out_place[:n_items], out_size[:n]), bool(report[DONE])
+            places, sizes = out_place[:n_items].copy(), out_size[:n].copy()
+            yield FoundPart(n, partial(self._block, places, sizes)), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
         if self._given_work is not None:
@@ -145,7 +151,10 @@ class BranchSearch:
         leaves = (leaf for one in self.bound.conditions for leaf in one.term.walk())
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
-    def _block(self, places: np.ndarray, sizes: np.ndarray) -> MatchBlock:
+    def _block(self, places: np.ndarray, sizes: np.ndarray, n: int) -> MatchBlock:
+        """Return the first ``n`` of the matches with these places, one after the other."""
+        sizes = sizes[:n]
+        places = places[: sizes.sum()]
         first_item = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes.sum(axis=1), out=first_item[1:])
         components = np.tile(np.arange(self.n_components, dtype=np.int16), len(sizes))
@@ -158,13 +167,20 @@ class BranchSearch:
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position, int64, (n_events,)."""
-        places = self.places
+        return self._count(_WORK_PER_CALL, None)
+
+    def count_by_last_if_quick(self, most_calls: int) -> np.ndarray | None:
+        """Return the same if this takes at most so many calls of the kernel, each as long as in a look."""
+        return self._count(self._work_of_a_look(), most_calls)
+
+    def _count(self, look: int, most_calls: int | None) -> np.ndarray | None:
+        places, work = self.places, self._work_per_call(look)
         count = np.zeros(places.n, np.int64)
         none = np.empty(0, np.int64), np.empty((0, self.n_components), np.int64)
-        work = self._work_per_call(_WORK_PER_CALL)
-        for _ in self.calls(0, places.n, False, count, *none, work=work):
-            pass
-        return count[places.place_of_position]
+        is_done = False
+        for report in islice(self.calls(0, places.n, False, count, *none, work=work), most_calls):
+            is_done = bool(report[DONE])
+        return count[places.place_of_position] if is_done else None
 
 
 def search_sequence(

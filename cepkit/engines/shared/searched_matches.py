@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -23,47 +24,78 @@ _MOST_GLANCED = 1 << 14
 _CALLS_OF_A_GLANCE = 2
 
 
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """The matches that one call of a search found; ``block(k)`` makes the first k of them."""
+
+    n: int
+    block: Callable[[int], MatchBlock]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Parameters
+    ----------
+    block : MatchBlock
+        The matches; if they are not all, only some of them.
+    n : int
+        How many were found.
+    is_whole : bool
+        Whether these are all.
+    """
+
+    block: MatchBlock
+    n: int
+    is_whole: bool
+
+
 class RangeSearch(Protocol):
     """The search for the matches of one branch; ``tier`` is as in `SearchRun`."""
 
     tier: str
 
-    def matches(
-        self, low: int, high: int, most: int | None = None, most_calls: int | None = None
-    ) -> tuple[MatchBlock, bool]:
-        """Return matches that end from ``low`` to ``high``, and whether they are all."""
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
+        """Return matches that end from ``low`` to ``high``."""
 
     def count_by_last(self) -> np.ndarray:
         """Return how many matches end at each position."""
 
 
-def gather_calls(
-    found: Iterator[tuple[MatchBlock, bool]], most: int | None, most_calls: int | None
-) -> tuple[MatchBlock, bool]:
-    """Return the matches that the calls of a search find, and whether they are all.
+def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most_calls: int | None) -> Found:
+    """Return the matches that the calls of a search find.
 
     ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more than
-    ``most`` matches, or after ``most_calls`` calls.
+    ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made.
     """
-    made, n_made, is_done = [], 0, False
-    for block, is_done in islice(found, most_calls):
-        made.append(block)
-        n_made += len(block)
-        if is_done or (most is not None and n_made > most):
+    parts, n, is_done = [], 0, False
+    for part, is_done in islice(found, most_calls):
+        parts.append(part)
+        n += part.n
+        if is_done or (most is not None and n > most):
             break
-    return joined(made), is_done and (most is None or n_made <= most)
+    is_whole = is_done and (most is None or n <= most)
+    made, missing = [], n if is_whole else _MOST_GLANCED
+    for part in parts:
+        made.append(part.block(min(part.n, missing)))
+        missing -= len(made[-1])
+    return Found(joined(made), n, is_whole)
 
 
 class SearchedMatches(SequenceSet):
     """Too many matches to keep: counted by their last event, and searched again when they are read.
 
-    ``found`` are the matches that were found before there were too many.
+    ``some`` are some of the ``n_found`` matches that were found before there were too many.
     """
 
-    def __init__(self, events: Events, searches: Sequence[RangeSearch], found: MatchBlock):
-        self.events, self._searches, self._n_found = events, searches, len(found)
-        self.run = _run_of(searches)
-        self._some = found.take(slice(0, _MOST_GLANCED))
+    def __init__(self, events: Events, searches: Sequence[RangeSearch], some: MatchBlock, n_found: int):
+        self.events, self._searches, self._some, self._n_found = events, searches, some, n_found
+
+    @property
+    def run(self) -> SearchRun:
+        """How the matches were searched so far."""
+        return _run_of(self._searches)
 
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is quick to find, and whether it is the exact count."""
@@ -86,10 +118,11 @@ class SearchedMatches(SequenceSet):
         high, beyond = 64, None
         while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
             made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
-            if all(is_whole for _, is_whole in made):
-                known, whole = high, joined([block for block, _ in made])
+            blocks = joined([found.block for found in made])
+            if all(found.is_whole for found in made):
+                known, whole = high, blocks
             else:
-                beyond, part = high, joined([block for block, _ in made])
+                beyond, part = high, blocks
             high = 2 * high if beyond is None else (known + beyond) // 2
         if len(whole):
             return whole.sorted().take(slice(0, n))
@@ -103,7 +136,7 @@ class SearchedMatches(SequenceSet):
 
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches that end from ``low`` to ``high``."""
-        return joined([search.matches(low, high)[0] for search in self._searches]).sorted()
+        return joined([search.matches(low, high).block for search in self._searches]).sorted()
 
 
 def known_or_searched(
@@ -115,11 +148,11 @@ def known_or_searched(
     """Return the matches of the branches' searches; if there are many, they are searched again when read."""
     made = []
     for search in searches:
-        block, is_whole = search.matches(0, events.n_events, most_known, most_calls)
-        made.append(block)
-        if not is_whole:
-            return SearchedMatches(events, searches, joined(made))
-    return KnownMatches(events, joined(made).sorted(), _run_of(searches))
+        made.append(search.matches(0, events.n_events, most_known, most_calls))
+        if not made[-1].is_whole:
+            some = joined([found.block for found in made])
+            return SearchedMatches(events, searches, some, sum(found.n for found in made))
+    return KnownMatches(events, joined([found.block for found in made]).sorted(), _run_of(searches))
 
 
 def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:
