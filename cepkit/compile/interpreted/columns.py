@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.interpreted.reading import Reader
+from cepkit.compile.interpreted.reading import ELEMENTARY, ROUNDED, Reader
 from cepkit.compile.shared.bound_query import BoundQuery, Inputs
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.compile.shared.terms import Term
 from cepkit.events import FLOAT, NULL_INTEGER
 
@@ -133,6 +134,19 @@ def _sign(x: Values) -> Values:
     return (x > 0).astype(np.int64) - (x < 0).astype(np.int64)
 
 
+def _rounded(function: int) -> Callable:
+    """Return one of the functions in ``ROUNDED``, with the same bits as in compiled kernels."""
+
+    def compute(*values: Values) -> Values:
+        shape = np.broadcast_shapes(*map(np.shape, values))
+        given = [np.ascontiguousarray(np.broadcast_to(own, shape), np.float64).ravel() for own in values]
+        out = np.empty(len(given[0]))
+        load_kernels(ELEMENTARY).compute(function, given[0], given[-1], out)
+        return out.reshape(shape)
+
+    return compute
+
+
 _BOTH: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "negative": np.negative, "abs": np.abs,
     "least": np.minimum, "greatest": np.maximum,
@@ -140,6 +154,7 @@ _BOTH: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"{name} {kind}": function for name, function in _BOTH.items() for kind in ("floats", "integers")},
+    **{f"{name} floats": _rounded(i) for i, name in enumerate(ROUNDED)},
     "!= integers": np.not_equal,
     "!= floats": lambda left, right: (left < right) | (left > right),
     "/ floats": _divide, "// integers": _whole(np.floor_divide), "% integers": _whole(np.remainder),

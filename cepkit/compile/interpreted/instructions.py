@@ -129,7 +129,7 @@ class InstructionWriter(Reader):
 
     def _write(self, operation: str, values: tuple[Register, ...]) -> Register:
         if operation not in CODES:
-            raise NotInterpretedError(f"computes {operation.split()[0]!r} with values of the match")
+            raise NotInterpretedError(f"computes {operation.split()[0]!r} with values of several events")
         code = CODES[operation]
         target = Register("made", self.made, code in OF_FLOATS)
         self.made += 1
