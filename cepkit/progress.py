@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 SILENT_S = 1.0  # before the bar appears, so that short runs stay silent
 REPORT_S = 0.1  # least time between two reports
+_WAIT_S = 0.005  # between two looks at a lock
 _LOOK_S = 0.05  # a thread that waits for others runs a checkpoint this often
 _END_S = 0.001  # the same after the threads were cancelled
 _BEGIN_S = 1.0  # most that a thread takes from its start to its first line
@@ -92,16 +93,30 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
         _current.reset(before)
 
 
-@contextmanager
-def hold(lock: Any) -> Iterator[None]:
-    """Hold a lock of `threading` for a block. A thread that waits for it runs checkpoints."""
+def hold(lock: Any) -> Any:
+    """Return a lock of `threading` for a ``with`` block. A thread that waits for it runs checkpoints.
+
+    Examples
+    --------
+    >>> with hold(threading.Lock()):
+    ...     pass
+    """
+    # Ctrl-C may arrive when any call has returned, also that of ``lock.acquire``. Only a ``with`` block takes
+    # the lock and begins in one step, so the lock is never taken here.
     checkpoint()
-    while not lock.acquire(timeout=_LOOK_S):
+    while _is_held_elsewhere(lock):
+        time.sleep(_WAIT_S)
         checkpoint()
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock
+
+
+def _is_held_elsewhere(lock: Any) -> bool:
+    """Return whether another part of the program holds a lock that this thread would wait for."""
+    is_owned = getattr(lock, "_is_owned", None)
+    if is_owned is not None and is_owned():
+        return False
+    is_locked = getattr(lock, "locked", None)  # an RLock has it since Python 3.14
+    return is_locked() if is_locked is not None else repr(lock).startswith("<locked")
 
 
 def run_on_threads(

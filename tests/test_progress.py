@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +23,7 @@ from cepkit.progress import (
     ShareDone,
     cancellable,
     checkpoint,
+    hold,
     run_on_threads,
     show_progress,
     watch_spark,
@@ -368,3 +371,68 @@ def test_spark_tasks_move_a_bar(monkeypatch, capsys):
     err = capsys.readouterr().err
     assert "Spark tasks:" in err and "100%" in err
     assert not any(thread.name == "cepkit Spark" for thread in threading.enumerate())
+
+
+@pytest.fixture
+def interrupts():
+    """A function that raises KeyboardInterrupt in the main thread after so many seconds; 0 calls it off."""
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("this system has no timer for signals")
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def is_free(lock) -> bool:
+    found = []
+    other = threading.Thread(target=lambda: found.append(lock.acquire(blocking=False) and not lock.release()))
+    other.start()
+    other.join()
+    return found[0]
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_lock_is_kept_after_ctrl_c(seed, make, interrupts):
+    """One interrupt in ten came when the lock was taken, but its block had not begun."""
+    rng, n_interrupts, lock = Random(seed), 0, make()
+    while n_interrupts < 300:
+        try:
+            interrupts(rng.uniform(1e-6, 3e-5))
+            for _ in range(30):
+                with hold(lock):
+                    pass
+            interrupts(0)
+        except KeyboardInterrupt:
+            n_interrupts += 1
+        assert is_free(lock), n_interrupts
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+def test_a_thread_that_waits_for_a_lock_can_be_cancelled(make):
+    lock, errors = make(), []
+
+    def work():
+        try:
+            with cancellable(waiting), hold(lock):
+                pass
+        except BaseException as error:
+            errors.append(error)
+
+    waiting = Watched(3)
+    with hold(lock):
+        other = threading.Thread(target=work)
+        other.start()
+        assert waiting.is_under_way.wait(LONG_S)
+        waiting.cancel()
+        other.join(LONG_S)
+    assert [type(error) for error in errors] == [Cancelled]
+    assert is_free(lock)
+
+
+def test_a_thread_holds_an_rlock_again():
+    lock = threading.RLock()
+    with hold(lock), hold(lock):
+        assert not is_free(lock)
+    assert is_free(lock)
