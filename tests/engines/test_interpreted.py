@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numba
 import numpy as np
@@ -28,6 +29,7 @@ from cepkit.language.regex.construction import regex_query
 from tests.oracle import generate
 from tests.oracle.generate_paths import as_frame
 from tests.support.count_cases import case_of_shape, check_counts, graph_and
+from tests.support.interpreted import check_tiers, interpret, sequence_stream
 from tests.support.regex_runs import check
 from tests.support.sizes import cases
 
@@ -240,8 +242,7 @@ def counted(monkeypatch):
         return tests
 
     monkeypatch.setattr(layout, "counting_tests_of", tests_of)
-    for module in (layout, kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
+    interpret(monkeypatch, layout, kernels)
     return reasons
 
 
@@ -269,24 +270,9 @@ def test_random_counts(block, counted):
     "SEQ(A a, B b, C c) WHERE b.x IN (1, 2, 3, 5, 7, 11, 13, 17, 19, 23) AND c.x > b.x",
 ])  # fmt: skip
 def test_the_tiers_agree_on_sequences(text, monkeypatch):
-    rng, n = np.random.default_rng(8), 50_000
-    frame = pd.DataFrame({
-        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
-        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
-    })  # fmt: skip
-    text = f"PATTERN {text} WITHIN 60"
-
-    def answers():
-        matches = cep.match(frame, text, event_type="kind", order_by="t")
-        return matches.count(), matches.head(20), matches.run.tier
-
-    compiled = answers()
-    for module in (layout, kernels, python_kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    found = answers()
-    assert (compiled[2], found[2]) == ("compiled", "interpreted")
-    assert found[0] == compiled[0] > 1000
-    pd.testing.assert_frame_equal(found[1], compiled[1])
+    query = f"PATTERN {text} WITHIN 60"
+    begin = partial(interpret, monkeypatch, layout, kernels, python_kernels)
+    check_tiers(monkeypatch, sequence_stream(50_000), query, begin, n_shown=20)
 
 
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")

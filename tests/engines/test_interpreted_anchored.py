@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numba
 import numpy as np
@@ -16,6 +17,7 @@ from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.interpreted.anchored import anchored_tests_of
 from cepkit.engines.shared import kernels, python_kernels
 from tests.support.anchored_cases import case_of, in_row, layout_of
+from tests.support.interpreted import check_tiers, interpret, sequence_stream
 from tests.support.sizes import cases
 
 JIT = not numba.config.DISABLE_JIT
@@ -31,10 +33,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Interpret every count that can be interpreted."""
-    for module in (anchored, layout, kernels, python_kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    monkeypatch.setattr(anchored, "compile_if_it_pays", lambda *_: None)
-    monkeypatch.setattr(anchored, "is_ready", lambda _: False)
+    interpret(monkeypatch, anchored, layout, kernels, python_kernels)
 
 
 def check(seed: int) -> bool:
@@ -88,24 +87,9 @@ def test_random_counts(block, interpreted, monkeypatch):
     "SEQ(A a, B+ b, C c) WHERE b[i].x > a.x AND b[i].y > b[i-1].y",
 ])  # fmt: skip
 def test_the_tiers_agree_on_long_streams(text, monkeypatch):
-    rng, n = np.random.default_rng(8), 50_000
-    frame = pd.DataFrame({
-        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
-        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
-    })  # fmt: skip
-
-    def answers():
-        matches = cep.match(frame, f"PATTERN {text} WITHIN 24", event_type="kind", order_by="t")
-        return matches.count(), matches.head(20), matches.run.tier
-
-    monkeypatch.setenv("CEPKIT_TIER", "compiled")
-    compiled = answers()
-    for module in (anchored, layout, kernels, python_kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    found = answers()
-    assert (compiled[2], found[2]) == ("compiled", "interpreted")
-    assert found[0] == compiled[0] > 1000
-    pd.testing.assert_frame_equal(found[1], compiled[1])
+    query = f"PATTERN {text} WITHIN 24"
+    begin = partial(interpret, monkeypatch, anchored, layout, kernels, python_kernels)
+    check_tiers(monkeypatch, sequence_stream(50_000), query, begin, n_shown=20)
 
 
 @pytest.mark.parametrize("n", [62, 65, 130])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numba
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -21,6 +21,7 @@ from cepkit.engines.shared import kernels
 from cepkit.planning import evaluation_order
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.interpreted import check_tiers, interpret, sequence_stream
 from tests.support.ordered_cases import FAMILIES, bound, check, drawn
 from tests.support.sequence_runs import all_of, as_matches
 from tests.support.sizes import cases
@@ -38,19 +39,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def interpreted(monkeypatch):
     """Interpret every search that can be interpreted."""
-    for module in (ordered, search, kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    for module in (ordered, search):
-        monkeypatch.setattr(module, "compile_if_it_pays", lambda *_: None)
-    monkeypatch.setattr(search, "is_ready", lambda _: False)
-
-
-def stream(n: int) -> pd.DataFrame:
-    rng = np.random.default_rng(8)
-    return pd.DataFrame({
-        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
-        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
-    })  # fmt: skip
+    interpret(monkeypatch, ordered, search, kernels)
 
 
 def is_interpreted(program) -> bool:
@@ -107,21 +96,9 @@ def test_random_walks(block, interpreted, monkeypatch):
 ])  # fmt: skip
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
-    frame = stream(30_000)
-
-    def answers():
-        keywords = {"event_type": "kind", "order_by": "t", "partition_by": partition_by}
-        matches = cep.match(frame, f"PATTERN {text} WITHIN 24", engine="ordered", **keywords)
-        return matches.count(), matches.to_frame("all"), matches.run.tier
-
-    monkeypatch.setenv("CEPKIT_TIER", "compiled")
-    compiled = answers()
-    for module in (ordered, kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    found = answers()
-    assert (compiled[2], found[2]) == ("compiled", "interpreted")
-    assert found[0] == compiled[0] > 1000
-    pd.testing.assert_frame_equal(found[1], compiled[1])
+    query, begin = f"PATTERN {text} WITHIN 24", partial(interpret, monkeypatch, ordered, kernels)
+    frame, keywords = sequence_stream(30_000), {"partition_by": partition_by, "engine": "ordered"}
+    check_tiers(monkeypatch, frame, query, begin, **keywords)
 
 
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")
@@ -132,25 +109,16 @@ def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
 ])  # fmt: skip
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_walks_agree_on_long_streams(text, strategy, partition_by, monkeypatch):
-    frame, keywords = stream(20_000), {"event_type": "kind", "order_by": "t", "engine": "search"}
+    def begin():
+        interpret(monkeypatch, search, kernels)
+        looks = iter([False, True])
+        monkeypatch.setattr(search, "is_ready", lambda _: next(looks, True))
+        monkeypatch.setattr(search, "_WORK_PER_CALL", 500)
 
-    def answers():
-        matches = cep.match(
-            frame, f"PATTERN {text} WITHIN 12", strategy=strategy, partition_by=partition_by, **keywords
-        )
-        return matches.count(), matches.to_frame("all"), matches.run.tier
-
-    monkeypatch.setenv("CEPKIT_TIER", "compiled")
-    compiled = answers()
-    for module in (search, kernels):
-        monkeypatch.setattr(module, "reason_to_compile", lambda *_: None)
-    looks = iter([False, True])
-    monkeypatch.setattr(search, "is_ready", lambda _: next(looks, True))
-    monkeypatch.setattr(search, "_WORK_PER_CALL", 500)
-    found = answers()
-    assert (compiled[2], found[2]) == ("compiled", "interpreted, then compiled")
-    assert found[0] == compiled[0] > 100
-    pd.testing.assert_frame_equal(found[1], compiled[1])
+    check_tiers(
+        monkeypatch, sequence_stream(20_000), f"PATTERN {text} WITHIN 12", begin, least=100,
+        tier="interpreted, then compiled", strategy=strategy, partition_by=partition_by, engine="search",
+    )  # fmt: skip
 
 
 def test_a_search_says_how_it_runs(interpreted):
@@ -177,7 +145,7 @@ def test_absent_events_compared_with_two_others_are_walked_while_this_is_quick(
 ):
     monkeypatch.setattr(ordered, "_CALLS_OF_A_WALK", calls)
     monkeypatch.setattr(search, "_WORK_PER_CALL_OF_A_LOOK", 100)
-    frame, text = stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
+    frame, text = sequence_stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
     found, wanted = (
         cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
         for engine in ("ordered", "search")
@@ -195,7 +163,7 @@ def test_many_matches_of_a_walk_are_counted_without_a_kernel_while_this_is_quick
     monkeypatch.setattr(ordered, "_CALLS_OF_A_WALK", calls)
     monkeypatch.setattr(search, "_WORK_PER_CALL_OF_A_LOOK", 100)
     monkeypatch.setattr(evaluation_order, "MOST_KNOWN", 0)
-    frame, text = stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
+    frame, text = sequence_stream(400), "PATTERN SEQ(A a, !B b, C c) WHERE b.x > a.x + c.x - 9 WITHIN 20"
     found, wanted = (
         cep.match(frame, text, event_type="kind", order_by="t", engine=engine)
         for engine in ("ordered", "search")

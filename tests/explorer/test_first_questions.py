@@ -6,7 +6,6 @@ The frame is the user's own: many keys, times with a zone. The call has no argum
 from __future__ import annotations
 
 import io
-import json
 import re
 
 import pandas as pd
@@ -46,22 +45,9 @@ CUT = """() => [...document.querySelectorAll("section[class^=cepkit-]")].flatMap
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with lab.browser("jupyterlab") as opened:
-        opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def server(browser, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("questions")
-    (folder / "notebooks").mkdir()
-    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
-    cells = [cell | {"id": "a", "source": FRAME}, cell | {"id": "b", "source": EMPTY_CALL}]
-    kernel = {"name": "python3", "display_name": "Python 3"}
-    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    (folder / "notebooks" / "own.ipynb").write_text(json.dumps(notebook))
-    with lab.server(folder / "notebooks", folder / "own") as started:
+    notebooks = {"own.ipynb": [FRAME, EMPTY_CALL]}
+    with lab.server_of(tmp_path_factory.mktemp("questions"), notebooks) as started:
         yield started
 
 

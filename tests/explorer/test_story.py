@@ -47,16 +47,8 @@ CUT = """() => [...document.querySelectorAll('[class^=cepkit-]')].flatMap(root =
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with lab.browser("jupyterlab") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def server(browser, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("story")
-    (folder / "notebooks").mkdir()
-    with lab.server(folder / "notebooks", folder / "own") as started:
+    with lab.server_of(tmp_path_factory.mktemp("story")) as started:
         yield started
 
 
@@ -72,10 +64,8 @@ class Person:
     def look(self, stem, step):
         """Scroll a part to the top of the window and keep a picture."""
         self.part(stem).evaluate("part => part.scrollIntoView()")
-        self.page.wait_for_timeout(250)  # what is drawn in the next frame
         self.n_shots += 1
-        lab.ARTEFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=lab.ARTEFACTS / f"story-{self.name}-{self.n_shots:02d}-{step}.png")
+        lab.take_shot(self.page, f"story-{self.name}-{self.n_shots:02d}-{step}")
         assert self.page.evaluate(CUT) == [], step
 
     def run(self, code):

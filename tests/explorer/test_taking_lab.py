@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 import pytest
 
@@ -20,21 +18,6 @@ explorer = trades.cep.explore(
     partition_by="symbol", order_by=["ts", "seq"], within="2 min",
 )
 explorer"""
-NOTEBOOK = {
-    "cells": [
-        {
-            "cell_type": "code",
-            "metadata": {},
-            "source": CELL,
-            "outputs": [],
-            "execution_count": None,
-            "id": "a",
-        }
-    ],
-    "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-    "nbformat": 4,
-    "nbformat_minor": 5,
-}
 # Bottom of the timeline and of the rows of the table, from the top of the board.
 HEIGHTS = """() => {
     const top = document.querySelector(".cepkit-board").getBoundingClientRect().top;
@@ -57,17 +40,8 @@ OVERLAP = """() => {
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with lab.browser("jupyterlab") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def opened(browser, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("taking")
-    (folder / "notebooks").mkdir()
-    (folder / "notebooks" / "a.ipynb").write_text(json.dumps(NOTEBOOK))
-    with lab.server(folder / "notebooks", folder / "own") as server:
+    with lab.server_of(tmp_path_factory.mktemp("taking"), {"a.ipynb": [CELL]}) as server:
         browser.page.set_viewport_size({"width": 1400, "height": 900})
         browser.open(server, "a.ipynb")
         browser.run_all()
@@ -78,9 +52,7 @@ def opened(browser, tmp_path_factory):
 
 def look(browser, name):
     browser.page.locator(".cepkit-board").first.evaluate("board => board.scrollIntoView()")
-    browser.page.wait_for_timeout(250)
-    lab.ARTEFACTS.mkdir(exist_ok=True)
-    browser.page.screenshot(path=lab.ARTEFACTS / f"taking-{name}.png")
+    lab.take_shot(browser.page, f"taking-{name}")
 
 
 def test_cases_and_files_in_jupyterlab(opened, tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def server(root: Path, own: Path):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextlib.contextmanager
+def server_of(folder: Path, notebooks: Mapping[str, Iterable[str]] | None = None):
+    """Start a server over new notebooks; each is given by its file and its cells of code."""
+    (folder / "notebooks").mkdir()
+    for name, sources in (notebooks or {}).items():
+        (folder / "notebooks" / name).write_text(json.dumps(notebook_of(sources)), encoding="utf-8")
+    with server(folder / "notebooks", folder / "own") as started:
+        yield started
+
+
+def notebook_of(sources: Iterable[str]) -> dict:
+    """Return a notebook with these cells of code, which have not run."""
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    cells = [cell | {"id": f"cell-{i}", "source": source} for i, source in enumerate(sources)]
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def take_shot(page, name: str) -> None:
+    """Keep a picture of the window."""
+    page.wait_for_timeout(250)  # what is drawn in the next frame
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"{name}.png")
 
 
 def _free_port() -> int:

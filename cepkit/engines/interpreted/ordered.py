@@ -82,17 +82,14 @@ class OrderedTables:
 
     Parameters
     ----------
-    own : OrderedEvents
-        The events.
-    bound : BoundBranch
-        The branch.
-    order : tuple of int
-        Its components in the order of the search.
+    branch : OrderedBranch
+        The branch, its events, and the order of its components.
     tests : OrderedTests
         Its conditions.
     """
 
-    def __init__(self, own, bound: BoundBranch, order: tuple[int, ...], tests: OrderedTests):
+    def __init__(self, branch, tests: OrderedTests):
+        own, bound, order = branch.own, branch.bound, branch.order
         self.own, self.order, self.n = own, order, len(order)
         self._level_of = {c: level for level, c in enumerate(order)}
         self._test_of = [test_of(own.program, terms) for terms in bound.accepts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -128,14 +129,36 @@ class OrderedEvents:
         return np.searchsorted(limit, places, side="right").astype(np.int64, copy=False)
 
 
+@dataclass(frozen=True, slots=True)
+class OrderedBranch:
+    """A branch to search.
+
+    Parameters
+    ----------
+    own : OrderedEvents
+        The events.
+    bound : BoundBranch
+        The branch.
+    number : int
+        Its number in the program.
+    order : tuple of int
+        Its components in the order of the search.
+    """
+
+    own: OrderedEvents
+    bound: BoundBranch
+    number: int
+    order: tuple[int, ...]
+
+
 class NestedSearch(ABC):
     """The search for the matches of one branch in one order, with the methods of `BranchSearch`."""
 
     tier: str
 
-    def __init__(self, own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]):
-        self.own, self.number, self.order, self.n = own, number, order, len(order)
-        self.tests = [test_of(own.program, terms) for terms in bound.accepts]
+    def __init__(self, branch: OrderedBranch):
+        self.branch, self.own, self.order, self.n = branch, branch.own, branch.order, len(branch.order)
+        self.tests = [test_of(self.own.program, terms) for terms in branch.bound.accepts]
 
     @abstractmethod
     def _runs(
@@ -190,7 +213,7 @@ class NestedSearch(ABC):
             self.own.places.position_of_place[places.ravel()],
             np.tile(np.arange(self.n, dtype=np.int16), n),
             np.arange(n + 1, dtype=np.int64) * self.n,
-            np.full(n, self.number, np.int16),
+            np.full(n, self.branch.number, np.int16),
         )
 
     def count_by_last(self) -> np.ndarray:
@@ -208,17 +231,10 @@ class OrderedSearch(NestedSearch):
 
     tier = "compiled"
 
-    def __init__(
-        self,
-        own: OrderedEvents,
-        bound: BoundBranch,
-        number: int,
-        order: tuple[int, ...],
-        made: OrderedKernel,
-    ):
-        super().__init__(own, bound, number, order)
-        program, inputs = own.program, own.places.inputs
-        self.absent_tests = [test_of(program, terms) for terms in bound.absent_accepts]
+    def __init__(self, branch: OrderedBranch, made: OrderedKernel):
+        super().__init__(branch)
+        program, inputs = self.own.program, self.own.places.inputs
+        self.absent_tests = [test_of(program, terms) for terms in branch.bound.absent_accepts]
         self.keys, self.search = made.arrays, kernel(program, made.text, "search")
         self.constants = [*inputs.constants, *inputs.tables, *inputs.texts]
 
@@ -263,16 +279,9 @@ class InterpretedSearch(NestedSearch):
 
     tier = "interpreted"
 
-    def __init__(
-        self,
-        own: OrderedEvents,
-        bound: BoundBranch,
-        number: int,
-        order: tuple[int, ...],
-        tests: OrderedTests,
-    ):
-        super().__init__(own, bound, number, order)
-        self._tables = OrderedTables(own, bound, order, tests)
+    def __init__(self, branch: OrderedBranch, tests: OrderedTests):
+        super().__init__(branch)
+        self._tables = OrderedTables(branch, tests)
 
     def _work_per_call(self, look: int) -> int:
         return look
@@ -336,22 +345,21 @@ class WalkedSearch:
         return self._search.count_by_last()
 
 
-def search_in_order(
-    own: OrderedEvents, bound: BoundBranch, number: int, order: tuple[int, ...]
-) -> RangeSearch:
+def search_in_order(branch: OrderedBranch) -> RangeSearch:
     """Return the search for a branch: interpreted if the query is new, or with a kernel of its own."""
-    made = write_ordered(own.program, bound, order, dtypes_of(own.places.inputs))
-    compiled = partial(OrderedSearch, own, bound, number, order, made)
+    own, bound = branch.own, branch.bound
+    made = write_ordered(own.program, bound, branch.order, dtypes_of(own.places.inputs))
+    compiled = partial(OrderedSearch, branch, made)
     if reason_to_compile(made.text, KERNELS):
         return compiled()
-    tests = ordered_tests_of(bound, order)
+    tests = ordered_tests_of(bound, branch.order)
     if not isinstance(tests, str):
         compile_if_it_pays(made.text, own.places.n)
-        return InterpretedSearch(own, bound, number, order, tests)
+        return InterpretedSearch(branch, tests)
     if reason_to_compile(made.text, WALK) or isinstance(walk_code_of(own.program, bound), str):
         return compiled()
     compile_if_it_pays(made.text, own.places.n)
-    return WalkedSearch(BranchSearch(own.places, own.accept, bound, number), compiled)
+    return WalkedSearch(BranchSearch(own.places, own.accept, bound, branch.number), compiled)
 
 
 def ordered_sequence(
@@ -384,6 +392,8 @@ def ordered_sequence(
     """
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))
-    branches = zip(own.program.branches, orders, strict=True)
-    searches = [search_in_order(own, bound, number, order) for number, (bound, order) in enumerate(branches)]
+    branches = enumerate(zip(own.program.branches, orders, strict=True))
+    searches = [
+        search_in_order(OrderedBranch(own, bound, number, order)) for number, (bound, order) in branches
+    ]
     return known_or_searched(own.events, searches, most_known, most_calls)

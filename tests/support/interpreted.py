@@ -1,0 +1,61 @@
+"""Interpretation of every query that can be interpreted, and its answers compared with compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import cepkit as cep
+
+
+def interpret(monkeypatch: Any, *modules: ModuleType) -> None:
+    """Let modules interpret every query that can be interpreted, and compile nothing in the background."""
+    instead = {"reason_to_compile": None, "compile_if_it_pays": None, "is_ready": False}
+    for module in modules:
+        for name, answer in instead.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
+
+
+def sequence_stream(n: int) -> pd.DataFrame:
+    """Return events of four types with a key, a clock, an integer and a float that may be null."""
+    rng = np.random.default_rng(8)
+    return pd.DataFrame({
+        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 4, n), "t": np.arange(n),
+        "x": rng.integers(0, 50, n), "y": np.where(rng.random(n) < 0.1, np.nan, rng.random(n)),
+    })  # fmt: skip
+
+
+def check_tiers(
+    monkeypatch: Any,
+    frame: pd.DataFrame,
+    query: str,
+    begin: Callable[[], None],
+    *,
+    n_shown: int | None = None,
+    least: int = 1000,
+    tier: str = "interpreted",
+    **keywords: Any,
+) -> None:
+    """Compare the count and the matches of a query, compiled and after ``begin`` switched interpretation on.
+
+    ``n_shown`` limits the matches that are compared; there must be more than ``least``.
+    """
+
+    def answers() -> tuple[int, pd.DataFrame, str]:
+        matches = cep.match(frame, query, event_type="kind", order_by="t", **keywords)
+        shown = matches.to_frame("all") if n_shown is None else matches.head(n_shown)
+        return matches.count(), shown, matches.run.tier
+
+    with monkeypatch.context() as patched:
+        patched.setenv("CEPKIT_TIER", "compiled")
+        compiled = answers()
+    begin()
+    found = answers()
+    assert (compiled[2], found[2]) == ("compiled", tier)
+    assert found[0] == compiled[0] > least
+    pd.testing.assert_frame_equal(found[1], compiled[1])
