@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.comparisons import check_zones, compare, in_unit, same_unit
+from cepkit.compile.shared.comparisons import compare
+from cepkit.compile.shared.operations import MATH, aggregate, arithmetic, event_level, mathematics, number
 from cepkit.compile.shared.terms import (
     ANY_KIND,
-    CONSTANT,
     EVENT,
     NEVER,
-    START,
     Constant,
     Derived,
     Members,
@@ -27,29 +26,21 @@ from cepkit.compile.shared.terms import (
     described,
     level_of,
 )
-from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, column_not_found, nearest
+from cepkit.errors import ColumnNotFoundError, PredicateError, column_not_found, nearest
 from cepkit.events import (
     BOOLEAN,
-    DURATION,
     FLOAT,
     INTEGER,
     LIST,
     NULL_INTEGER,
     NUMBERS,
-    OTHER,
     TEXT,
-    TIME,
     ColumnType,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS, registered_function
 from cepkit.language.regex.query import RegexQuery
 
-_MATH = {
-    "abs", "sqrt", "exp", "log", "log2", "log10", "floor", "ceil", "round", "sign", "power",
-    "least", "greatest", "bit_and", "bit_or", "bit_xor",
-}  # fmt: skip
 _FEW_OPTIONS = 8  # up to this many options of ``in`` are compared one by one
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
@@ -332,127 +323,25 @@ class Binder:
 
     @_bind.register
     def _(self, e: ex.Previous) -> Term:
-        arg = self._event_level(e, "prev")
+        arg = event_level(self, e, "prev")
         return Term("previous", (arg,), arg.kind, arg.unit, True, e.offset, EVENT)
-
-    def _event_level(self, e: ex.Previous | ex.Aggregate, name: str) -> Term:
-        arg = self.bind(e.operand)
-        if arg.op in ("null", "quoted") or arg.level == CONSTANT:
-            raise self.wrong(e, f"{name}() needs a column")
-        if arg.level == START:
-            raise self.wrong(
-                e,
-                f"{name}() cannot hold an aggregate; split it: the aggregate outside, the column inside",
-            )
-        if arg.kind == OTHER:
-            raise self.wrong(
-                e,
-                f"{name}() of a {described(arg)} is not defined; "
-                "it needs numbers, times, texts or truth values",
-            )
-        return self.as_float(arg) if arg.kind == ANY_KIND else arg
 
     @_bind.register
     def _(self, e: ex.Aggregate) -> Term:
-        function = e.function
-        if function == "count" and e.operand is None:
-            return Term("count", (), INTEGER, None, False, None, START)
-        if function == "collect":
-            raise self.wrong(
-                e,
-                "collect() makes a list, which only a measure can hold; "
-                "a predicate needs a number or a truth value",
-            )
-        arg = self._event_level(e, function)
-        if function == "last":
-            # A match is contiguous in its partition, so its last row before this one is the previous row.
-            return Term("previous", (arg,), arg.kind, arg.unit, arg.nullable, 1, EVENT)
-        if function == "first":
-            return Term("first", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
-        if function == "delta":
-            if arg.kind not in (TIME, DURATION, *NUMBERS):
-                raise self.wrong(
-                    e, f"delta() needs a time or a number, {str(e.operand)!r} is a {described(arg)}"
-                )
-            first = Term("first", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
-            kind = DURATION if arg.kind in (TIME, DURATION) else arg.kind
-            return Term("-", (arg, first), kind, arg.unit, arg.nullable, None, START)
-        if function == "count":
-            return Term("count_of", (arg,), INTEGER, None, False, None, START)
-        if function in ("max", "min"):
-            if arg.kind == BOOLEAN:
-                raise self.wrong(
-                    e, f"{function}() needs an ordered value, but {str(e.operand)!r} is a truth value"
-                )
-            if arg.kind == TEXT:
-                self.share_categories(arg.unit, arg.unit, ordered=True)
-            return Term(function, (arg,), arg.kind, arg.unit, arg.nullable, None, START)
-        if arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
-            raise self.wrong(e, f"{function}() needs numbers, {str(e.operand)!r} is a {described(arg)}")
-        total = Term("sum", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
-        if function == "sum":
-            return total
-        counted = (
-            Term("count_of", (arg,), INTEGER, None, False, None, START)
-            if arg.nullable
-            else (Term("count", (), INTEGER, None, False, None, START))
-        )
-        return Term("/", (total, counted), FLOAT, None, True, None, START)
+        return aggregate(self, e)
 
     @_bind.register
     def _(self, e: ex.Negative) -> Term:
         if isinstance(e.operand, ex.Literal) and type(e.operand.value) in (int, float):
             return self._value(-e.operand.value, e)  # treated like any other constant
-        arg = self._number(e.operand, e)
+        arg = number(self, e.operand, e)
         if arg.op == "null":
             return arg
         return Term("negative", (arg,), arg.kind, arg.unit, arg.nullable, None, arg.level)
 
     @_bind.register
     def _(self, e: ex.Arithmetic) -> Term:
-        left, right = (self._number(side, e) for side in (e.left, e.right))
-        if "null" in (left.op, right.op):
-            return Term("null", kind=ANY_KIND, nullable=True)
-        op = e.operator
-        kinds = (left.kind, right.kind)
-        nullable = left.nullable or right.nullable
-        level = level_of(left, right)
-        if set(kinds) <= set(NUMBERS):
-            if op == "/":
-                return Term("/", (left, right), FLOAT, None, True, None, level)
-            kind = INTEGER if kinds == (INTEGER, INTEGER) else FLOAT
-            return Term(op, (left, right), kind, None, nullable or op in ("//", "%"), None, level)
-        if (op in "+-" and kinds in ((DURATION, DURATION), (TIME, DURATION))) or (op, kinds) == (
-            "-",
-            (TIME, TIME),
-        ):
-            check_zones(self, e, left, right)
-            left, right = same_unit(self, left, right)
-            kind = TIME if kinds == (TIME, DURATION) else DURATION
-            return Term(op, (left, right), kind, left.unit, nullable, None, level)
-        if op == "+" and kinds == (DURATION, TIME):
-            left, right = same_unit(self, left, right)
-            return Term("+", (left, right), TIME, left.unit, nullable, None, level)
-        if op == "*" and kinds in ((DURATION, INTEGER), (INTEGER, DURATION)):
-            unit = left.unit or right.unit
-            return Term("*", (left, right), DURATION, unit, nullable, None, level)
-        if op == "/" and kinds == (DURATION, DURATION):
-            left, right = same_unit(self, left, right)
-            return Term("/", (left, right), FLOAT, None, True, None, level)
-        raise self.wrong(e, f"'{op}' is not defined between a {described(left)} and a {described(right)}")
-
-    def _number(self, operand: ex.Expression, whole: ex.Expression) -> Term:
-        term = self.numeric_if_any(self.bind(operand))
-        if term.kind == ANY_KIND and term.op != "null":
-            term = self.as_float(term)
-        if term.op == "quoted":
-            try:
-                return self.ticks(duration_ticks(term.data, "ns"), DURATION, "ns")
-            except CepError:
-                raise self.wrong(whole, f"arithmetic needs numbers, {term.data!r} is a text") from None
-        if term.op != "null" and term.kind not in (*NUMBERS, TIME, DURATION):
-            raise self.wrong(whole, f"arithmetic needs numbers, {str(operand)!r} is a {described(term)}")
-        return term
+        return arithmetic(self, e)
 
     def numeric_if_any(self, term: Term) -> Term:
         """Return a user function's result as a number; return any other term unchanged."""
@@ -470,8 +359,8 @@ class Binder:
             return self._text_test(e.function, e.arguments[0], e.arguments[1].value, e)
         if e.function in VECTOR_FUNCTIONS:
             return self._similarity(e)
-        if e.function in _MATH:
-            return self._math(e)
+        if e.function in MATH:
+            return mathematics(self, e)
         try:
             function = dict(self.query.functions).get(e.function) or registered_function(e.function)
         except PredicateError as error:
@@ -501,32 +390,6 @@ class Binder:
             f"WHERE partition_contiguity AND {name}(a.x, b.x) …; as a measure of a regex query write "
             f"{name}(first(x), last(x))",
         )
-
-    def _math(self, e: ex.Call) -> Term:
-        args = tuple(self._number(argument, e) for argument in e.arguments)
-        if any(arg.op == "null" for arg in args):
-            return Term("null", kind=ANY_KIND, nullable=True)
-        name, kinds, level = e.function, {arg.kind for arg in args}, level_of(*args)
-        nullable = any(arg.nullable for arg in args)
-        if name in ("least", "greatest") and len(kinds) == 1 and kinds <= {TIME, DURATION}:
-            first, *others = args
-            args = (first, *(in_unit(self, other, first.unit) for other in others))
-            return Term(name, args, args[0].kind, args[0].unit, nullable, name, level)
-        if name == "abs" and kinds == {DURATION}:
-            return Term(name, args, DURATION, args[0].unit, nullable, name, level)
-        if not kinds <= set(NUMBERS):
-            wrong = next(arg for arg in args if arg.kind not in NUMBERS)
-            raise self.wrong(e, f"{name}() needs numbers, not a {described(wrong)}")
-        if name.startswith("bit_"):
-            if kinds != {INTEGER}:
-                raise self.wrong(e, f"{name}() needs integers")
-            return Term(name, args, INTEGER, None, nullable, name, level)
-        if name in ("floor", "ceil", "round", "sign") and kinds == {INTEGER} and name != "sign":
-            return args[0]
-        if name in ("abs", "sign", "least", "greatest"):
-            kind = INTEGER if kinds == {INTEGER} else FLOAT
-            return Term(name, args, kind, None, nullable or kind == FLOAT, name, level)
-        return Term(name, args, FLOAT, None, True, name, level)
 
 
 def holds_lists(name: str, e: ex.Expression) -> str:
