@@ -16,7 +16,7 @@ from cepkit.events import FLOAT
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JointComparison:
     """``one sign result``: a value of the event that is bound last, and a register of the other events.
 
     Parameters
@@ -55,7 +55,7 @@ class JointTest:
         the comparison.
     level : int
         The level that binds the last of the events.
-    comparison : Comparison or None
+    comparison : JointComparison or None
         The condition, if it compares a value of the last event with a value of the events before.
     """
 
@@ -64,7 +64,7 @@ class JointTest:
     n_registers: int
     code: np.ndarray
     level: int
-    comparison: Comparison | None
+    comparison: JointComparison | None
 
 
 def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | str:
@@ -96,7 +96,7 @@ def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | st
     if compared is not None:
         one, sign, other = compared
         registers = (number[register.kind, register.index] for register in (result, known))
-        comparison = Comparison(one, sign, *registers, _as_floats(one, other))
+        comparison = JointComparison(one, sign, *registers, _as_floats(one, other))
     return JointTest(tuple(values), tuple(constants), len(number), writer.code(), level, comparison)
 
 

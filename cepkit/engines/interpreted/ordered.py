@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.joint import Comparison, JointTest, joint_test_of
+from cepkit.compile.interpreted.joint import JointComparison, JointTest, joint_test_of
 from cepkit.compile.interpreted.pairs import PairTest, Tests, numbers_of, ordered_numbers, tests_by_side
 from cepkit.compile.sequences.ordered_source import components_of_absence
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition
@@ -191,7 +191,7 @@ class OrderedTables:
                 self._tests += [[scalar, *row] for row in self._numbers.add_tests(
                     Tests([every], [low], [width], None))]  # fmt: skip
 
-    def _add_comparison(self, test: JointTest, comparison: Comparison) -> None:
+    def _add_comparison(self, test: JointTest, comparison: JointComparison) -> None:
         """Add a comparison with a value of several events; the kernel computes the interval."""
         base, level = len(self._registers[0]), test.level
         numbers, known = ordered_numbers(

@@ -170,7 +170,7 @@ class BranchSearch:
         return self._count(_WORK_PER_CALL, None)
 
     def count_by_last_if_quick(self, most_calls: int) -> np.ndarray | None:
-        """Return the same if this takes at most so many calls of the kernel, each as long as in a look."""
+        """Return the same if ``most_calls`` calls of the kernel suffice, each as long as in a look."""
         return self._count(self._work_of_a_look(), most_calls)
 
     def _count(self, look: int, most_calls: int | None) -> np.ndarray | None:
