@@ -12,6 +12,7 @@ import pandas as pd
 
 from cepkit.api import match
 from cepkit.commands.demo import m_shape
+from cepkit.compile.interpreted.reading import ELEMENTARY
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets import load_sample
 from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
@@ -26,7 +27,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 
 # Modules of kernels that serve every query.
-INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE
+INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY
 
 
 def warmup() -> Iterator[tuple[str, float]]:
