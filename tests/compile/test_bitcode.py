@@ -111,6 +111,7 @@ def stream(seed: int, n: int) -> pd.DataFrame:
 
 
 REGEXES = {
+    "low high": {"low": "log(y) < -1 or exp(y) > 2", "high": "power(y, 3) > 0.1 and log2(y) + log10(y) > -3"},
     "any drop+ rise+ drop+ rise": {"drop": "y < prev(y)", "rise": "y > prev(y)", "any": "True"},
     "a b* c": {"a": "x > 25", "b": "x < first(x) + 5", "c": "y > prev(y, 2)"},
 }
@@ -120,6 +121,7 @@ SEQUENCES = [
     ("SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x WITHIN 10", {}),
     ("SEQ(A a, B b, C c, D d) WHERE d.y >= a.y * 0.5 AND d.k = a.k WITHIN 12", {"engine": "ordered"}),
     ("SEQ(A a, B+ b[], C c) WHERE avg(b.y) > a.y AND c.x > b[i-1].x WITHIN 6", {"engine": "search"}),
+    ("SEQ(A a, B b, C c) WHERE c.x > a.x + b.x - 20 WITHIN 12", {"engine": "ordered"}),
     ("SEQ(A a, B b, C c) WITHIN 20", {}),
     ("SEQ(A a, B+ b[], C c) WITHIN 6", {}),
     ("SEQ(A a, B b, C c) WITHIN 5", {"order_by": "clock"}),
