@@ -134,7 +134,7 @@ def test_too_many_to_keep(some, monkeypatch):
     lines = wanted.lineage()
     monkeypatch.setattr(
         "cepkit.planning.evaluation_order.ordered_sequence",
-        lambda own, orders, **limits: ordered_sequence(own, orders, most_known=10, **limits),
+        lambda own, orders, **limits: ordered_sequence(own, orders, **{**limits, "most_known": 10}),
     )
     found = cep.match(some, QUERY, event_type="kind", order_by="t")
     assert found.engine.name == "ordered"

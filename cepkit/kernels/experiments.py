@@ -1,4 +1,7 @@
-"""Two ways to compute the aggregates of a partial match: incrementally, or again from all its events."""
+"""Kernels that experiments measure: aggregates in two ways, and work that needs no memory.
+
+The aggregates of a partial match are computed incrementally, or again from all its events.
+"""
 
 from numba import njit
 
@@ -56,3 +59,12 @@ def match_recomputed(opens, price, length, slack, first, last, collected):
             start, count = e, 1
             collected[0] = x
     return n_found
+
+
+@njit(cache=True, nogil=True)
+def count_up(n):
+    """Return a number that takes ``n`` dependent steps, the control of several threads. Time O(n)."""
+    state = 1
+    for _ in range(n):
+        state = (state * 48271) % 2147483647
+    return state
