@@ -25,9 +25,17 @@ def linked_cep() -> list[Finding]:
     return examine(claims(), kept_table(RESULTS / "linked_cep_claims.csv"))
 
 
+def hybrid_parallel() -> list[Finding]:
+    from cepkit.parallel.experiments.claims import CLAIMS
+    from cepkit.parallel.experiments.results import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
 NOTEBOOKS: dict[str, Callable[[], list[Finding]]] = {
     "10_match_regex": match_regex,
     "20_linked_cep": linked_cep,
+    "30_hybrid_parallel": hybrid_parallel,
 }
 
 

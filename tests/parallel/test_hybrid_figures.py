@@ -12,11 +12,10 @@ from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, Sequential
 from cepkit.parallel.experiments import details, figures, workloads
-from cepkit.parallel.experiments.claims import claims
 from cepkit.parallel.plots.network import network_svg
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
-POINT = ["data", "pattern", "window_min", "threads", "length", "system"]
+POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
 STREAM = workloads.poisson(duration_s=600.0, seed=1)
 
 
@@ -46,17 +45,58 @@ def test_workloads():
     assert len(moved.frame) == len(home.frame) and not moved.frame["ts"].equals(home.frame["ts"])
 
 
-def test_recorded_data_is_taken_where_it_is(tmp_path):
-    assert workloads.real_workloads(None) == [] and workloads.real_workloads(tmp_path) == []
-    ts = pd.to_datetime(["2016-07-26 09:31"] * 3 + ["2016-07-26 09:30"] * 3)
-    prices = pd.DataFrame({"ts": ts, "symbol": list("abcabc"), "close": [2.0, 2.0, 8.0, 1.0, 4.0, 8.0]})
+def test_recorded_data_is_taken_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("CEPKIT_DATA", str(tmp_path))
+    assert workloads.recorded_workloads() == {}
+    minutes = pd.date_range("2016-07-26 09:30", periods=30, freq="min")
+    prices = pd.DataFrame({"ts": minutes.repeat(3), "symbol": list("cab") * 30})
+    prices["close"] = [{"a": 1.0, "b": 4.0, "c": 8.0}[symbol] for symbol in prices["symbol"]]
+    prices.loc[3:5, "close"] *= [1.0, 2.0, 0.5]
     prices.to_parquet(tmp_path / "nasdaq100_minute_close.parquet")
-    (found,) = workloads.real_workloads(tmp_path)
-    assert found.frame["symbol"].tolist() == list("abcabc") and found.frame["ts"].is_unique
-    seconds = (found.frame["ts"] - found.frame["ts"].iloc[0]).dt.total_seconds()
-    assert seconds.tolist() == [0, 20, 40, 60, 80, 100]
-    assert np.exp(found.frame["log_return"].iloc[3:]).tolist() == pytest.approx([2.0, 0.5, 1.0])
-    assert found.frame["log_return"].iloc[:3].isna().all()
+    (data,) = workloads.recorded_workloads()
+    change, correlated = workloads.recorded_workloads()[data]
+    assert data == "NASDAQ 100" and (change.name, correlated.name) == (
+        "stocks, price change",
+        "stocks, correlation",
+    )
+    found = change.frame
+    assert found["symbol"].tolist()[:6] == list("abcabc") and found["ts"].is_unique
+    seconds = (found["ts"] - found["ts"].iloc[0]).dt.total_seconds()
+    assert seconds.tolist()[:6] == [0, 20, 40, 60, 80, 100]
+    assert np.exp(found["log_return"].iloc[3:6]).tolist() == pytest.approx([2.0, 0.5, 1.0])
+    assert found["log_return"].iloc[:3].isna().all()
+    assert found["history"].iloc[59] is None and found["history"].iloc[60].tolist() == [1.0, 2.0, *[1.0] * 18]
+
+
+def test_recorded_prices_get_the_histories_of_generated_ones():
+    bars = workloads.stocks(n_symbols=5, n_days=1, seed=2).frame
+    minutes = bars.assign(ts=bars["ts"].dt.floor("min"))[["ts", "symbol", "close"]]
+    found = workloads.add_histories(minutes)
+    assert (found["ts"] - bars["ts"]).abs().max() <= pd.Timedelta("1us")
+    assert found["log_return"].to_numpy() == pytest.approx(bars["log_return"].to_numpy(), nan_ok=True)
+    for mine, made in zip(found["history"], bars["history"], strict=True):
+        assert (mine is None) == (made is None) and (mine is None or mine.tolist() == made.tolist())
+
+
+def test_the_pattern_of_the_sensors_was_chosen_on_other_homes():
+    """In most homes, a morning has the six activities in this order within an hour."""
+
+    def has_morning(frame: pd.DataFrame) -> bool:
+        kind, ts = frame["activity"].astype(str), frame["ts"]
+        starts = ts[(kind == workloads.MORNING[0]) & (kind.shift(-1) != workloads.MORNING[0])]
+        for start in starts:
+            step = 1
+            for of in kind[(ts > start) & (ts <= start + pd.Timedelta("1h"))]:
+                step += of == workloads.MORNING[step]
+                if step == len(workloads.MORNING):
+                    return True
+        return False
+
+    assert all(has_morning(workloads.sensors(seed=seed).frame) for seed in range(20, 40))
+
+
+def test_a_loop_may_be_another_component():
+    assert "'Wake_Up'+ b[]" in workloads.sensors(n_days=1).query(30, pattern="Kleene")
 
 
 # --- figures ----------------------------------------------------------------------------------------------
@@ -130,7 +170,7 @@ def test_work_that_comes_in_bursts_is_left_to_one_thread_of_rip():
 @needs_kernels
 def test_latency_is_from_arrival_on():
     table = figures.paced([STREAM], "window", [5 / 60, 10 / 60], threads=8, length=4)
-    assert list(table)[:7] == [*POINT, "load"] and len(table) == 2 * 2 * 4
+    assert list(table)[:7] == [*POINT, "load"] and len(table) == 2 * 2 * 5
     assert (table["mean_latency_us"] > 0).all()
     assert (table["greatest_latency_us"] >= table["mean_latency_us"]).all() and (table["most_kb"] > 0).all()
     late = table.set_index(["system", "window_min", "load"])["mean_latency_us"].unstack("load")
@@ -190,6 +230,16 @@ def test_threads_by_cost_model():
     assert of == table["threads"].tolist() and (table["speedup"] > 1).all()
 
 
+@needs_kernels
+def test_speed_ups_over_equal_work_stay_below_the_number_of_threads():
+    table = details.ceilings(STREAM, (5.0, 500.0), threads=8)
+    of = table.set_index(["comparison_ns", "locks", "baseline"])["speedup"]
+    equal = of.xs("equal work", level="baseline")
+    assert (equal <= 8).all() and (of.xs("looks at all", level="baseline") > equal).all()
+    assert of[500.0, "locks", "equal work"] > of[5.0, "locks", "equal work"]
+    assert (equal.xs("locks are free", level="locks") > equal.xs("locks", level="locks")).all()
+
+
 @pytest.mark.slow
 @needs_kernels
 def test_the_network_of_a_run_can_be_drawn():
@@ -221,62 +271,3 @@ def test_real_threads_find_the_same():
     table = details.measured(STREAM, (1, 2), repetitions=1)
     assert table["same_matches"].all() and (table[["measured_ms", "simulated_ms"]] > 0).all(axis=None)
     assert table["threads"].tolist() == [1, 2, 1, 2]
-
-
-# --- claims -----------------------------------------------------------------------------------------------
-
-
-def speeds(by: str, of_system: dict) -> pd.DataFrame:
-    rows = []
-    for data in ("stocks", "sensors"):
-        for system, of_value in of_system.items():
-            for value, y in of_value.items():
-                at = {"window_min": 10, "threads": 24, "length": 6} | {by: value}
-                rows.append({"data": data, "pattern": "SEQ", **at, "system": system, "speedup": y})
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize("is_so", [True, False])
-def test_claims_are_read_off_the_tables(is_so):
-    up = 2.0 if is_so else 0.5
-    names = ("hybrid, fully dynamic", "hybrid, state-dynamic", "RIP")
-
-    def rising(*x):
-        return {
-            name: {value: level * up**i for i, value in enumerate(x)}
-            for name, level in zip(names, (400, 40, 1) if is_so else (1, 2, 3), strict=True)
-        }
-
-    late = pd.concat(
-        speeds("window_min", {name: {5: y, 10: y * gap} for name, y, gap in rows}).assign(
-            load=0.8, mean_latency_us=lambda frame: frame["speedup"], most_kb=lambda frame: frame["speedup"]
-        )
-        for rows in [
-            [(names[0], 1, 1), (names[1], 1, 1), ("RIP", 9, 2), ("sequential", 5, 2)]
-            if is_so
-            else [(names[0], 9, 2), (names[1], 9, 2), ("RIP", 1, 1), ("sequential", 5, 1)]
-        ]
-    )
-    gains = [0.3, 0.2] if is_so else [-0.3, -0.1]
-    fused = pd.DataFrame({"data": "stocks", "window_min": 10, "threads": [10, 24], "gain": gains})
-    unpruned = pd.DataFrame({"baseline": "never pruned", "events": [1, 2], "speedup": [9.0, 900.0 * is_so]})
-    pairs = {"measured": 10.0, "simplex": 10.0 if is_so else 20.0, "paper": 20.0 if is_so else 60.0}
-    evaluations = pd.DataFrame([{"agent": 2, "source": of, "per_second": n} for of, n in pairs.items()])
-    threads = rising(10, 16, 24)
-    if is_so:
-        for line in threads.values():
-            line[24] = line[16] * 1.05
-    found = claims(
-        by_window=speeds("window_min", rising(5, 10)),
-        by_threads=speeds("threads", threads),
-        by_length=speeds("length", rising(4, 6)),
-        paced=late,
-        fused=fused,
-        unpruned=unpruned,
-        evaluations=evaluations,
-    )
-    # RIP's line rises here with all others, so that it is not 1 everywhere; "most with few cores" as drawn.
-    own = found[~found["claim"].str.contains("RIP: about 1|most with few|flat from 16")]
-    assert set(own["holds"]) == {"yes" if is_so else "no"}, own[["claim", "holds"]]
-    flat = found[found["claim"].str.contains("flat from 16")]
-    assert len(flat) == 2 and set(flat["holds"]) == {"yes"}

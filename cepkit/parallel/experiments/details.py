@@ -29,14 +29,14 @@ def evaluations(workload: Workload, *, window_min: float | None = None, costs: C
     Returns
     -------
     pandas.DataFrame
-        Result of `evaluations_per_agent`, with ``data`` as the first column.
+        Result of `evaluations_per_agent`, with ``stream`` as the first column.
     """
     program, events = prepared(workload, window_min or workload.windows_min[2])
     (rates,) = agent_statistics(program, events)
     run = simulated(Sequential(), program, events, costs)
     seconds = (workload.frame["ts"].iloc[-1] - workload.frame["ts"].iloc[0]).total_seconds()
     table = evaluations_per_agent(rates, run.compared.tolist(), seconds)
-    table.insert(0, "data", workload.name)
+    table.insert(0, "stream", workload.name)
     return table
 
 
@@ -126,6 +126,43 @@ def by_cost_model(
             rows.append((n, model, of_agents, speedup_of_run, run.idle_share))
     columns = ["threads", "cost_model", "threads_of_agents", "speedup", "idle_share"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def ceilings(
+    workload: Workload,
+    comparisons_ns: Sequence[float] = (5.0, 50.0, 500.0),
+    *,
+    window_min: float | None = None,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how close speed-ups come to the number of threads, by the cost of a condition and of locks.
+
+    Parameters
+    ----------
+    workload, window_min, threads, costs
+        See `by_cost_model`.
+    comparisons_ns : sequence of float
+        Costs of testing the conditions of a pair.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per cost, kind of locks and baseline: ``comparison_ns``, ``locks`` (``"locks"`` or ``"locks are
+        free"``), ``baseline`` (``"equal work"``: it looks only at the window; ``"looks at all"``: it
+        looks at whole buffers), ``speedup`` of fully dynamic threads.
+    """
+    window_min = window_min or workload.windows_min[2]
+    rows = []
+    for comparison in comparisons_ns:
+        for locks, lock in (("locks", costs.lock), ("locks are free", 0.0)):
+            own = replace(costs, comparison=comparison, lock=lock)
+            given = {"patterns": ("SEQ",), "systems": COMPARED[:1], "length": len(workload.types)}
+            made = speedup([workload], "window", [window_min], threads=threads, costs=own, **given)
+            (found,) = made.to_dict("records")
+            rows.append((comparison, locks, "equal work", found["speedup"]))
+            rows.append((comparison, locks, "looks at all", found["speedup_not_scoped"]))
+    return pd.DataFrame(rows, columns=["comparison_ns", "locks", "baseline", "speedup"])
 
 
 def buffers(

@@ -36,14 +36,15 @@ _MOST_WORKERS = 8  # points of a sweep at a time, since each needs memory of its
 SYSTEMS: dict[str, Callable[[int, int], ParallelEngine]] = {
     "hybrid, fully dynamic": lambda threads, n: Hybrid(threads=threads),
     "hybrid, state-dynamic": lambda threads, n: Hybrid(
-        threads=threads, allocation="state_dynamic", cost_model="measured"
+        threads=threads, allocation="state_dynamic", cost_model="paper"
     ),
-    "hybrid, static": lambda threads, n: Hybrid(threads=threads, allocation="static", cost_model="measured"),
+    "hybrid, static": lambda threads, n: Hybrid(threads=threads, allocation="static", cost_model="paper"),
     "RIP": lambda threads, n: RIP(threads=threads, chunk=max(1, -(-n // (CHUNKS * threads)))),
     "sequential": lambda threads, n: Sequential(),
     "sequential, not scoped": lambda threads, n: Sequential(scoped=False),
 }
-COMPARED = ("hybrid, fully dynamic", "hybrid, state-dynamic", "RIP")
+FULL, STATE, STATIC, RIP_NAME, ONE = tuple(SYSTEMS)[:5]
+COMPARED = (FULL, STATE, STATIC, RIP_NAME)
 
 
 # --- figures 6 and 9: speed -------------------------------------------------------------------------------
@@ -61,13 +62,13 @@ class Runs:
         self._making = Lock()
 
     def prepared(
-        self, data: str, pattern: str, window_min: float, length: int
+        self, stream: str, pattern: str, window_min: float, length: int
     ) -> tuple[SequenceProgram, Events]:
         """Return the program and the events of a query."""
-        workload = self.workloads[data]
+        workload = self.workloads[stream]
         return self._once(
             lambda: prepared(workload, window_min, length=length, pattern=pattern),
-            (data, pattern, window_min, length),
+            (stream, pattern, window_min, length),
         )
 
     def simulated(self, system: str, threads: int, *query: Any, load: float | None = None) -> ParallelRun:
@@ -153,7 +154,9 @@ def _points(workloads, by, values, patterns, systems, threads, length, **more) -
                 at["window_min" if by == "window" else by] = value
                 workload.query(at["window_min"], length=at["length"], pattern=pattern)  # raises here, once
                 for system in systems:
-                    points.append({"data": workload.name, "pattern": pattern, **at, "system": system, **more})
+                    points.append(
+                        {"stream": workload.name, "pattern": pattern, **at, "system": system, **more}
+                    )
     return points
 
 
@@ -192,7 +195,7 @@ def speedup(
     Returns
     -------
     pandas.DataFrame
-        A row per point and system: ``data, pattern, window_min, threads, length, system``; ``makespan_us``;
+        A row per point and system: ``stream, pattern, window_min, threads, length, system``; ``makespan_us``;
         ``speedup`` over the sequential run that looks only at events in a window; ``speedup_not_scoped`` over
         the sequential run that looks at whole buffers; ``matches``; ``same_matches`` (bool: as many as in the
         sequential run); ``events_per_ms``; ``idle_share``; ``most_kb`` of all buffers and queues;
@@ -205,8 +208,8 @@ def speedup(
     _check_systems(systems)
     runs = Runs(workloads, costs)
 
-    def point(data, pattern, window_min, threads, length, system) -> dict:
-        query = (data, pattern, window_min, length)
+    def point(stream, pattern, window_min, threads, length, system) -> dict:
+        query = (stream, pattern, window_min, length)
         run, one = runs.simulated(system, threads, *query), runs.sequential(*query)
         wide = runs.sequential(*query, scoped=False)
         return {
@@ -252,7 +255,7 @@ def paced(
     Returns
     -------
     pandas.DataFrame
-        A row per point, load and system: ``data, pattern, window_min, threads, length, system, load``;
+        A row per point, load and system: ``stream, pattern, window_min, threads, length, system, load``;
         ``mean_latency_us`` and ``greatest_latency_us`` from the arrival of a match's newest event, NaN
         without matches; ``most_kb`` of all buffers and queues; ``matches``.
 
@@ -264,8 +267,8 @@ def paced(
     _check_systems(systems)
     runs = Runs(workloads, costs)
 
-    def point(data, pattern, window_min, threads, length, system, load) -> dict:
-        run = runs.simulated(system, threads, data, pattern, window_min, length, load=load)
+    def point(stream, pattern, window_min, threads, length, system, load) -> dict:
+        run = runs.simulated(system, threads, stream, pattern, window_min, length, load=load)
         return {
             "mean_latency_us": run.mean_latency / 1e3,
             "greatest_latency_us": run.greatest_latency / 1e3,
@@ -331,8 +334,10 @@ def fusion(
     values: Sequence[float] | Mapping[str, Sequence[float]] | None = None,
     *,
     allocations: Sequence[str] = ("static", "state_dynamic"),
+    cost_model: str = "paper",
     threads: int = 10,
     costs: Costs = COSTS,
+    path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
     """Return the gain of fusing two neighbouring agents: figure 10, simulated.
 
@@ -340,19 +345,21 @@ def fusion(
 
     Parameters
     ----------
-    workloads, values, costs
+    workloads, values, costs, path
         See `speedup`.
     by : str
         ``"window"`` or ``"threads"``.
     allocations : sequence of str
         Allocations of the hybrid. With fully dynamic threads, fusion saves only queues.
+    cost_model : str
+        Cost model that divides the threads among the agents.
     threads : int
         Number of threads, unless ``by`` varies it.
 
     Returns
     -------
     pandas.DataFrame
-        A row per point and allocation: ``data, window_min, threads, allocation``, ``fused`` (text),
+        A row per point and allocation: ``stream, window_min, threads, allocation``, ``fused`` (text),
         ``events_per_ms``, ``events_per_ms_fused``, ``gain`` (the ratio of the two minus 1).
 
     Notes
@@ -361,13 +368,13 @@ def fusion(
     """
     runs = Runs(workloads, costs)
 
-    def point(data, pattern, window_min, threads, length, system) -> dict:
-        query = (data, pattern, window_min, length)
+    def point(stream, pattern, window_min, threads, length, system) -> dict:
+        query = (stream, pattern, window_min, length)
         program, events = runs.prepared(*query)
         work = runs.sequential(*query).looked.sum(axis=1) + 1
         least = int(np.argmin(work[1:] + work[:-1]))
         pair = (VARIABLES[least + 1], VARIABLES[least + 2])
-        apart = Hybrid(threads=threads, allocation=system, cost_model="measured")
+        apart = Hybrid(threads=threads, allocation=system, cost_model=cost_model)
         rates = [
             events.n_events / engine.simulate(program, events, costs=costs).makespan * 1e6
             for engine in (apart, replace(apart, fuse=[pair]))
@@ -380,7 +387,8 @@ def fusion(
         }
 
     points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
-    return sweep(point, points, workers=_workers(), progress=False).rename(columns={"system": "allocation"})
+    made = sweep(point, points, path, name=f"fusion by {by}", workers=_workers(), progress=False)
+    return made.rename(columns={"system": "allocation"})
 
 
 def rip_chunks_per_thread(
@@ -395,7 +403,7 @@ def rip_chunks_per_thread(
     Returns
     -------
     pandas.DataFrame
-        A row per workload, window and number of ``chunks`` per thread: ``data, window_min, chunks, speedup,
+        A row per workload, window and number of ``chunks`` per thread: ``stream, window_min, chunks, speedup,
         hybrid_speedup``; ``items_taken_again``: share of items that overlaps add.
 
     Notes
@@ -415,5 +423,5 @@ def rip_chunks_per_thread(
                 run = engine.simulate(program, events, costs=costs_of(engine, costs))
                 speedups = one.makespan / run.makespan, one.makespan / hybrid.makespan
                 rows.append((workload.name, window_min, n, *speedups, run.n_items / one.n_items - 1))
-    columns = ["data", "window_min", "chunks", "speedup", "hybrid_speedup", "items_taken_again"]
+    columns = ["stream", "window_min", "chunks", "speedup", "hybrid_speedup", "items_taken_again"]
     return pd.DataFrame(rows, columns=columns)

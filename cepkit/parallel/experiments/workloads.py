@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ import pandas as pd
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.poisson_types import poisson_types
+from cepkit.datasets.recorded import has_recorded, recorded
 from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError
 from cepkit.events import Events
@@ -24,6 +23,9 @@ from cepkit.planning.validation import compile_checked
 PATTERNS = ("SEQ", "Kleene")
 VARIABLES = "abcdefgh"
 REPEATED = 3  # the component that is a loop in "Kleene"
+CHANGE, CORRELATION, SENSORS = "stocks, price change", "stocks, correlation", "sensors"
+HISTORY = 20  # earlier prices of an event, as in the paper
+LEAST_CORRELATION = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,7 @@ class Workload:
     Parameters
     ----------
     name : str
-        Name, such as ``"stocks"`` or ``"sensors"``.
+        Name of the stream and its condition, such as ``"sensors"``.
     frame : pandas.DataFrame
         Events with ``ts`` and the columns below.
     event_type : str
@@ -50,6 +52,8 @@ class Workload:
         Condition on neighbours a and b. ``"difference"``: ``a.value - b.value < slack``. ``"sum"``:
         ``(a.value + b.value) % 1000 < slack``, which is true for a fixed share of pairs, independently of
         other pairs. ``"corr"``: ``corr(a.history, b.history) > slack``.
+    repeated : int
+        Component that is a loop in ``"Kleene"``, from 0.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Workload:
     slack: float
     windows_min: tuple[float, ...]
     condition: str = "difference"
+    repeated: int = REPEATED
 
     def query(self, window_min: float, *, length: int | None = None, pattern: str = "SEQ") -> str:
         """Return the text of a query.
@@ -71,7 +76,7 @@ class Workload:
         length : int, optional
             Number of components, from 2 to the number of types; default: all types.
         pattern : str
-            ``"SEQ"``, or ``"Kleene"`` with a loop as the fourth component.
+            ``"SEQ"``, or ``"Kleene"`` with a loop as the component ``repeated``.
 
         Raises
         ------
@@ -79,13 +84,13 @@ class Workload:
             When the pattern is unknown or the length is out of range.
         """
         length = len(self.types) if length is None else length
-        least = REPEATED + 1 if pattern == "Kleene" else 2
+        least = self.repeated + 1 if pattern == "Kleene" else 2
         if pattern not in PATTERNS or not least <= length <= len(self.types):
             raise CepError(
                 f"workload {self.name!r}: no pattern {pattern!r} of {length} components. There are "
                 f"{list(PATTERNS)} of {least} to {len(self.types)}"
             )
-        loop = REPEATED if pattern == "Kleene" else -1
+        loop = self.repeated if pattern == "Kleene" else -1
         parts = [
             f"'{kind}'{'+' * (c == loop)} {VARIABLES[c]}{'[]' * (c == loop)}"
             for c, kind in enumerate(self.types[:length])
@@ -137,22 +142,34 @@ def stocks(*, n_symbols: int = 40, n_days: int = 2, n_types: int = 6, seed: int 
     Differs: fewer shares and days; the bars of a minute are spread over the minute.
     """
     bars = minute_bars(BarParameters(n_symbols=n_symbols, n_days=n_days, distinct_times=True), seed=seed)
-    return _of_stocks("stocks", bars, n_types)
+    return _of_stocks(bars, n_types)
 
 
-def _of_stocks(name: str, bars: pd.DataFrame, n_types: int = 6) -> Workload:
+def _of_stocks(bars: pd.DataFrame, n_types: int = 6) -> Workload:
     counts = bars["symbol"].value_counts()
     types = tuple(sorted(counts.index, key=lambda symbol: (-counts[symbol], symbol))[:n_types])
-    return Workload(name, bars, "symbol", types, "log_return", 0.0, (5.0, 10.0, 15.0, 20.0))
+    return Workload(CHANGE, bars, "symbol", types, "log_return", 0.0, (5.0, 10.0, 15.0, 20.0))
 
 
-EVENING = ("Enter_Home", "Toilet", "Other_Activity", "Relax", "Cook_Dinner", "Eat_Dinner")
+def correlated(workload: Workload) -> Workload:
+    """Return a workload of stocks with the paper's other condition: neighbours have correlated prices.
+
+    Notes
+    -----
+    Source: HYPERSONIC, section VII: the correlation of two shares by their 20 earlier prices. The paper does
+    not print the least correlation. Here it is 0.5.
+    """
+    return replace(workload, name=CORRELATION, condition="corr", slack=LEAST_CORRELATION)
+
+
+MORNING = ("Sleep", "Wake_Up", "Other_Activity", "Morning_Meds", "Cook_Breakfast", "Eat_Breakfast")
+_WAKE_UP = 1
 
 
 def sensors(
     *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
 ) -> Workload:
-    """Return a workload of the sensors of a home. Types are the activities of an evening.
+    """Return a workload of the sensors of a home. Types are the activities of a morning.
 
     Parameters
     ----------
@@ -163,48 +180,84 @@ def sensors(
 
     Notes
     -----
-    Source: HYPERSONIC, section VII: conditions compare changes of the activity level.
+    Source: HYPERSONIC, section VII: conditions compare changes of the activity level, and patterns help to
+    predict the next activity of a person. So the six activities are those that most often follow each
+    other. `MORNING` is the sequence of six different activities that occurs within an hour in most homes:
+    in all of the seeds 20 to 39. The paper does not print its activities.
+
+    In *Kleene*, waking up repeats. It has two to five events. A loop over a longer run has exponentially
+    many matches.
     """
-    burst = {"burst_activities": EVENING, "burst_share": burst_share} if burst_share else {}
+    burst = {"burst_activities": MORNING, "burst_share": burst_share} if burst_share else {}
     parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
-    return _of_sensors("sensors", smart_home(parameters, seed=seed))
+    return _of_sensors(smart_home(parameters, seed=seed))
 
 
-def _of_sensors(name: str, events: pd.DataFrame) -> Workload:
-    return Workload(name, events, "activity", EVENING, "activity_change", 0.0, (20.0, 30.0, 45.0, 60.0))
+def _of_sensors(events: pd.DataFrame) -> Workload:
+    windows = (30.0, 45.0, 60.0, 90.0)
+    return Workload(SENSORS, events, "activity", MORNING, "activity_change", 0.0, windows, repeated=_WAKE_UP)
 
 
-def real_workloads(folder: str | os.PathLike | None) -> list[Workload]:
-    """Return the workloads of recorded data whose files exist.
+def recorded_workloads(*, stock_days: int = 2, home_days: int = 10) -> dict[str, list[Workload]]:
+    """Return the workloads of recorded data that this machine has, by the name of the data.
 
     Parameters
     ----------
-    folder : str or path, optional
-        Folder with ``nasdaq100_minute_close.parquet`` (``ts, symbol, close``) or ``casas_activity.parquet``
-        (``ts, activity, activity_change``); None: no workloads.
+    stock_days, home_days : int
+        First days of the data to take; by default as many as generated data have.
+
+    Returns
+    -------
+    dict of str to list of Workload
+        ``"NASDAQ 100"`` and ``"NASDAQ bars"`` with both conditions, ``"CASAS home"``. Empty without data; see
+        `cepkit.datasets.recorded`.
 
     Notes
     -----
     Prices of one minute are spread over the minute, in row order, as in `minute_bars`.
     """
-    if folder is None:
-        return []
-    made, folder = [], Path(folder)
-    if (file := folder / "nasdaq100_minute_close.parquet").is_file():
-        made.append(_of_stocks("recorded stocks", _with_returns(pd.read_parquet(file))))
-    if (file := folder / "casas_activity.parquet").is_file():
-        columns = ["ts", "activity", "activity_change"]
-        made.append(_of_sensors("recorded sensors", pd.read_parquet(file, columns=columns)))
+    made = {}
+    for data, name in (("NASDAQ 100", "minute closes"), ("NASDAQ bars", "minute bars")):
+        if has_recorded(name):
+            change = _of_stocks(add_histories(_first_days(recorded(name), stock_days)))
+            made[data] = [change, correlated(change)]
+    if has_recorded("activities"):
+        made["CASAS home"] = [_of_sensors(_first_days(recorded("activities"), home_days))]
     return made
 
 
-def _with_returns(prices: pd.DataFrame) -> pd.DataFrame:
+def _first_days(events: pd.DataFrame, n_days: int) -> pd.DataFrame:
+    day = events["ts"].dt.normalize()
+    return events[day.isin(np.sort(day.unique())[:n_days])].reset_index(drop=True)
+
+
+def add_histories(prices: pd.DataFrame) -> pd.DataFrame:
+    """Return minute prices as `minute_bars` does: distinct times, changes, and earlier prices.
+
+    Parameters
+    ----------
+    prices : pandas.DataFrame
+        Columns ``ts``, ``symbol`` and ``close``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Sorted by time, then by symbol, with ``log_return`` and ``history`` (arrays of 20 closes of the same
+        symbol, oldest first; None for its first 20 rows).
+    """
     prices = prices.sort_values(["ts", "symbol"], kind="stable").reset_index(drop=True)
-    close = np.log(prices["close"].astype(float))
+    close = prices["close"].astype(float)
     of_minute = prices.groupby("ts", observed=True)["symbol"]
     place = of_minute.cumcount() / of_minute.transform("size")
+    history = np.full(len(prices), None, dtype=object)
+    for rows in prices.groupby("symbol", observed=True).indices.values():
+        if len(rows) > HISTORY:
+            windows = np.lib.stride_tricks.sliding_window_view(close.to_numpy()[rows], HISTORY)
+            history[rows[HISTORY:]] = list(windows[:-1])
+    log_close = np.log(close)
     return prices.assign(
-        log_return=close - close.groupby(prices["symbol"], observed=True).shift(),
+        log_return=log_close - log_close.groupby(prices["symbol"], observed=True).shift(),
+        history=history,
         ts=prices["ts"].astype("datetime64[us]") + pd.to_timedelta((place * 60e6).astype(int), unit="us"),
     )
 

@@ -1,0 +1,88 @@
+"""Panels of the HYPERSONIC paper's figures: generated data in one row, recorded data in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from cepkit.parallel.experiments.results import along
+from cepkit.parallel.experiments.workloads import CHANGE, CORRELATION, SENSORS
+from cepkit.plots.sweeps import SweepPanel
+
+RECORDED_STOCKS, RECORDED_HOME = "NASDAQ 100", "CASAS home"
+UP_TO, RIP_IS = "printed: up to 1,000", "printed: RIP close to 1"
+_GROUNDS = {"stocks": (CHANGE, CORRELATION), "sensors": (SENSORS,)}
+_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": RECORDED_HOME}
+_X_TITLES = {"window_min": "window, min", "threads": "cores", "length": "components"}
+
+
+def panels_of(
+    generated: pd.DataFrame,
+    recorded: pd.DataFrame,
+    value: str,
+    xs: Sequence[str],
+    *,
+    grounds: Sequence[str] = tuple(_GROUNDS),
+    with_printed: bool = False,
+    is_wide: bool = False,
+    **looks: object,
+) -> list[SweepPanel]:
+    """Return the panels of a figure, a row per data set and a panel per x.
+
+    Parameters
+    ----------
+    generated, recorded : pandas.DataFrame
+        Rows of `cepkit.parallel.experiments.results`; recorded ones have ``data``.
+    value : str
+        Column to draw.
+    xs : sequence of str
+        ``"window_min"``, ``"threads"``, ``"length"``: a panel each.
+    grounds : sequence of str
+        ``"stocks"`` and ``"sensors"``.
+    with_printed : bool
+        Whether to add the speed-ups that the paper prints, as one mark at the greatest x.
+    is_wide : bool
+        Whether all grounds share a row.
+    **looks
+        Settings of every `SweepPanel`.
+
+    Returns
+    -------
+    list of SweepPanel
+        Generated data first, then recorded data: of each ground, or of all grounds with ``is_wide``. Lines
+        with one point are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
+    """
+    made: list[list[SweepPanel]] = []
+    for ground in grounds:
+        own = generated[generated["stream"].isin(_GROUNDS[ground])]
+        real = recorded[(recorded["data"] == _RECORDED[ground]) & recorded["stream"].isin(_GROUNDS[ground])]
+        for name, rows in ((f"{ground}, generated", own), (_RECORDED[ground], real)):
+            row: list[SweepPanel] = []
+            made.append(row)
+            for x in xs:
+                line = _name_patterns(_drop_points(along(rows, x), x))
+                if with_printed and len(line):
+                    line = pd.concat([line, _printed(line[x].max(), x, value, ground)])
+                row.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
+    ordered = [*made[::2], *made[1::2]] if is_wide else made
+    return [panel for row in ordered for panel in row]
+
+
+def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:
+    if "pattern" not in rows:
+        rows = rows.assign(pattern="SEQ")
+    is_correlated = rows["stream"] == CORRELATION
+    rows = rows.assign(pattern=rows["pattern"].where(~is_correlated, "correlation"))
+    return rows.assign(system=rows["system"].str.removeprefix("hybrid, ")) if "system" in rows else rows
+
+
+def _drop_points(rows: pd.DataFrame, x: str) -> pd.DataFrame:
+    """Return the rows of lines with two points or more."""
+    keys = [name for name in ("stream", "pattern", "cost_model") if name in rows and rows[name].notna().all()]
+    return rows[rows.groupby(keys)[x].transform("nunique") > 1] if len(rows) else rows
+
+
+def _printed(at: float, x: str, value: str, ground: str) -> pd.DataFrame:
+    marks = [(UP_TO, 1000.0), *([(RIP_IS, 1.0)] if ground == "sensors" else [])]
+    return pd.DataFrame([{x: at, value: y, "system": name, "pattern": "SEQ"} for name, y in marks])
