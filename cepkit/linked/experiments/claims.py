@@ -332,16 +332,13 @@ _SMALL = (
     "Q2 on ABC makes only 77,000 partial matches fewer in 100,000 events, which does not pay for the rest. "
     f"{_FIXED}"
 )
-_WINDOW = (
-    "The gain grows from 50 s to 300 s, but not at each step: neighbouring windows differ by less than "
-    "repeated runs"
-)
+_WINDOW = "The gain at 300 s exceeds that at 50 s, but it does not grow at each step"
 _JOIN = (
-    "CoverMatch saves the joining of matches, an eighth to a quarter of the time in Q1. It keeps coverages "
-    "in memory, and new memory costs more than joining in streams of 1,000 events"
+    "CoverMatch saves the joining of matches, an eighth to a quarter of the time of Q1 at the size of the "
+    "paper. The ten seeds have streams of 1,000 events, and not all of them show it"
 )
 _QUERIES = "All five groups run together, and LinkedCEP is slower in Q5, Q4 and Q3 on ABC; see figure 6"
-_SHARED = "Q1 and Q2 gain, Q5 loses, and 250 new engines touch their memory for the first time"
+_SHARED = "All five groups run together: Q1 and Q2 gain, and Q5 loses; see figure 7"
 _REASON_OF_PART = (
     # place, part of the statement, reason; the first line that fits counts
     ("figure", "in every group", _EVERY),
