@@ -1,0 +1,228 @@
+"""Buffers of waiting events, and arrays that find the event of least utility in constant time."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from cepkit.errors import CepError, whole_number
+from cepkit.shedding.model.utility import utility_slot
+
+RANDOM, OLDEST, NEWEST = "random", "oldest", "newest"
+N_SLOTS = 100  # xi
+
+
+class UtilityArrays:
+    """Events in arrays by utility. The event to drop comes from the lowest array that is not empty.
+
+    Parameters
+    ----------
+    n_slots : int
+        xi: utility u belongs to array floor(u n_slots).
+    tie : str
+        Which event of the lowest array goes first: ``"random"``, ``"oldest"`` or ``"newest"``.
+    seed : int
+        Of the random choice.
+
+    Notes
+    -----
+    `add`, `remove` and `drop_lowest` take O(1), and amortised O(n_slots) to find the lowest array. Memory
+    O(events + n_slots). Source: DARLING, section 4.4.
+
+    Examples
+    --------
+    >>> waiting = UtilityArrays()
+    >>> for event, utility in [("a", 0.305), ("b", 0.02), ("c", 0.9)]:
+    ...     waiting.add(event, utility)
+    >>> waiting.drop_lowest(), len(waiting)
+    ('b', 2)
+    """
+
+    def __init__(self, n_slots: int = N_SLOTS, *, tie: str = RANDOM, seed: int = 0):
+        whole_number("n_slots", n_slots, 1)
+        if tie not in (RANDOM, OLDEST, NEWEST):
+            raise CepError(f"tie={tie!r}: expected 'random', 'oldest' or 'newest'")
+        self.n_slots = n_slots
+        self._tie = tie
+        self._random = random.Random(seed)
+        self._slots: list[_Bag | OrderedDict] = [
+            _Bag() if tie == RANDOM else OrderedDict() for _ in range(n_slots + 1)
+        ]
+        self._slot_of: dict[Hashable, int] = {}
+        self._lowest = 0
+
+    def __len__(self) -> int:
+        return len(self._slot_of)
+
+    def add(self, event: Hashable, utility: float) -> None:
+        """Add an event with a utility from 0 to 1."""
+        if not 0 <= utility <= 1:
+            raise CepError(f"utility={utility}: expected a number from 0 to 1")
+        slot = utility_slot(utility, self.n_slots)
+        self._slot_of[event] = slot
+        self._slots[slot][event] = None
+        self._lowest = min(self._lowest, slot)
+
+    def remove(self, event: Hashable) -> None:
+        """Remove an event that is there."""
+        del self._slots[self._slot_of.pop(event)][event]
+
+    def slot(self, event: Hashable) -> int:
+        """Return the number of the array of an event."""
+        return self._slot_of[event]
+
+    def lowest(self) -> int:
+        """Return the number of the lowest array that is not empty."""
+        if not self._slot_of:
+            raise CepError("there is no event to drop")
+        while not self._slots[self._lowest]:
+            self._lowest += 1
+        return self._lowest
+
+    def drop_lowest(self) -> Hashable:
+        """Remove an event of the lowest array and return it."""
+        slot = self._slots[self.lowest()]
+        event = slot.draw(self._random) if self._tie == RANDOM else slot.popitem(last=self._tie == NEWEST)[0]
+        del self._slot_of[event]
+        return event
+
+
+class _Bag:
+    """Events without an order. Any one is removed in constant time: the last one takes its place."""
+
+    def __init__(self) -> None:
+        self._events: list[Hashable] = []
+        self._place: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __setitem__(self, event: Hashable, _: None) -> None:
+        self._place[event] = len(self._events)
+        self._events.append(event)
+
+    def __delitem__(self, event: Hashable) -> None:
+        place, last = self._place.pop(event), self._events.pop()
+        if last != event:
+            self._events[place] = last
+            self._place[last] = place
+
+    def draw(self, generator: random.Random) -> Hashable:
+        event = self._events[generator.randrange(len(self._events))]
+        del self[event]
+        return event
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRule:
+    """The limits of the buffers and the utilities of events.
+
+    Parameters
+    ----------
+    limit : float
+        Events that may wait in all buffers before any is dropped: beta N_in.
+    limit_of_type : mapping of str to int
+        N_T.
+    threshold_of_type : mapping of str to int
+        gamma_T: the size from which a buffer has utility arrays.
+    utility : callable
+        Takes the type and the event, and returns a number from 0 to 1.
+    tie_of_type : mapping of str to str
+        See `UtilityArrays`; missing types have ``"random"``.
+    n_slots : int
+        xi.
+    seed : int
+    """
+
+    limit: float
+    limit_of_type: Mapping[str, int]
+    threshold_of_type: Mapping[str, int]
+    utility: Callable[[str, Hashable], float]
+    tie_of_type: Mapping[str, str] = field(default_factory=dict)
+    n_slots: int = N_SLOTS
+    seed: int = 0
+
+
+class EventBuffers:
+    """A buffer of waiting events for each type. Full buffers drop the events of least utility.
+
+    As long as all buffers together are within the limit, nothing is dropped. Above it, every type with more
+    events than its own limit drops events down to this limit.
+
+    Parameters
+    ----------
+    rule : BufferRule
+
+    Notes
+    -----
+    The waiting events never exceed ``limit`` or the sum of the types' limits, whichever is more.
+    Source: DARLING, sections 4.2 and 4.4. Differs: a type drops down to its limit, not one event per arrival.
+    All types drop, not only the type that arrives. Otherwise a type that filled the buffers alone would keep
+    its events, and the others would come on top of them. The arrays go when the buffer has less than half of
+    their threshold.
+    """
+
+    def __init__(self, rule: BufferRule):
+        self.rule = rule
+        self._waiting: dict[str, OrderedDict[Hashable, None]] = {t: OrderedDict() for t in rule.limit_of_type}
+        self._arrays: dict[str, UtilityArrays] = {}
+        self._n_waiting = 0
+
+    def __len__(self) -> int:
+        return self._n_waiting
+
+    def size(self, event_type: str) -> int:
+        """Return how many events of a type wait."""
+        return len(self._waiting[event_type])
+
+    def arrays(self, event_type: str) -> UtilityArrays | None:
+        """Return the utility arrays of a type, or None while there are none."""
+        return self._arrays.get(event_type)
+
+    def push(self, event_type: str, event: Hashable) -> list[Hashable]:
+        """Add an event that arrives, and return the events that are dropped for it; it may be one of them."""
+        own, arrays = self._waiting[event_type], self._arrays.get(event_type)
+        own[event] = None
+        self._n_waiting += 1
+        if arrays is not None:
+            arrays.add(event, self.rule.utility(event_type, event))
+        elif len(own) >= max(1, self.rule.threshold_of_type[event_type]):
+            self._build(event_type)
+        if self._n_waiting <= self.rule.limit:
+            return []
+        return [event for name in self._waiting for event in self._drop_surplus(name)]
+
+    def _drop_surplus(self, event_type: str) -> list[Hashable]:
+        """Drop the events of a type above its limit, those of least utility first."""
+        own, limit = self._waiting[event_type], self.rule.limit_of_type[event_type]
+        dropped = []
+        while len(own) > limit:
+            arrays = self._arrays.get(event_type) or self._build(event_type)
+            dropped.append(arrays.drop_lowest())
+            del own[dropped[-1]]
+            self._n_waiting -= 1
+        return dropped
+
+    def pop(self, event_type: str) -> Hashable:
+        """Remove and return the oldest event of a type."""
+        event, _ = self._waiting[event_type].popitem(last=False)
+        self._n_waiting -= 1
+        if (arrays := self._arrays.get(event_type)) is not None:
+            arrays.remove(event)
+            if 2 * len(arrays) < self.rule.threshold_of_type[event_type] or not len(arrays):
+                del self._arrays[event_type]
+        return event
+
+    def oldest(self, event_type: str) -> Hashable | None:
+        """Return the oldest event of a type, or None."""
+        return next(iter(self._waiting[event_type]), None)
+
+    def _build(self, event_type: str) -> UtilityArrays:
+        rule = self.rule
+        arrays = UtilityArrays(rule.n_slots, tie=rule.tie_of_type.get(event_type, RANDOM), seed=rule.seed)
+        for event in self._waiting[event_type]:
+            arrays.add(event, rule.utility(event_type, event))
+        self._arrays[event_type] = arrays
+        return arrays

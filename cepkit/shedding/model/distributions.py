@@ -1,0 +1,200 @@
+"""The distribution of an attribute: normal, log-normal, the values seen, or a kernel density."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Protocol
+
+import numpy as np
+
+from cepkit.errors import CepError
+
+
+class Distribution(Protocol):
+    """What utilities need of an attribute."""
+
+    def share_below(self, value: float) -> float:
+        """Return the probability of a value less than ``value``."""
+
+    def share_up_to(self, value: float) -> float:
+        """Return the probability of ``value`` or less."""
+
+    def spread(self, n: int) -> np.ndarray:
+        """Return ``n`` values that stand for the distribution, sorted, float64: its quantiles."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normal distribution.
+
+    Examples
+    --------
+    >>> price = Normal(400, 200)
+    >>> round(1 - price.share_up_to(200), 4), round(1 - price.share_up_to(700), 4)
+    (0.8413, 0.0668)
+    """
+
+    mean: float
+    deviation: float
+
+    def share_below(self, value: float) -> float:
+        """Return the probability of a value less than ``value``."""
+        if self.deviation == 0:
+            return float(self.mean < value)
+        return NormalDist(self.mean, self.deviation).cdf(value)
+
+    def share_up_to(self, value: float) -> float:
+        """Return the probability of ``value`` or less."""
+        return self.share_below(value) if self.deviation else float(self.mean <= value)
+
+    def spread(self, n: int) -> np.ndarray:
+        """Return ``n`` quantiles."""
+        if self.deviation == 0:
+            return np.full(n, float(self.mean))
+        standard = NormalDist()
+        return self.mean + self.deviation * np.array([standard.inv_cdf(p) for p in _probabilities(n)])
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A distribution of positive values whose logarithms are normal, with their mean and deviation."""
+
+    mean: float
+    deviation: float
+
+    @property
+    def _logarithm(self) -> Normal:
+        return Normal(self.mean, self.deviation)
+
+    def share_below(self, value: float) -> float:
+        """Return the probability of a value less than ``value``."""
+        return self._logarithm.share_below(math.log(value)) if value > 0 else 0.0
+
+    def share_up_to(self, value: float) -> float:
+        """Return the probability of ``value`` or less."""
+        return self._logarithm.share_up_to(math.log(value)) if value > 0 else 0.0
+
+    def spread(self, n: int) -> np.ndarray:
+        """Return ``n`` quantiles."""
+        return np.exp(self._logarithm.spread(n))
+
+
+@dataclass(frozen=True, eq=False)
+class Empirical:
+    """The values that were seen, all equally likely; ``values`` is sorted, float64.
+
+    Examples
+    --------
+    >>> seen = Empirical(np.array([1.0, 2.0, 2.0, 5.0]))
+    >>> seen.share_below(2), seen.share_up_to(2)
+    (0.25, 0.75)
+    """
+
+    values: np.ndarray
+
+    def share_below(self, value: float) -> float:
+        """Return the share of values less than ``value``."""
+        return float(np.searchsorted(self.values, value, side="left")) / len(self.values)
+
+    def share_up_to(self, value: float) -> float:
+        """Return the share of values that are ``value`` or less."""
+        return float(np.searchsorted(self.values, value, side="right")) / len(self.values)
+
+    def spread(self, n: int) -> np.ndarray:
+        """Return ``n`` of the values at equal distances of rank; all of them when ``n`` is their number."""
+        at = ((np.arange(n) + 0.5) * len(self.values) / n).astype(int)
+        return self.values[at]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelDensity:
+    """The values that were seen, each blurred by a normal distribution.
+
+    Notes
+    -----
+    The width is Scott's: the deviation times n^(-1/5).
+    """
+
+    values: np.ndarray
+
+    @cached_property
+    def width(self) -> float:
+        """Deviation of the normal distributions."""
+        return float(self.values.std(ddof=1)) * len(self.values) ** -0.2 if len(self.values) > 1 else 0.0
+
+    def share_below(self, value: float) -> float:
+        """Return the probability of a value less than ``value``."""
+        if self.width == 0:
+            return Empirical(self.values).share_below(value)
+        from scipy.special import ndtr
+
+        return float(ndtr((value - self.values) / self.width).mean())
+
+    def share_up_to(self, value: float) -> float:
+        """Return the probability of ``value`` or less."""
+        return self.share_below(value) if self.width else Empirical(self.values).share_up_to(value)
+
+    def spread(self, n: int) -> np.ndarray:
+        """Return ``n`` values: one quantile of the blur at each of ``n`` values."""
+        seen = Empirical(self.values).spread(n)
+        if self.width == 0:
+            return seen
+        order = np.random.default_rng(0).permutation(n)  # the blur must not follow the rank
+        return np.sort(seen + self.width * Normal(0.0, 1.0).spread(n)[order])
+
+
+def fit(kind: str, values: np.ndarray) -> Distribution:
+    """Return the distribution of values that were seen.
+
+    Parameters
+    ----------
+    kind : str
+        ``"empirical"``, ``"normal"``, ``"lognormal"`` or ``"kde"``.
+    values : ndarray, shape (n_values,)
+        Numbers; missing ones are left out.
+
+    Raises
+    ------
+    CepError
+        When the kind is unknown, when there are no values, or when a log-normal distribution has values that
+        are not above 0.
+
+    Examples
+    --------
+    >>> fit("normal", np.array([1.0, 2.0, 3.0]))
+    Normal(mean=2.0, deviation=1.0)
+    """
+    if kind not in _FITS:
+        raise CepError(f"pdf={kind!r}: expected one of {', '.join(map(repr, _FITS))}")
+    own = np.asarray(values, np.float64)
+    own = np.sort(own[~np.isnan(own)])
+    if not len(own):
+        raise CepError("an attribute without values has no distribution")
+    return _FITS[kind](own)
+
+
+def _fit_normal(values: np.ndarray) -> Normal:
+    return Normal(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0)
+
+
+def _fit_lognormal(values: np.ndarray) -> LogNormal:
+    if values[0] <= 0:
+        raise CepError(f"a log-normal attribute is above 0; there is {values[0]:g}. Use pdf='empirical'")
+    logarithm = _fit_normal(np.log(values))
+    return LogNormal(logarithm.mean, logarithm.deviation)
+
+
+_FITS: dict[str, Callable[[np.ndarray], Distribution]] = {
+    "empirical": Empirical,
+    "normal": _fit_normal,
+    "lognormal": _fit_lognormal,
+    "kde": KernelDensity,
+}
+
+
+def _probabilities(n: int) -> list[float]:
+    return ((np.arange(n) + 0.5) / n).tolist()

@@ -1,0 +1,275 @@
+"""The expected cost of an event in a left-deep evaluation tree, by DARLING's equations 5 to 10."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf, prod
+
+from cepkit.errors import CepError
+
+PRINTED, CORRECTED = "printed", "corrected"
+FORMS = (PRINTED, CORRECTED)
+MOST_SETS = 1e12  # partial matches of a Kleene closure; more than any memory holds
+
+
+@dataclass(frozen=True, slots=True)
+class CostedCondition:
+    """A condition of a pattern with what it costs and how often it holds.
+
+    Parameters
+    ----------
+    components : frozenset of int
+        Numbers of the components that it reads, at least one.
+    cost_s : float
+        f_c: seconds of one evaluation.
+    selectivity : float
+        SEL(c): share of the combinations for which it holds, 0 to 1.
+    """
+
+    components: frozenset[int]
+    cost_s: float
+    selectivity: float
+
+    def __post_init__(self) -> None:
+        _not_negative("cost_s", self.cost_s)
+        if not self.components:
+            raise CepError("a condition reads at least one component")
+        if not 0 <= self.selectivity <= 1:
+            raise CepError(f"selectivity={self.selectivity}: expected a share from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A component of a pattern: its type, how often such events arrive, and whether it repeats."""
+
+    event_type: str
+    rate_hz: float
+    is_kleene: bool = False
+
+    def __post_init__(self) -> None:
+        _not_negative("rate_hz", self.rate_hz)
+
+
+@dataclass(frozen=True, slots=True)
+class CostTree:
+    """A left-deep evaluation tree with measured costs.
+
+    The first inner node joins components 0 and 1. Inner node k joins inner node k - 1 with component k. A
+    condition belongs to the lowest node that knows all of its components.
+
+    Parameters
+    ----------
+    leaves : tuple of Leaf
+        One per component, in the order of the tree.
+    conditions : tuple of CostedCondition
+    window_s : float
+        w, in seconds.
+    create_s, remove_s : float
+        V_n and V_r: seconds to create and to remove a partial match.
+    is_sequence : bool
+        Whether components must arrive in the order of the leaves. The corrected form uses this.
+
+    Raises
+    ------
+    CepError
+        When a number is negative, when there are no leaves, or when a condition reads a component that does
+        not exist.
+    """
+
+    leaves: tuple[Leaf, ...]
+    conditions: tuple[CostedCondition, ...]
+    window_s: float
+    create_s: float
+    remove_s: float
+    is_sequence: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("window_s", "create_s", "remove_s"):
+            _not_negative(name, getattr(self, name))
+        if not self.leaves:
+            raise CepError("a tree needs at least one leaf")
+        for condition in self.conditions:
+            if max(condition.components) >= len(self.leaves) or min(condition.components) < 0:
+                raise CepError(
+                    f"a condition reads component {max(condition.components)}; "
+                    f"the tree has the components 0 to {len(self.leaves) - 1}"
+                )
+
+
+def leaf_conditions(tree: CostTree, leaf: int) -> tuple[CostedCondition, ...]:
+    """Return the conditions of a leaf: those that read its component alone."""
+    return tuple(c for c in tree.conditions if c.components == {leaf})
+
+
+def node_conditions(tree: CostTree, node: int) -> tuple[CostedCondition, ...]:
+    """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``."""
+    return tuple(c for c in tree.conditions if len(c.components) > 1 and max(c.components) == node)
+
+
+def condition_cost(conditions: Iterable[CostedCondition]) -> float:
+    """Return L_cond: seconds to evaluate all conditions of a node for one combination.
+
+    Notes
+    -----
+    Source: DARLING, equation 5.
+    """
+    return sum(condition.cost_s for condition in conditions)
+
+
+def selectivity(conditions: Iterable[CostedCondition]) -> float:
+    """Return SEL: the share of combinations that satisfy all conditions, as if they were independent."""
+    return prod(condition.selectivity for condition in conditions)
+
+
+def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
+    """Return PM(L): how many partial matches a leaf holds.
+
+    Notes
+    -----
+    Source: DARLING, equation 10, first case.
+    Differs: for a Kleene closure, the paper replaces the rate R by 2^R, which depends on the unit of time.
+    The corrected form counts the non-empty sets of the events in a window. Their number is Poisson with mean
+    n = R SEL w, so it expects e^n - 1 sets.
+    """
+    _check_form(form)
+    own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
+    if not own.is_kleene:
+        return own.rate_hz * share * tree.window_s
+    if form == PRINTED:
+        return min(MOST_SETS, _power_of_two(own.rate_hz) * share * tree.window_s)
+    return min(MOST_SETS, _exponential(own.rate_hz * share * tree.window_s) - 1)
+
+
+def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
+    """Return PM(L, T): how many partial matches an event of the leaf's type creates there.
+
+    Notes
+    -----
+    Source: DARLING, equation 8.
+    Differs: for a Kleene closure, the paper multiplies by 2^R w. In the corrected form, the event extends
+    each set in the leaf and begins one: SEL e^n sets.
+    """
+    _check_form(form)
+    own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
+    if not own.is_kleene:
+        return share
+    if form == PRINTED:
+        return min(MOST_SETS, share * _power_of_two(own.rate_hz) * tree.window_s)
+    return min(MOST_SETS, share * _exponential(own.rate_hz * share * tree.window_s))
+
+
+def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
+    """Return PM(N): how many partial matches an inner node holds. Node 0 is leaf 0.
+
+    Notes
+    -----
+    Source: DARLING, equation 10, second case.
+    Differs: in a sequence, a combination at node k also needs its newest component last. Of the k + 1
+    components, each is the newest one equally often. So the corrected form divides by k + 1.
+    """
+    stored = stored_in_leaf(tree, 0, form)
+    for k in range(1, node + 1):
+        stored *= (
+            selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
+        )
+    return min(stored, MOST_SETS)
+
+
+def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> float:
+    """Return PM(N, T): how many partial matches an event of a leaf's type creates at an inner node.
+
+    Notes
+    -----
+    Source: DARLING, equations 8 and 9.
+    Differs: the event is the newest one. So in a sequence, it creates partial matches only at the node where
+    its component is the last one, and the corrected form is 0 above that node.
+    """
+    if node < leaf:
+        return 0.0
+    new = new_in_leaf(tree, leaf, form)
+    if leaf > 0:
+        new *= selectivity(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
+    for k in range(leaf + 1, node + 1):
+        if form == CORRECTED and tree.is_sequence:
+            return 0.0
+        new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
+    return min(new, MOST_SETS)
+
+
+def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
+    """Return Z(T): the expected seconds to process an event of a leaf's type.
+
+    Parameters
+    ----------
+    tree : CostTree
+    leaf : int
+        The component that the event fits.
+    form : str
+        ``"printed"``: the paper's equations. ``"corrected"``: with the differences below.
+
+    Notes
+    -----
+    Time O(leaves^2). Source: DARLING, equations 6 and 7.
+    Differs: equation 7 leaves out the conditions of the leaf itself; the corrected form adds them. In a
+    sequence, the engine compares the order before it evaluates a condition, and a new event is after all
+    events of the leaves to its right. So the corrected form charges no conditions there.
+
+    Examples
+    --------
+    >>> rising = CostedCondition(frozenset({0, 1}), cost_s=1e-6, selectivity=0.5)
+    >>> leaves = Leaf("A", rate_hz=2.0), Leaf("B", rate_hz=5.0)
+    >>> tree = CostTree(leaves, (rising,), window_s=10.0, create_s=1e-6, remove_s=1e-6)
+    >>> round(event_cost(tree, 1) * 1e6, 6)  # 20 evaluations; its own partial match and 10 at the root
+    42.0
+    """
+    _check_form(form)
+    top = len(tree.leaves) - 1
+    handling = tree.create_s + tree.remove_s
+    cost = new_in_leaf(tree, leaf, form) * (_peer_cost_of_leaf(tree, leaf, form) + handling)
+    if form == CORRECTED:
+        cost += condition_cost(leaf_conditions(tree, leaf))
+    for node in range(max(leaf, 1), top + 1):
+        cost += new_matches(tree, node, leaf, form) * (_peer_cost_of_node(tree, node, form) + handling)
+    return cost
+
+
+def _peer_cost_of_leaf(tree: CostTree, leaf: int, form: str) -> float:
+    """Return L_peer of a leaf, equation 6: seconds to combine one of its partial matches with all peers."""
+    if len(tree.leaves) == 1:
+        return 0.0
+    if leaf > 0:
+        return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
+    if form == CORRECTED and tree.is_sequence:
+        return 0.0
+    return condition_cost(node_conditions(tree, 1)) * stored_in_leaf(tree, 1, form)
+
+
+def _peer_cost_of_node(tree: CostTree, node: int, form: str) -> float:
+    """Return L_peer of an inner node, equation 6; the root has no peer."""
+    if node == len(tree.leaves) - 1 or (form == CORRECTED and tree.is_sequence):
+        return 0.0
+    return condition_cost(node_conditions(tree, node + 1)) * stored_in_leaf(tree, node + 1, form)
+
+
+def _in_order(tree: CostTree, node: int, form: str) -> float:
+    return 1 / (node + 1) if form == CORRECTED and tree.is_sequence else 1.0
+
+
+def _power_of_two(rate: float) -> float:
+    return 2.0**rate if rate < 1000 else MOST_SETS
+
+
+def _exponential(mean: float) -> float:
+    return math.exp(mean) if mean < 700 else MOST_SETS
+
+
+def _check_form(form: str) -> None:
+    if form not in FORMS:
+        raise CepError(f"form={form!r}: expected {' or '.join(map(repr, FORMS))}")
+
+
+def _not_negative(name: str, value: float) -> None:
+    if not (value >= 0 and value < inf):
+        raise CepError(f"{name}={value}: expected a number that is not negative")
