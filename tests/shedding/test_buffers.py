@@ -8,7 +8,6 @@ from cepkit.errors import CepError
 from cepkit.shedding.buffers import BufferRule, EventBuffers, UtilityArrays
 from cepkit.shedding.model.utility import utility_slot
 
-
 SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 100))]
 
 

@@ -5,10 +5,16 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.shedding.model.distributions import Empirical, LogNormal, Normal, fit
-from cepkit.shedding.model.utility import Comparison, Condition, event_utility, pass_probability, utility_slot
+from cepkit.shedding.model.utility import (
+    AttributeComparison,
+    SampledCondition,
+    event_utility,
+    pass_probability,
+    utility_slot,
+)
 
 PRICE = {(0, "price"): Normal(500, 300), (1, "price"): Normal(400, 200)}
-CHEAPER = Comparison((0, "price"), "<", (1, "price"))
+CHEAPER = AttributeComparison((0, "price"), "<", (1, "price"))
 
 
 def test_example_of_the_paper():
@@ -24,9 +30,9 @@ def test_comparison_equals_its_definition(op, kind, seed):
     values = np.round(rng.lognormal(1.0, 0.4, 300), 1)
     known = {(0, "x"): fit(kind, values[:150]), (1, "x"): fit(kind, values[150:])}
     factor, offset = float(rng.choice([-2.0, -0.5, 0.0, 0.5, 1.05])), float(rng.choice([0.0, -1.0, 3.0]))
-    one = Comparison((0, "x"), op, (1, "x"), factor, offset)
+    one = AttributeComparison((0, "x"), op, (1, "x"), factor, offset)
     holds = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[op]
-    same = Condition(((0, "x"), (1, "x")), lambda a, b: holds(a, factor * b + offset))
+    same = SampledCondition(((0, "x"), (1, "x")), lambda a, b: holds(a, factor * b + offset))
     for component in (0, 1):
         for x in rng.choice(values, 5):
             exact = pass_probability(one, component, {"x": float(x)}, known)
@@ -37,16 +43,16 @@ def test_comparison_equals_its_definition(op, kind, seed):
 
 
 def test_condition_of_one_event_is_0_or_1():
-    small = Condition(((0, "price"),), lambda price: price < 300)
+    small = SampledCondition(((0, "price"),), lambda price: price < 300)
     assert [pass_probability(small, 0, {"price": x}, {}) for x in (200, 300)] == [1.0, 0.0]
-    own = Comparison((0, "open"), "<", (0, "close"), 1.05)
+    own = AttributeComparison((0, "open"), "<", (0, "close"), 1.05)
     assert pass_probability(own, 0, {"open": 104, "close": 100}, {}) == 1.0
     assert pass_probability(own, 0, {"open": 106, "close": 100}, {}) == 0.0
 
 
 def test_condition_of_others_says_nothing():
     assert pass_probability(CHEAPER, 2, {"price": 5}, PRICE) == 1.0
-    assert pass_probability(Condition(((0, "price"),), np.isnan), 1, {}, PRICE) == 1.0
+    assert pass_probability(SampledCondition(((0, "price"),), np.isnan), 1, {}, PRICE) == 1.0
 
 
 def test_missing_value_satisfies_no_comparison():
@@ -57,7 +63,7 @@ def test_missing_value_satisfies_no_comparison():
 def test_condition_of_three_events_takes_the_others_as_independent():
     rng = np.random.default_rng(3)
     known = {(i, "x"): fit("empirical", rng.normal(size=1000)) for i in range(3)}
-    between = Condition(((0, "x"), (1, "x"), (2, "x")), lambda a, b, c: (a < b) & (b < c))
+    between = SampledCondition(((0, "x"), (1, "x"), (2, "x")), lambda a, b, c: (a < b) & (b < c))
     at = pass_probability(between, 1, {"x": 0.0}, known)
     below, above = known[0, "x"].share_below(0.0), 1 - known[2, "x"].share_up_to(0.0)
     assert at == pytest.approx(below * above, abs=0.04)
@@ -103,7 +109,7 @@ def test_bad_fits_are_refused(kind, values, message):
 
 def test_unknown_comparison_is_refused():
     with pytest.raises(CepError, match="op='==': expected one of"):
-        Comparison((0, "x"), "==", (1, "x"))
+        AttributeComparison((0, "x"), "==", (1, "x"))
 
 
 def test_lognormal_has_nothing_below_0():

@@ -166,8 +166,8 @@ def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
     Notes
     -----
     Source: DARLING, equation 10, second case.
-    Differs: in a sequence, a combination at node k also needs its newest component last. Of the k + 1
-    components, each is the newest one equally often. So the corrected form divides by k + 1.
+    Differs: in a sequence, a combination at node k also needs its newest component last. Each of
+    the k + 1 components is the newest one equally often. So the corrected form divides by k + 1.
     """
     stored = stored_in_leaf(tree, 0, form)
     for k in range(1, node + 1):

@@ -15,7 +15,7 @@ SAMPLE = 1000  # values that stand for the distribution of another attribute
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AttributeComparison:
     """The condition ``one op factor * other + offset`` between attributes of two components.
 
     Parameters
@@ -39,7 +39,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class SampledCondition:
     """Any condition: a function of arrays, one per attribute.
 
     Parameters
@@ -55,7 +55,7 @@ class Condition:
 
 
 def pass_probability(
-    condition: Comparison | Condition,
+    condition: AttributeComparison | SampledCondition,
     component: int,
     event: Mapping[str, float],
     distributions: Mapping[tuple[int, str], Distribution],
@@ -65,14 +65,14 @@ def pass_probability(
 
     Parameters
     ----------
-    condition : Comparison or Condition
+    condition : AttributeComparison or SampledCondition
     component : int
         Of the event.
     event : mapping
         The event's attributes.
     distributions : mapping of (component, attribute) to Distribution
     sample : int
-        Values that stand for the distribution of each other attribute, for a `Condition`.
+        Values that stand for the distribution of each other attribute, for a `SampledCondition`.
 
     Returns
     -------
@@ -81,19 +81,19 @@ def pass_probability(
 
     Notes
     -----
-    Time O(log values) for a `Comparison` with the empirical distribution, O(sample) for a `Condition`.
+    A comparison takes O(log values) with the empirical distribution, and a sampled condition O(sample).
     Attributes of other components are independent of one another.
     Source: DARLING, section 4.3. Differs: any condition, not only comparisons of normal attributes.
 
     Examples
     --------
     >>> from cepkit.shedding.model.distributions import Normal
-    >>> cheaper = Comparison((0, "price"), "<", (1, "price"))
+    >>> cheaper = AttributeComparison((0, "price"), "<", (1, "price"))
     >>> known = {(0, "price"): Normal(500, 300), (1, "price"): Normal(400, 200)}
     >>> [round(pass_probability(cheaper, 0, {"price": price}, known), 4) for price in (200, 700)]
     [0.8413, 0.0668]
     """
-    if isinstance(condition, Comparison):
+    if isinstance(condition, AttributeComparison):
         return _compare(condition, component, event, distributions)
     if all(own != component for own, _ in condition.attributes):
         return 1.0
@@ -108,7 +108,7 @@ def pass_probability(
 
 
 def event_utility(
-    conditions: Sequence[Comparison | Condition],
+    conditions: Sequence[AttributeComparison | SampledCondition],
     component: int,
     event: Mapping[str, float],
     distributions: Mapping[tuple[int, str], Distribution],
@@ -143,7 +143,9 @@ def utility_slot(utility: float, n_slots: int) -> int:
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def _compare(condition: Comparison, component: int, event: Mapping[str, float], distributions) -> float:
+def _compare(
+    condition: AttributeComparison, component: int, event: Mapping[str, float], distributions
+) -> float:
     (one, one_name), (other, other_name) = condition.one, condition.other
     factor, offset, op = condition.factor, condition.offset, condition.op
     if one == other == component:
