@@ -455,10 +455,10 @@ class Explorer:
         """
         if self._spark is None:
             raise CepError("run_on_all: the frame is not a Spark frame; the explorer already shows all rows")
-        if not self._reader.is_right:
+        reading = self._reader.right_reading
+        if reading is None:
             raise CepError("run_on_all: the query has mistakes; the editor shows them")
-        query, version = self._reader.reading.query, self.board.editor.edited
-        self._present.runs.run_on_all(self._spark, query, version)
+        self._present.runs.run_on_all(self._spark, reading.query, self.board.editor.edited)
 
     # --- kept cases
 
@@ -556,10 +556,10 @@ class Explorer:
         return command_or_reason(reading, call, self._file, self._data.schema, is_spark=is_spark)
 
     def _tested(self) -> CaseQuery:
-        reader, result = self._reader, self._present.shown.result
-        if not reader.is_right or result is None:
+        reading, result = self._reader.right_reading, self._present.shown.result
+        if reading is None or result is None:
             raise CepError("write_test: the query has mistakes; the editor shows them")
-        return CaseQuery(reader.reading, reader.call_of_text, result, *self._file)
+        return CaseQuery(reading, self._reader.call_of_text, result, *self._file)
 
     # --- display
 

@@ -89,9 +89,10 @@ class QueryReader:
         return applicable(self.text, self.call)
 
     @property
-    def is_right(self) -> bool:
-        """Whether the text is a query without mistakes."""
-        return self.reading is not None and self.reading.query is not None
+    def right_reading(self) -> TextReading | None:
+        """What the text says if it is a query without mistakes, else None."""
+        reading = self.reading
+        return None if reading is None or reading.query is None else reading
 
     def set_call(self, call: dict[str, Any]) -> None:
         """Set the keywords, and show what depends on them."""
