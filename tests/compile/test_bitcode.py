@@ -38,6 +38,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("CEPKIT_TIER", "auto")
     monkeypatch.setattr(loading, "_kernels", {})
+    name_of = loading._name_of  # other tests may have compiled a query in this process
+    monkeypatch.setattr(loading, "_name_of", lambda text: f"{name_of(text)}_{tmp_path.name}")
     return tmp_path / "kernels"
 
 

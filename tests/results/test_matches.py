@@ -422,7 +422,7 @@ predicate    apart: bit_and(size, first(size)) == 0  [looks at the match so far]
 automaton    3 states, 2 positions
 engine       regex: generated kernel over contiguous rows of a partition
 kernel       machine code, threads over partitions
-new query    is compiled first, since it computes 'bit_and' with values of the match
+new query    is compiled first, since it computes 'bit_and' with values of several events
 remembers    per partial match: start, positions, first(size)
 queue        partial matches wait at '.' in order of their starts
 warning      a partial match may wait forever: nothing bounds the loop; consider within=…""",
