@@ -1,0 +1,338 @@
+"""One server with buffers, a clock, and a tree and a shedder for each pattern."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder
+
+if TYPE_CHECKING:
+    from cepkit.shedding.tree.machine import Outcome, TreeMachine
+
+SMOOTHING = 0.02  # share of the newest value in a moving average: it follows about 50 events
+NEVER = float("nan")
+
+
+class ServerClock(Protocol):
+    """The time of a server, in seconds from its start."""
+
+    @property
+    def now(self) -> float:
+        """The time now."""
+        ...
+
+    def spend(self, seconds: float) -> None:
+        """Let the priced work take its time."""
+        ...
+
+    def time_within(self, start: float, priced: float) -> float:
+        """Return when a part of the work was done that began at ``start`` and has this price."""
+        ...
+
+
+@dataclass
+class VirtualClock:
+    """A clock that advances by the prices of work, and not otherwise."""
+
+    now: float = 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Advance the clock."""
+        self.now += seconds
+
+    def time_within(self, start: float, priced: float) -> float:
+        """Return the start and the price of the part."""
+        return start + priced
+
+    def wait_until(self, time: float) -> None:
+        """Advance the clock to a time, if it is later."""
+        self.now = max(self.now, time)
+
+
+@dataclass
+class Lane:
+    """One pattern in a server: its tree, its shedder and what it has found.
+
+    Parameters
+    ----------
+    machine : TreeMachine
+    type_of_event : sequence of int
+        Per position of the stream, the number of its type in the tree; -1 for events of other types.
+    shedder : Shedder
+    weight : float
+
+    Attributes
+    ----------
+    matches : list
+        The matches in the order in which they were found, as the tree gives them.
+    found_at : list of float
+        When each match was found, in seconds.
+    newest_arrival : list of float
+        When the last event of each match arrived, in seconds.
+    most_alive : int
+        Greatest number of partial matches.
+    """
+
+    machine: TreeMachine
+    type_of_event: Sequence[int]
+    shedder: Shedder
+    weight: float = 1.0
+    matches: list = field(default_factory=list)
+    found_at: list[float] = field(default_factory=list)
+    newest_arrival: list[float] = field(default_factory=list)
+    n_skipped: int = 0
+    most_alive: int = 0
+
+    def __post_init__(self) -> None:
+        own = type(self.shedder)
+        self.asks_before = own.before is not Shedder.before
+        self.asks_after = own.after is not Shedder.after
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tree did with one event, as times from the start of this event, in seconds."""
+
+    seconds: float
+    found_after: tuple[float, ...]
+
+
+class WorkPrices:
+    """The price of an outcome of the tree."""
+
+    def __init__(self, prices: Prices):
+        self._event, self._condition = prices.event, prices.condition
+        self._create, self._remove = prices.create, prices.remove
+
+    def of(self, outcome: Outcome) -> Work:
+        """Return the time of all work for an event, and the time of the work before each of its matches."""
+        condition, create, event = self._condition, self._create, self._event
+        seconds = (
+            event
+            + condition * int(outcome.evaluated.sum())
+            + create * int(outcome.created)
+            + self._remove * int(outcome.removed)
+        )
+        found = tuple(
+            event + condition * int(evaluated) + create * int(created)
+            for evaluated, created in outcome.before_match
+        )
+        return Work(seconds, found)
+
+
+class Server:
+    """Serve events one by one, the oldest first, and let shedders drop some.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        The patterns. The shedder of the first lane decides which events wait.
+    type_of_event : sequence of int
+        Per position of the stream, the number of its type among the types of all patterns; -1 for events
+        that no pattern names. Those must not be admitted.
+    arrival_of_event : sequence of float
+        Per position, when it arrives, in seconds. It may grow while the server runs.
+    n_types : int
+        Number of types of all patterns.
+    prices : Prices
+    clock : ServerClock
+    service, arrival_rate : float
+        Where the moving averages start: seconds per event, and events per second.
+    event_bytes : int
+        Memory of a waiting event.
+
+    Attributes
+    ----------
+    n_waiting, n_processed, n_dropped : int
+        Every admitted event is in exactly one of these numbers.
+    waiting_of_type, dropped_of_type, processed_of_type : list of int
+        The same numbers by type.
+
+    Notes
+    -----
+    An event that all patterns refuse when it leaves the buffers counts as dropped.
+    Each event takes O(1) besides the work of the tree and of the shedder.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        type_of_event: Sequence[int],
+        arrival_of_event: Sequence[float],
+        n_types: int,
+        *,
+        prices: Prices,
+        clock: ServerClock,
+        service: float,
+        arrival_rate: float,
+        event_bytes: int = 0,
+    ):
+        self.lanes, self.clock = tuple(lanes), clock
+        self._type, self._arrival = type_of_event, arrival_of_event
+        self._price = prices.table()
+        self._prices, self._work = prices, WorkPrices(prices)
+        self._leader = self.lanes[0].shedder
+        self._asks_admit = type(self._leader).admit is not Shedder.admit
+        self._sizes = [lane.shedder for lane in lanes if type(lane.shedder).size_bytes is not Shedder.size_bytes]
+        self._waiting: OrderedDict[int, None] = OrderedDict()
+        self.waiting_of_type = [0] * n_types
+        self.dropped_of_type = [0] * n_types
+        self.processed_of_type = [0] * n_types
+        self.n_processed = self.n_dropped = 0
+        self.service, self.latency, self._gap = service, 0.0, 1.0 / arrival_rate
+        self._last_arrival = NEVER
+        self._event_bytes = event_bytes
+        self.alive = sum(lane.machine.n_alive for lane in self.lanes)
+        self.most_waiting = self.peak_bytes = 0
+        self.shedding_seconds = 0.0
+        self.dropped: list[int] = []
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of events that wait."""
+        return len(self._waiting)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Positions of the waiting events, oldest first."""
+        return list(self._waiting)
+
+    @property
+    def load(self) -> Load:
+        """The situation of the server now."""
+        now = self.clock.now
+        oldest = self._arrival[next(iter(self._waiting))] if self._waiting else now
+        return Load(
+            now, len(self._waiting), oldest, 1.0 / max(self._gap, 1e-12), self.service, self.latency, self.alive
+        )
+
+    def admit(self, position: int) -> Sequence[int]:
+        """Take in an event that arrives, and return the positions of the events that are dropped for it."""
+        number, arrival = self._type[position], self._arrival[position]
+        if self._last_arrival == self._last_arrival:  # not the first
+            self._gap += SMOOTHING * (arrival - self._last_arrival - self._gap)
+        self._last_arrival = arrival
+        self._waiting[position] = None
+        self.waiting_of_type[number] += 1
+        self.clock.spend(self._prices.admit)
+        dropped: Sequence[int] = ()
+        if self._asks_admit:
+            dropped = self._leader.admit(Event(position, number, arrival), self.load)
+            self._pay(self._leader)
+            if len(dropped):
+                self.drop(dropped)
+        if len(self._waiting) > self.most_waiting:
+            self.most_waiting = len(self._waiting)
+        return dropped
+
+    def drop(self, positions: Iterable[int]) -> None:
+        """Drop waiting events.
+
+        Raises
+        ------
+        CepError
+            When one of them does not wait: the strategy has an error.
+        """
+        for position in positions:
+            if position not in self._waiting:
+                raise CepError(
+                    f"{type(self._leader).__name__}.admit dropped event {position}, which does not wait. "
+                    "It may drop the new event and events that arrived before and were not processed yet"
+                )
+            del self._waiting[position]
+            number = self._type[position]
+            self.waiting_of_type[number] -= 1
+            self._count_drop(position, number)
+            self.clock.spend(self._prices.drop)
+
+    def serve(self) -> int:
+        """Process the oldest waiting event and return its position."""
+        position, _ = self._waiting.popitem(last=False)
+        number, arrival = self._type[position], self._arrival[position]
+        self.waiting_of_type[number] -= 1
+        start = self.clock.now
+        is_processed = False
+        for i, lane in enumerate(self.lanes):
+            own = lane.type_of_event[position]
+            if own < 0 and i:
+                continue
+            may = True
+            if lane.asks_before:
+                before = lane.machine.n_alive
+                event = Event(position, own if i else number, arrival)
+                may = lane.shedder.before(event, self.load, lane.machine)
+                self.alive += lane.machine.n_alive - before
+                self._pay(lane.shedder)
+            if own < 0:
+                continue
+            if not may:
+                lane.n_skipped += 1
+                continue
+            is_processed = True
+            self._feed(lane, position, own, arrival)
+        if is_processed:
+            self.n_processed += 1
+            self.processed_of_type[number] += 1
+        else:
+            self._count_drop(position, number)
+        now = self.clock.now
+        self.service += SMOOTHING * (now - start - self.service)
+        self.latency += SMOOTHING * (now - arrival - self.latency)
+        return position
+
+    def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
+        machine, clock = lane.machine, self.clock
+        before, start = machine.n_alive, clock.now
+        outcome = machine.feed(position)
+        work = self._work.of(outcome)
+        clock.spend(work.seconds)
+        if len(outcome.matches):
+            lane.matches.extend(outcome.matches)
+            lane.found_at.extend(clock.time_within(start, after) for after in work.found_after)
+            lane.newest_arrival.extend([arrival] * len(outcome.matches))
+        alive = machine.n_alive
+        self.alive += alive - before
+        if alive > lane.most_alive:
+            lane.most_alive = alive
+        if lane.asks_after:
+            lane.shedder.after(Event(position, number, arrival), self.load, outcome)
+            self._pay(lane.shedder)
+        used = self.size_bytes()
+        if used > self.peak_bytes:
+            self.peak_bytes = used
+
+    def size_bytes(self) -> int:
+        """Return the memory of partial matches, waiting events and the shedders' own arrays."""
+        used = len(self._waiting) * self._event_bytes + sum(shedder.size_bytes() for shedder in self._sizes)
+        return used + sum(int(lane.machine.size_bytes) for lane in self.lanes)
+
+    def _count_drop(self, position: int, number: int) -> None:
+        self.n_dropped += 1
+        self.dropped_of_type[number] += 1
+        self.dropped.append(position)
+
+    def _pay(self, shedder: Shedder) -> None:
+        """Let the shedder's own work take its time."""
+        if not shedder.charged:
+            return
+        price = self._price
+        try:
+            seconds = sum(price[name] * units for name, units in shedder.charged.items())
+        except KeyError as missing:
+            self._prices[missing.args[0]]  # raises the error that lists the names
+            raise
+        shedder.charged.clear()
+        self.shedding_seconds += seconds
+        self.clock.spend(seconds)
+
+    def counts(self, types: Sequence[str]) -> Mapping[str, tuple[int, int, int]]:
+        """Return the processed, dropped and waiting events of each type."""
+        numbers = zip(self.processed_of_type, self.dropped_of_type, self.waiting_of_type, strict=True)
+        return dict(zip(types, numbers, strict=True))
