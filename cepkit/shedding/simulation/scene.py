@@ -9,19 +9,19 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
 from cepkit.shedding.simulation.arrivals import Arrivals, schedule
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.found import FoundOnce, block_of
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, Work, WorkPrices
-from cepkit.shedding.strategies.event_types import types_of_events
 from cepkit.shedding.strategies.none import NoShedding
 from cepkit.shedding.strategies.strategy import Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram
 
+N_BINS = 100  # of the positions in a window
 _TOGETHER = 256  # events between two checkpoints
 
 
@@ -71,8 +71,8 @@ class Scene:
     def own_types(self) -> tuple[np.ndarray, ...]:
         """Per pattern, the number of each event's type in its tree; -1 for other types."""
         return tuple(
-            types_of_events(tree.types, program.query.event_type, events)
-            for tree, program, events in zip(self.trees, self.programs, self.events, strict=True)
+            TreeMachine(tree, events).types_of_events().copy()
+            for tree, events in zip(self.trees, self.events, strict=True)
         )
 
     @cached_property
@@ -81,7 +81,7 @@ class Scene:
         found = np.full(self.events[0].n_events, -1, np.int64)
         number = {name: i for i, name in enumerate(self.types)}
         for tree, own in zip(self.trees, self.own_types, strict=True):
-            of_own = np.array([number[name] for name in dict.fromkeys(tree.types)] + [-1], np.int64)
+            of_own = np.array([*(number[name] for name in tree.types), -1], np.int64)
             found = np.where(found >= 0, found, of_own[own])
         return found
 
@@ -106,15 +106,10 @@ class Scene:
     def truth(self) -> tuple[MatchBlock, ...]:
         """The matches of each pattern without shedding."""
         blocks = []
-        for tree, program, events, own in zip(
-            self.trees, self.programs, self.events, self.own_types, strict=True
-        ):
-            machine, matches = TreeMachine(tree, events), []
-            for i, position in enumerate(np.flatnonzero(own >= 0).tolist()):
-                matches.extend(machine.feed(position).matches)
-                if i % _TOGETHER == 0:
-                    checkpoint()
-            blocks.append(block_of(program, matches).sorted())
+        for tree, events in zip(self.trees, self.events, strict=True):
+            machine = TreeMachine(tree, events)
+            found = [machine.block(of) for _, of in machine.run(0, events.n_events)]
+            blocks.append(joined([*found, machine.block(machine.finish())]).sorted())
         return tuple(blocks)
 
     def run(self, strategy: Strategy | None = None, seed: int = 0) -> Run:
@@ -202,12 +197,13 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> Run:
     series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     found = tuple(
         FoundOnce.of(
-            program,
+            lane.machine,
             [*warm.found.matches, *lane.matches],
             [*warm.found.found_at, *lane.found_at],
-            [*warm.found.arrived, *lane.newest_arrival],
+            clock.now,
+            arrival_of_event,
         )
-        for program, warm, lane in zip(scene.programs, warm_ups, lanes, strict=True)
+        for warm, lane in zip(warm_ups, lanes, strict=True)
     )
     skipped = sum(int(np.sum(getattr(lane.machine, "skipped", 0))) for lane in lanes)
     return Run(
@@ -225,7 +221,8 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> Run:
 def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     """Process the first events of a pattern without shedding, and measure them."""
     tree, events, own = scene.trees[p], scene.events[p], scene.own_types[p]
-    machine, work = TreeMachine(tree, events), WorkPrices(scene.prices)
+    n_bins, bin_size = choose_bins(tree, events, scene.end_of_warm_up)
+    machine, work = TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size), WorkPrices(scene.prices)
     machine.learning = True
     positions = scene.positions[: scene.n_warm]
     positions = positions[own[positions] >= 0]
@@ -254,6 +251,20 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     return WarmUp(training, found, work_of_event)
 
 
+def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
+    """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events.
+
+    Bins cover the window of most events in the middle of these events, with a quarter to spare.
+    """
+    window = tree.program.window
+    size = n if window.within_events is None else window.within_events
+    if window.within is not None and n and (clock := tree.program.clock) in events.columns:
+        time = events.columns[clock].values[:n]
+        last = np.searchsorted(time, time + window.within, side="right")
+        size = min(size, int(np.median(last - np.arange(n))))
+    return N_BINS, max(1, -(-5 * size // (4 * N_BINS)))
+
+
 def _trainings(scene: Scene, warm_ups: Sequence[WarmUp], service: float, times: np.ndarray) -> list[Training]:
     """Return the trainings with their rates in events per second, and each with the others."""
     seconds = float(times[-1] - times[0]) if len(times) > 1 else 0.0
@@ -280,7 +291,6 @@ def _play_warm_up(
             if (work := one.work_of_event.get(position)) is None:
                 continue
             one.found.found_at.extend(clock.time_within(clock.now, after) for after in work.found_after)
-            one.found.arrived.extend([arrivals[position]] * len(work.found_after))
             clock.spend(work.seconds)
 
 
@@ -305,7 +315,7 @@ def _serve_all(
         alive.append(server.alive)
         dropped.append(server.n_dropped)
         if len(time) % _TOGETHER == 0:
-            checkpoint(next_one / n)
+            checkpoint((server.n_processed + server.n_dropped) / n)
     return {
         "time": np.array(time, np.float64),
         "waiting": np.array(waiting, np.int64),

@@ -74,8 +74,8 @@ class Lane:
         The matches in the order in which they were found, as the tree gives them.
     found_at : list of float
         When each match was found, in seconds.
-    newest_arrival : list of float
-        When the last event of each match arrived, in seconds.
+    n_partial_dropped : int
+        Partial matches that the shedder dropped.
     most_alive : int
         Greatest number of partial matches.
     """
@@ -86,8 +86,7 @@ class Lane:
     weight: float = 1.0
     matches: list = field(default_factory=list)
     found_at: list[float] = field(default_factory=list)
-    newest_arrival: list[float] = field(default_factory=list)
-    n_skipped: int = 0
+    n_partial_dropped: int = 0
     most_alive: int = 0
 
     def __post_init__(self) -> None:
@@ -96,35 +95,52 @@ class Lane:
         self.asks_after = own.after is not Shedder.after
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Work:
-    """What the tree did with one event, as times from the start of this event, in seconds."""
+    """What the tree did with one event.
+
+    Parameters
+    ----------
+    seconds : float
+        Price of all work for the event.
+    found : FoundMatches or None
+        Its matches, None if there are none.
+    found_after : ndarray of float64, shape (n_matches,)
+        Price of the work before each match.
+    outcome : Outcome
+        The same for shedders.
+    """
 
     seconds: float
-    found_after: tuple[float, ...]
+    found: FoundMatches | None
+    found_after: np.ndarray
+    outcome: Outcome
+
+
+_NONE = np.empty(0)
 
 
 class WorkPrices:
-    """The price of an outcome of the tree."""
+    """Feeds events to trees and prices their work."""
 
     def __init__(self, prices: Prices):
         self._event, self._condition = prices.event, prices.condition
         self._create, self._remove = prices.create, prices.remove
 
-    def of(self, outcome: Outcome) -> Work:
-        """Return the time of all work for an event, and the time of the work before each of its matches."""
-        condition, create, event = self._condition, self._create, self._event
+    def feed(self, machine: TreeMachine, position: int) -> Work:
+        """Process one event."""
+        step = machine.step(position)
         seconds = (
-            event
-            + condition * int(outcome.evaluated.sum())
-            + create * int(outcome.created)
-            + self._remove * int(outcome.removed)
+            self._event
+            + self._condition * step.n_evaluated
+            + self._create * step.created
+            + self._remove * step.removed
         )
-        found = tuple(
-            event + condition * int(evaluated) + create * int(created)
-            for evaluated, created in outcome.before_match
-        )
-        return Work(seconds, found)
+        if step.found is None:
+            return Work(seconds, None, _NONE, step)
+        before = step.found.before
+        after = self._event + self._condition * before[:, 0] + self._create * before[:, 1]
+        return Work(seconds, step.found, after, step)
 
 
 class Server:
@@ -268,12 +284,13 @@ class Server:
                 before = lane.machine.n_alive
                 event = Event(position, own if i else number, arrival)
                 may = lane.shedder.before(event, self.load, lane.machine)
-                self.alive += lane.machine.n_alive - before
+                change = lane.machine.n_alive - before
+                self.alive += change
+                lane.n_partial_dropped -= change
                 self._pay(lane.shedder)
             if own < 0:
                 continue
             if not may:
-                lane.n_skipped += 1
                 continue
             is_processed = True
             self._feed(lane, position, own, arrival)
@@ -296,7 +313,6 @@ class Server:
         if len(outcome.matches):
             lane.matches.extend(outcome.matches)
             lane.found_at.extend(clock.time_within(start, after) for after in work.found_after)
-            lane.newest_arrival.extend([arrival] * len(outcome.matches))
         alive = machine.n_alive
         self.alive += alive - before
         if alive > lane.most_alive:
