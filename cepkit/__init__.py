@@ -94,8 +94,8 @@ __all__ = [
     "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError", "PredicateError",
     "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches", "StateParallel",
     "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine",
-    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "replay", "seq",
-    "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
+    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query",
+    "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
 ]  # fmt: skip
 
 

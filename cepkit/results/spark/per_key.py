@@ -46,7 +46,9 @@ def run_per_key(
         bind(frame, query)
     keys = list(queries[0].partition_by)
     if not keys or any(list(query.partition_by) != keys for query in queries):
-        raise CepError("partition_by is missing or differs: on Spark each key is a task of its own. Name the keys")
+        raise CepError(
+            "partition_by is missing or differs: on Spark each key is a task of its own. Name the keys"
+        )
     if taken := sorted(set(keys) & set(type_of_column)):
         raise CepError(f"partition_by: the result has columns of its own named {taken}; rename these columns")
     fields = [frame.schema[name] for name in keys]

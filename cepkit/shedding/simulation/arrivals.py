@@ -229,7 +229,7 @@ class GivenArrivals:
     Parameters
     ----------
     seconds : ndarray of float64, shape (n_events,)
-        In stream order, never falling.
+        One number per row of the frame. They must not fall in stream order.
 
     Examples
     --------
@@ -243,7 +243,9 @@ class GivenArrivals:
         try:
             seconds = np.asarray(self.seconds)
             if seconds.dtype.kind in "mM":  # times and durations
-                seconds = np.where(np.isnat(seconds), np.nan, (seconds - seconds.min()) / np.timedelta64(1, "s"))
+                seconds = np.where(
+                    np.isnat(seconds), np.nan, (seconds - seconds.min()) / np.timedelta64(1, "s")
+                )
             seconds = np.asarray(seconds, np.float64)
         except (TypeError, ValueError):
             raise CepError("arrivals: expected numbers, the seconds of each row") from None
@@ -251,13 +253,6 @@ class GivenArrivals:
             raise CepError(f"arrivals: expected one number per row, got an array of shape {seconds.shape}")
         if n_missing := int(np.count_nonzero(~np.isfinite(seconds))):
             raise CepError(f"arrivals: {n_missing:,} of {len(seconds):,} times are missing or infinite")
-        falls = np.flatnonzero(np.diff(seconds) < 0)
-        if len(falls):
-            at = int(falls[0])
-            raise CepError(
-                f"arrivals: event {at + 1:,} of the stream arrives at {seconds[at + 1]:g} s, before event "
-                f"{at:,} at {seconds[at]:g} s. Arrivals must not fall in stream order"
-            )
         object.__setattr__(self, "seconds", seconds)
 
     def times(self, n: int, service: float, seed: int) -> np.ndarray:
@@ -307,18 +302,30 @@ def as_arrivals(given: Any) -> Arrivals:
     return GivenArrivals(given)
 
 
+def check_order(seconds: np.ndarray) -> np.ndarray:
+    """Return times in stream order; raise where they fall."""
+    falls = np.flatnonzero(np.diff(seconds) < 0)
+    if len(falls):
+        at = int(falls[0])
+        raise CepError(
+            f"arrivals: event {at + 1:,} of the stream arrives at {seconds[at + 1]:g} s, before event "
+            f"{at:,} at {seconds[at]:g} s. Arrivals must not fall in stream order"
+        )
+    return seconds
+
+
 def schedule(arrivals: Arrivals, n_warm: int, n: int, service: float, seed: int) -> np.ndarray:
     """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,).
 
     The warm-up has the regular load. Given times include it.
     """
     if isinstance(arrivals, GivenArrivals):
-        return arrivals.times(n_warm + n, service, seed)
+        return check_order(arrivals.times(n_warm + n, service, seed))
     warm = np.arange(1, n_warm + 1) * (service / REGULAR_LOAD)
     times = np.asarray(arrivals.times(n, service, seed), np.float64)
     if times.shape != (n,):
         raise CepError(f"arrivals: {arrivals!r} made {times.shape} times for {n:,} events")
-    return GivenArrivals(np.concatenate([warm, times + (warm[-1] if n_warm else 0.0)])).seconds
+    return check_order(GivenArrivals(np.concatenate([warm, times + (warm[-1] if n_warm else 0.0)])).seconds)
 
 
 def _check_positive(name: str, value: float) -> None:

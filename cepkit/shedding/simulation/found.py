@@ -4,104 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import pairwise
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
-from cepkit.shedding.tree.machine import TreeMachine
+from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
 
 LATE = 1800.0  # seconds: a match that comes later than this does not count as found
 
 
 @dataclass(frozen=True, eq=False)
 class FoundOnce:
-    """Matches in the order in which they were found.
-
-    Attributes
-    ----------
-    matches : list
-        As the tree gives them: per variable, the positions of its events.
-    found_at : list of float
-        When each match was found, in seconds.
-    block : MatchBlock
-        The matches in canonical order.
-    latency : ndarray of float64
-        Seconds from the arrival of the last event of each match of ``block`` until it was found.
-    """
-
-    matches: list
-    found_at: list[float]
-    block: MatchBlock
-    latency: np.ndarray
-
-    @staticmethod
-    def none() -> FoundOnce:
-        """Return no matches, in lists to which a run adds."""
-        return FoundOnce([], [], EMPTY, np.empty(0))
-
-    @staticmethod
-    def of(
-        machine: TreeMachine, matches: list, found_at: list[float], end: float, arrival_of_event: np.ndarray
-    ) -> FoundOnce:
-        """Return matches with their latencies in canonical order.
-
-        Parameters
-        ----------
-        machine : TreeMachine
-            The machine that found them. The matches that still wait for the end of a window are found at the
-            time ``end``.
-        matches, found_at
-            As the attributes.
-        arrival_of_event : ndarray of float64, shape (n_events,)
-        """
-        waiting = machine.block(machine.finish())
-        block = joined([block_of(machine.program.program, matches), waiting])
-        times = np.concatenate([np.array(found_at, np.float64), np.full(len(waiting), end)])
-        return FoundOnce(matches, found_at, *sort_with(block, times - arrival_of_event[block.last]))
-
-
-def block_of(program: SequenceProgram, matches: Sequence) -> MatchBlock:
-    """Return matches of a tree as arrays, in the same order.
+    """The matches of a run in canonical order.
 
     Parameters
     ----------
-    program : SequenceProgram
-    matches : sequence
-        Per match and variable of the query, the positions of its events.
+    block : MatchBlock
+    latency : ndarray of float64, shape (n_matches,)
+        Seconds from the arrival of the last event of each match until it was found.
     """
-    if not matches:
-        return EMPTY
-    n_items = np.fromiter((sum(map(len, match)) for match in matches), np.int64, len(matches))
-    events = np.fromiter(chain.from_iterable(map(chain.from_iterable, matches)), np.int64, int(n_items.sum()))
-    counts = np.fromiter(map(len, chain.from_iterable(matches)), np.int64)
-    branches, components = _branches_of(program, matches)
-    component = np.repeat(components.ravel(), counts)
-    first_item = np.concatenate([[0], np.cumsum(n_items)])
-    order = np.lexsort((events, np.repeat(np.arange(len(matches)), n_items)))  # positions rise within a match
-    return MatchBlock(events[order], component[order], first_item, branches)
+
+    block: MatchBlock
+    latency: np.ndarray
 
 
-def _branches_of(program: SequenceProgram, matches: Sequence) -> tuple[np.ndarray, np.ndarray]:
-    """Return the branch of each match, int16, and the component of each of its variables, int16."""
-    place = {name: i for i, name in enumerate(program.query.variables)}
-    numbers: dict[tuple[int, ...], int] = {}
-    component_of = np.zeros((len(program.branches), len(place)), np.int16)
-    for number, bound in enumerate(program.branches):
-        own = [place[component.variable] for component in bound.branch.components]
-        numbers.setdefault(tuple(own), number)
-        component_of[number, own] = np.arange(len(own))
-    if len(program.branches) == 1:
-        found = np.zeros(len(matches), np.int16)
-    else:
-        found = np.fromiter((numbers[_order_of(match)] for match in matches), np.int16, len(matches))
-    return found, component_of[found]
+def collect_matches(
+    machine: TreeMachine,
+    matches: Sequence[TreeMatches],
+    found_at: Sequence[np.ndarray],
+    end: float,
+    arrival_of_event: np.ndarray,
+) -> FoundOnce:
+    """Return the matches of a machine with their latencies.
 
-
-def _order_of(match: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the variables of a match that have events, in the order of the events."""
-    return tuple(sorted((i for i, own in enumerate(match) if own), key=lambda i: match[i][0]))
+    Parameters
+    ----------
+    machine : TreeMachine
+        The matches that still wait for the end of a window are found at the time ``end``.
+    matches : sequence of TreeMatches
+    found_at : sequence of ndarray of float64
+        When each of these matches was found, in seconds.
+    end : float
+    arrival_of_event : ndarray of float64, shape (n_events,)
+    """
+    waiting = machine.finish()
+    every = join_matches([*matches, waiting])
+    times = np.concatenate([*found_at, np.full(len(waiting), end)])
+    order = np.argsort(every.trees, kind="stable")  # blocks are sorted by tree
+    block = machine.block(every)
+    return FoundOnce(*sort_with(block, times[order] - arrival_of_event[block.last]))
 
 
 def sort_with(block: MatchBlock, values: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
@@ -113,14 +65,43 @@ def sort_with(block: MatchBlock, values: np.ndarray) -> tuple[MatchBlock, np.nda
     return block.take(order), values[order]
 
 
-def identities(block: MatchBlock) -> list[bytes]:
-    """Return a value for each match that equals another one only for the same events and variables."""
+def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
+    """Return whether each match of ``one`` is in ``other``, bool, (n_matches,).
+
+    Matches are equal when they have the same events for the same components.
+    """
+    if not len(one) or not len(other):
+        return np.zeros(len(one), bool)
+    hashes, known = _hashes(one), _hashes(other)
+    order = np.argsort(known, kind="stable")
+    ranked = known[order]
+    place = np.minimum(np.searchsorted(ranked, hashes), len(ranked) - 1)
+    is_there = ranked[place] == hashes
+    left, right = one.take(np.flatnonzero(is_there)), other.take(order[place[is_there]])
+    is_exact = (ranked[1:] != ranked[:-1]).all() and all(
+        np.array_equal(getattr(left, name), getattr(right, name))
+        for name in ("first_item_of_match", "event_of_item", "component_of_item")
+    )
+    if is_exact:
+        return is_there
+    keys = set(_identities(other))  # two different matches have the same hash
+    return np.fromiter((key in keys for key in _identities(one)), bool, len(one))
+
+
+def _hashes(block: MatchBlock) -> np.ndarray:
+    """Return a hash of each match, uint64."""
+    first = block.first_item_of_match[:-1]
+    place = np.arange(len(block.event_of_item)) - np.repeat(first, np.diff(block.first_item_of_match))
+    mixed = block.event_of_item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed += block.component_of_item.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed += place.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.add.reduceat(mixed ^ (mixed >> np.uint64(31)), first)
+
+
+def _identities(block: MatchBlock) -> list[bytes]:
+    """Return a value for each match that equals another one only for the same events and components."""
     both = np.stack([block.event_of_item, block.component_of_item.astype(np.int64)], axis=1)
     bounds = block.first_item_of_match.tolist()
-    return [both[start:stop].tobytes() for start, stop in zip(bounds, bounds[1:], strict=False)]
-
-
-def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
-    """Return whether each match of ``one`` is in ``other``, bool, (n_matches,)."""
-    known = set(identities(other))
-    return np.fromiter((key in known for key in identities(one)), bool, len(one))
+    return [both[start:stop].tobytes() for start, stop in pairwise(bounds)]

@@ -11,13 +11,26 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, column_not_found, nearest, whole_number
+from cepkit.errors import (
+    CepError,
+    PatternSyntaxError,
+    UnsupportedQueryError,
+    column_not_found,
+    nearest,
+    whole_number,
+)
 from cepkit.events import DURATION, FLOAT, INTEGER, NULL_INTEGER, TIME, Events, Source
 from cepkit.frames.building import build_events
 from cepkit.language.expressions.durations import NANOSECONDS, parse_duration
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.validation import compile_checked, warn_of_unknown_types
-from cepkit.shedding.simulation.arrivals import Arrivals, ColumnArrivals, GivenArrivals, as_arrivals
+from cepkit.planning.validation import compile_checked
+from cepkit.shedding.simulation.arrivals import (
+    Arrivals,
+    ColumnArrivals,
+    GivenArrivals,
+    as_arrivals,
+    check_order,
+)
 from cepkit.shedding.simulation.calibration import measure_prices
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.scene import Scene
@@ -137,8 +150,7 @@ def _weights(given: Any, n: int) -> tuple[tuple[float, ...], dict[str, float]]:
         return ones, {str(name): _weight(name, weight) for name, weight in given.items()}
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise CepError(
-            f"weights={given!r}: give one number per pattern, as in weights=[1, 2], or weights of event types "
-            "by name"
+            f"weights={given!r}: give one number per pattern, as in weights=[1, 2], or weights by event type"
         )
     if len(given) != n:
         raise CepError(f"weights={list(given)!r}: {len(given)} weights for {n} pattern{'s'[: n > 1]}")
@@ -180,8 +192,6 @@ def make_scene(settings: ReplaySettings, source: Source) -> Scene:
     if column is not None and column not in source.schema:
         raise column_not_found("arrivals", column, source.schema)
     events = tuple(build_events(source, program) for program in programs)
-    for program, own in zip(programs, events, strict=True):
-        warn_of_unknown_types(program, own)
     prices = settings.costs if isinstance(settings.costs, Prices) else Prices()
     scene = Scene(
         tuple(programs), tuple(trees), events, settings.weights, settings.arrivals, prices,
@@ -235,7 +245,7 @@ def _given(scene: Scene, source: Source, events: Events) -> Arrivals:
     else:
         return arrivals
     in_order = seconds[events.rows(np.arange(events.n_events))]
-    return GivenArrivals(GivenArrivals(in_order).seconds[scene.positions])
+    return GivenArrivals(check_order(GivenArrivals(in_order).seconds)[scene.positions])
 
 
 def _seconds_of_column(source: Source, name: str) -> np.ndarray:

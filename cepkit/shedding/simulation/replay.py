@@ -21,7 +21,7 @@ from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 from cepkit.shedding.simulation.found import LATE, common
-from cepkit.shedding.simulation.scene import Run
+from cepkit.shedding.simulation.scene import ReplayRun
 
 COLUMNS = {
     "pattern": "string", "strategy": "string", "seed": "long", "events": "long", "dropped_events": "long",
@@ -40,7 +40,7 @@ class PatternResult:
 
     Parameters
     ----------
-    run : Run
+    run : ReplayRun
     number : int
         Number of the pattern in the replay.
     native : callable
@@ -49,7 +49,7 @@ class PatternResult:
     engine : Engine
     """
 
-    run: Run
+    run: ReplayRun
     number: int
     native: Callable[[Frame], Frame]
     source: Source
@@ -156,7 +156,7 @@ class ReplayResult:
     (True, True, 1.0)
     """
 
-    def __init__(self, run: Run, source: Source, native: Callable[[Frame], Frame]):
+    def __init__(self, run: ReplayRun, source: Source, native: Callable[[Frame], Frame]):
         self._run, engine = run, engines().get("tree", engines()["search"])
 
         def mark(frame: Frame) -> Frame:
@@ -178,7 +178,7 @@ class ReplayResult:
         return self.patterns[0]
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ReplayRun:
         """The numbers of the run."""
         return self._run
 
@@ -259,7 +259,9 @@ class ReplayResult:
 
     def drops(self) -> pd.DataFrame:
         """Return the kept and dropped events of each type, and the share that was dropped."""
-        table = pd.DataFrame({"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()})
+        table = pd.DataFrame(
+            {"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()}
+        )
         total = table["kept"] + table["dropped"]
         table["share_dropped"] = (table["dropped"] / total.where(total > 0)).fillna(0.0)
         return table
@@ -273,7 +275,7 @@ class ReplayResult:
 
     @show_progress("replaying without shedding")
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per pattern with the numbers of the replay; ``matches.to_frame()`` has its matches."""
+        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches."""
         frame = pd.DataFrame([one.summary() for one in self.patterns], columns=list(COLUMNS))
         if said := losses(self._run):
             frame.attrs["shedding"] = said
@@ -302,7 +304,9 @@ class ReplayResult:
         if n:
             bound = run.scene.latency_bound
             said = "" if bound == inf else f", {_percent(self.within_bound)} within {_time(bound)}"
-            lines.append(f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{said}")
+            lines.append(
+                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{said}"
+            )
         lines.append(
             f"at most {run.most_waiting:,} events waited, {run.most_alive:,} partial matches, "
             f"{run.peak_bytes:,} bytes"
@@ -323,7 +327,7 @@ class ShedMatches(Matches):
         return f"{head}; {self._said}" if self._said else head
 
 
-def losses(run: Run) -> str:
+def losses(run: ReplayRun) -> str:
     """Return what a run dropped, in words; empty if nothing."""
     n = len(run.scene.positions)
     parts = []

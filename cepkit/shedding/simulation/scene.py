@@ -14,11 +14,11 @@ from cepkit.events import Events
 from cepkit.progress import checkpoint
 from cepkit.shedding.simulation.arrivals import Arrivals, schedule
 from cepkit.shedding.simulation.costs import Prices
-from cepkit.shedding.simulation.found import FoundOnce, block_of
+from cepkit.shedding.simulation.found import FoundOnce, collect_matches
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, Work, WorkPrices
 from cepkit.shedding.strategies.none import NoShedding
 from cepkit.shedding.strategies.strategy import Strategy, Training
-from cepkit.shedding.tree.machine import TreeMachine
+from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
 from cepkit.shedding.tree.program import TreeProgram
 
 N_BINS = 100  # of the positions in a window
@@ -112,7 +112,7 @@ class Scene:
             blocks.append(joined([*found, machine.block(machine.finish())]).sorted())
         return tuple(blocks)
 
-    def run(self, strategy: Strategy | None = None, seed: int = 0) -> Run:
+    def run(self, strategy: Strategy | None = None, seed: int = 0) -> ReplayRun:
         """Process the stream with a strategy, in virtual time."""
         return _run(self, NoShedding() if strategy is None else strategy, seed)
 
@@ -122,12 +122,13 @@ class WarmUp:
     """A pattern after its warm-up."""
 
     training: Training
-    found: FoundOnce
     work_of_event: Mapping[int, Work]
+    matches: list[TreeMatches] = field(default_factory=list)
+    found_at: list[np.ndarray] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ReplayRun:
     """The numbers of one run in virtual time.
 
     Attributes
@@ -175,7 +176,7 @@ class Run:
     report: tuple[Mapping[str, object], ...]
 
 
-def _run(scene: Scene, strategy: Strategy, seed: int) -> Run:
+def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     warm_ups = [_warm_up(scene, p, seed) for p in range(len(scene.trees))]
     positions, n_warm = scene.positions, scene.n_warm
     service = sum(one.training.service_of_event.sum() for one in warm_ups) / max(1, n_warm)
@@ -196,21 +197,22 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> Run:
     )  # fmt: skip
     series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     found = tuple(
-        FoundOnce.of(
+        collect_matches(
             lane.machine,
-            [*warm.found.matches, *lane.matches],
-            [*warm.found.found_at, *lane.found_at],
+            [*warm.matches, *lane.matches],
+            [*warm.found_at, *lane.found_at],
             clock.now,
             arrival_of_event,
         )
         for warm, lane in zip(warm_ups, lanes, strict=True)
     )
     skipped = sum(int(np.sum(getattr(lane.machine, "skipped", 0))) for lane in lanes)
-    return Run(
+    return ReplayRun(
         scene=scene, strategy=strategy, seed=seed, found=found, arrival_of_event=arrival_of_event,
         series=series, processed_of_type=tuple(server.processed_of_type),
         dropped_of_type=tuple(server.dropped_of_type), waiting_of_type=tuple(server.waiting_of_type),
-        dropped=np.array(server.dropped, np.int64), n_partial_dropped=sum(one.n_partial_dropped for one in lanes),
+        dropped=np.array(server.dropped, np.int64),
+        n_partial_dropped=sum(lane.n_partial_dropped for lane in lanes),
         n_skipped_pairs=skipped, most_waiting=server.most_waiting,
         most_alive=sum(lane.most_alive for lane in lanes), peak_bytes=server.peak_bytes,
         shedding_seconds=server.shedding_seconds, seconds=clock.now,
@@ -228,14 +230,12 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     positions = positions[own[positions] >= 0]
     evaluated = np.zeros(len(tree.conditions), np.int64)
     passed = np.zeros(len(tree.conditions), np.int64)
-    found, work_of_event, alive = FoundOnce.none(), {}, []
+    work_of_event, alive = {}, []
     for i, position in enumerate(positions.tolist()):
         alive.append(machine.n_alive)
-        outcome = machine.feed(position)
-        evaluated += outcome.evaluated
-        passed += outcome.passed
-        work_of_event[position] = work.of(outcome)
-        found.matches.extend(outcome.matches)
+        done = work_of_event[position] = work.feed(machine, position)
+        evaluated += done.outcome.evaluated
+        passed += done.outcome.passed
         if i % _TOGETHER == 0:
             checkpoint()
     machine.learning = False
@@ -248,7 +248,7 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
         type_of_event=own[positions], alive_before=np.array(alive, np.int64), weight=scene.weights[p],
         weight_of_type=scene.weight_of_type,
     )  # fmt: skip
-    return WarmUp(training, found, work_of_event)
+    return WarmUp(training, work_of_event)
 
 
 def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
@@ -290,7 +290,9 @@ def _play_warm_up(
         for one in warm_ups:
             if (work := one.work_of_event.get(position)) is None:
                 continue
-            one.found.found_at.extend(clock.time_within(clock.now, after) for after in work.found_after)
+            if len(work.found_after):
+                one.matches.append(work.outcome.found)
+                one.found_at.append(clock.time_within(clock.now, work.found_after))
             clock.spend(work.seconds)
 
 

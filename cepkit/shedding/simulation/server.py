@@ -14,7 +14,7 @@ from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Outcome, TreeMachine
+    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine, TreeMatches
 
 SMOOTHING = 0.02  # share of the newest value in a moving average: it follows about 50 events
 NEVER = float("nan")
@@ -32,8 +32,8 @@ class ServerClock(Protocol):
         """Let the priced work take its time."""
         ...
 
-    def time_within(self, start: float, priced: float) -> float:
-        """Return when a part of the work was done that began at ``start`` and has this price."""
+    def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
+        """Return when parts of the work were done that began at ``start`` and have these prices."""
         ...
 
 
@@ -47,8 +47,8 @@ class VirtualClock:
         """Advance the clock."""
         self.now += seconds
 
-    def time_within(self, start: float, priced: float) -> float:
-        """Return the start and the price of the part."""
+    def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
+        """Return the start plus the price of each part."""
         return start + priced
 
     def wait_until(self, time: float) -> None:
@@ -70,10 +70,10 @@ class Lane:
 
     Attributes
     ----------
-    matches : list
-        The matches in the order in which they were found, as the tree gives them.
-    found_at : list of float
-        When each match was found, in seconds.
+    matches : list of TreeMatches
+        The matches of each event that completed any.
+    found_at : list of ndarray of float64
+        When each of these matches was found, in seconds.
     n_partial_dropped : int
         Partial matches that the shedder dropped.
     most_alive : int
@@ -84,8 +84,8 @@ class Lane:
     type_of_event: Sequence[int]
     shedder: Shedder
     weight: float = 1.0
-    matches: list = field(default_factory=list)
-    found_at: list[float] = field(default_factory=list)
+    matches: list[TreeMatches] = field(default_factory=list)
+    found_at: list[np.ndarray] = field(default_factory=list)
     n_partial_dropped: int = 0
     most_alive: int = 0
 
@@ -103,18 +103,15 @@ class Work:
     ----------
     seconds : float
         Price of all work for the event.
-    found : FoundMatches or None
-        Its matches, None if there are none.
     found_after : ndarray of float64, shape (n_matches,)
         Price of the work before each match.
-    outcome : Outcome
-        The same for shedders.
+    outcome : EventOutcome
+        The matches and counts.
     """
 
     seconds: float
-    found: FoundMatches | None
     found_after: np.ndarray
-    outcome: Outcome
+    outcome: EventOutcome
 
 
 _NONE = np.empty(0)
@@ -129,18 +126,18 @@ class WorkPrices:
 
     def feed(self, machine: TreeMachine, position: int) -> Work:
         """Process one event."""
-        step = machine.step(position)
+        outcome = machine.feed(position)
         seconds = (
             self._event
-            + self._condition * step.n_evaluated
-            + self._create * step.created
-            + self._remove * step.removed
+            + self._condition * int(outcome.evaluated.sum())
+            + self._create * outcome.created
+            + self._remove * outcome.removed
         )
-        if step.found is None:
-            return Work(seconds, None, _NONE, step)
-        before = step.found.before
+        if not len(outcome.found):
+            return Work(seconds, _NONE, outcome)
+        before = outcome.found.before
         after = self._event + self._condition * before[:, 0] + self._create * before[:, 1]
-        return Work(seconds, step.found, after, step)
+        return Work(seconds, after, outcome)
 
 
 class Server:
@@ -196,7 +193,9 @@ class Server:
         self._prices, self._work = prices, WorkPrices(prices)
         self._leader = self.lanes[0].shedder
         self._asks_admit = type(self._leader).admit is not Shedder.admit
-        self._sizes = [lane.shedder for lane in lanes if type(lane.shedder).size_bytes is not Shedder.size_bytes]
+        self._sizes = [
+            lane.shedder for lane in lanes if type(lane.shedder).size_bytes is not Shedder.size_bytes
+        ]
         self._waiting: OrderedDict[int, None] = OrderedDict()
         self.waiting_of_type = [0] * n_types
         self.dropped_of_type = [0] * n_types
@@ -226,7 +225,13 @@ class Server:
         now = self.clock.now
         oldest = self._arrival[next(iter(self._waiting))] if self._waiting else now
         return Load(
-            now, len(self._waiting), oldest, 1.0 / max(self._gap, 1e-12), self.service, self.latency, self.alive
+            now,
+            len(self._waiting),
+            oldest,
+            1.0 / max(self._gap, 1e-12),
+            self.service,
+            self.latency,
+            self.alive,
         )
 
     def admit(self, position: int) -> Sequence[int]:
@@ -307,18 +312,17 @@ class Server:
     def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
         machine, clock = lane.machine, self.clock
         before, start = machine.n_alive, clock.now
-        outcome = machine.feed(position)
-        work = self._work.of(outcome)
+        work = self._work.feed(machine, position)
         clock.spend(work.seconds)
-        if len(outcome.matches):
-            lane.matches.extend(outcome.matches)
-            lane.found_at.extend(clock.time_within(start, after) for after in work.found_after)
+        if len(work.found_after):
+            lane.matches.append(work.outcome.found)
+            lane.found_at.append(clock.time_within(start, work.found_after))
         alive = machine.n_alive
         self.alive += alive - before
         if alive > lane.most_alive:
             lane.most_alive = alive
         if lane.asks_after:
-            lane.shedder.after(Event(position, number, arrival), self.load, outcome)
+            lane.shedder.after(Event(position, number, arrival), self.load, work.outcome)
             self._pay(lane.shedder)
         used = self.size_bytes()
         if used > self.peak_bytes:

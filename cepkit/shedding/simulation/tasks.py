@@ -37,7 +37,9 @@ class ReplayTask:
             return ReplayResult(run, source, lambda frame: frame).to_frame().assign(**{PROBLEM: None})
         except CepError as problem:
             names = [str(query.pattern) for query in self.settings.queries]
-            return pd.DataFrame({"pattern": names, PROBLEM: str(problem)}).reindex(columns=[*COLUMNS, PROBLEM])
+            return pd.DataFrame({"pattern": names, PROBLEM: str(problem)}).reindex(
+                columns=[*COLUMNS, PROBLEM]
+            )
 
 
 def types_of_columns() -> dict[str, str]:

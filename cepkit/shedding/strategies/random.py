@@ -32,8 +32,8 @@ class Random:
 
     Notes
     -----
-    The number of partial matches to drop is that of pSPICE, see `cepkit.shedding.strategies.overload.surplus`.
-    Each drop draws one number per dropped partial match.
+    pSPICE's rule says how many partial matches to drop, see `cepkit.shedding.strategies.overload.surplus`.
+    Each dropped partial match costs one random number.
 
     Examples
     --------

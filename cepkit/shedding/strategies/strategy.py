@@ -124,7 +124,7 @@ class Training:
 
     @property
     def patterns(self) -> tuple[Training, ...]:
-        """This training and the `others`."""
+        """The own training, and the `others`."""
         return (self, *self.others)
 
     @property
@@ -179,7 +179,7 @@ class Shedder:
     charged: Counter[str] = field(default_factory=Counter)
 
     def admit(self, event: Event, load: Load) -> Sequence[int]:
-        """Return the positions of waiting events to drop. The new event waits already and may be among them."""
+        """Return the positions of waiting events to drop. The new event waits already and may be dropped."""
         return ()
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
