@@ -42,11 +42,12 @@ class CostedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A component of a pattern: its type, how often such events arrive, and whether it repeats."""
+    """A component of a pattern: its type, how often such events arrive, whether it repeats or is negated."""
 
     event_type: str
     rate_hz: float
     is_kleene: bool = False
+    is_negated: bool = False
 
     def __post_init__(self) -> None:
         _not_negative("rate_hz", self.rate_hz)
@@ -57,7 +58,8 @@ class CostTree:
     """A left-deep evaluation tree with measured costs.
 
     The first inner node joins components 0 and 1. Inner node k joins inner node k - 1 with component k. A
-    condition belongs to the lowest node that knows all of its components.
+    condition belongs to the lowest node that knows all of its components. A negated component joins nothing:
+    its events wait in the leaf until a match is complete.
 
     Parameters
     ----------
@@ -104,8 +106,14 @@ def leaf_conditions(tree: CostTree, leaf: int) -> tuple[CostedCondition, ...]:
 
 
 def node_conditions(tree: CostTree, node: int) -> tuple[CostedCondition, ...]:
-    """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``."""
-    return tuple(c for c in tree.conditions if len(c.components) > 1 and max(c.components) == node)
+    """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``.
+
+    Those of negated components are not among them.
+    """
+    return tuple(
+        c for c in tree.conditions
+        if len(c.components) > 1 and max(c.components) == node and not _reads_negated(tree, c)
+    )  # fmt: skip
 
 
 def condition_cost(conditions: Iterable[CostedCondition]) -> float:
@@ -169,11 +177,11 @@ def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
     Differs: in a sequence, a combination at node k also needs its newest component last. Each of
     the k + 1 components is the newest one equally often. So the corrected form divides by k + 1.
     """
-    stored = stored_in_leaf(tree, 0, form)
-    for k in range(1, node + 1):
-        stored *= (
-            selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
-        )
+    stored = 1.0
+    for k in range(node + 1):
+        if not tree.leaves[k].is_negated:
+            own = selectivity(node_conditions(tree, k)) if k else 1.0
+            stored *= own * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
     return min(stored, MOST_SETS)
 
 
@@ -186,12 +194,14 @@ def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> 
     Differs: the event is the newest one. So in a sequence, it creates partial matches only at the node where
     its component is the last one, and the corrected form is 0 above that node.
     """
-    if node < leaf:
+    if node < leaf or tree.leaves[leaf].is_negated or tree.leaves[node].is_negated:
         return 0.0
     new = new_in_leaf(tree, leaf, form)
     if leaf > 0:
         new *= selectivity(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
     for k in range(leaf + 1, node + 1):
+        if tree.leaves[k].is_negated:
+            continue
         if form == CORRECTED and tree.is_sequence:
             return 0.0
         new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
@@ -214,7 +224,9 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     Time O(leaves^2). Source: DARLING, equations 6 and 7.
     Differs: equation 7 leaves out the conditions of the leaf itself; the corrected form adds them. In a
     sequence, the engine compares the order before it evaluates a condition, and a new event is after all
-    events of the leaves to its right. So the corrected form charges no conditions there.
+    events of the leaves to its right. So the corrected form charges no conditions there. Both forms charge
+    conditions between a negated component and others to the event that completes a match, because the
+    events of a negated component are compared with complete matches only.
 
     Examples
     --------
@@ -225,36 +237,60 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     42.0
     """
     _check_form(form)
-    top = len(tree.leaves) - 1
+    joined = [k for k, one in enumerate(tree.leaves) if not one.is_negated]
     handling = tree.create_s + tree.remove_s
-    cost = new_in_leaf(tree, leaf, form) * (_peer_cost_of_leaf(tree, leaf, form) + handling)
-    if form == CORRECTED:
-        cost += condition_cost(leaf_conditions(tree, leaf))
-    for node in range(max(leaf, 1), top + 1):
-        cost += new_matches(tree, node, leaf, form) * (_peer_cost_of_node(tree, node, form) + handling)
-    return cost
+    cost = condition_cost(leaf_conditions(tree, leaf)) if form == CORRECTED else 0.0
+    cost += new_in_leaf(tree, leaf, form) * handling
+    if tree.leaves[leaf].is_negated:
+        return cost
+    cost += new_in_leaf(tree, leaf, form) * _peer_cost_of_leaf(tree, leaf, joined, form)
+    for node in joined[1:]:
+        new = new_matches(tree, node, leaf, form)
+        cost += new * (_peer_cost_of_node(tree, node, joined, form) + handling)
+    whole = new_in_leaf(tree, leaf, form) if len(joined) == 1 else new_matches(tree, joined[-1], leaf, form)
+    return cost + whole * _absence_cost(tree, form)
 
 
-def _peer_cost_of_leaf(tree: CostTree, leaf: int, form: str) -> float:
+def _peer_cost_of_leaf(tree: CostTree, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of a leaf, equation 6: seconds to combine one of its partial matches with all peers."""
-    if len(tree.leaves) == 1:
-        return 0.0
-    if leaf > 0:
-        return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
-    if form == CORRECTED and tree.is_sequence:
-        return 0.0
-    return condition_cost(node_conditions(tree, 1)) * stored_in_leaf(tree, 1, form)
+    if leaf == joined[0]:
+        return _peer_cost_of_node(tree, leaf, joined, form)
+    return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
 
 
-def _peer_cost_of_node(tree: CostTree, node: int, form: str) -> float:
+def _peer_cost_of_node(tree: CostTree, node: int, joined: list[int], form: str) -> float:
     """Return L_peer of an inner node, equation 6; the root has no peer."""
-    if node == len(tree.leaves) - 1 or (form == CORRECTED and tree.is_sequence):
+    if node == joined[-1] or (form == CORRECTED and tree.is_sequence):
         return 0.0
-    return condition_cost(node_conditions(tree, node + 1)) * stored_in_leaf(tree, node + 1, form)
+    peer = joined[joined.index(node) + 1]
+    return condition_cost(node_conditions(tree, peer)) * stored_in_leaf(tree, peer, form)
+
+
+def _absence_cost(tree: CostTree, form: str) -> float:
+    """Return the seconds to compare a complete match with the events of negated components.
+
+    These events lie between two components. In the corrected form, a gap of k components in order is the
+    (k + 1)-th part of the window.
+    """
+    n_joined = sum(not one.is_negated for one in tree.leaves)
+    share = 1 / (n_joined + 1) if form == CORRECTED and tree.is_sequence else 1.0
+    return sum(
+        share * stored_in_leaf(tree, k, form)
+        * condition_cost(c for c in tree.conditions if len(c.components) > 1 and k in c.components)
+        for k, one in enumerate(tree.leaves)
+        if one.is_negated
+    )  # fmt: skip
+
+
+def _reads_negated(tree: CostTree, condition: CostedCondition) -> bool:
+    return any(tree.leaves[component].is_negated for component in condition.components)
 
 
 def _in_order(tree: CostTree, node: int, form: str) -> float:
-    return 1 / (node + 1) if form == CORRECTED and tree.is_sequence else 1.0
+    """Return the share of combinations at a node whose newest component is the last one."""
+    if form != CORRECTED or not tree.is_sequence:
+        return 1.0
+    return 1 / sum(not one.is_negated for one in tree.leaves[: node + 1])
 
 
 def _power_of_two(rate: float) -> float:
