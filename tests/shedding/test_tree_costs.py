@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,48 @@ def test_corrected_form_of_a_sequence_charges_what_an_event_meets():
     of_b = (1 * (2 * 10 + 2) + 1 * 2) * US
     of_c = (1 * (7 * 25 + 2) + 2.5 * 2) * US
     assert [event_cost(tree, i) for i in range(3)] == pytest.approx([of_a, of_b, of_c])
+
+
+def test_order_of_the_tree_moves_the_work_to_the_event_that_completes():
+    tree = replace(figure_4(is_sequence=True), place_of_leaf=(1, 2, 0))  # the tree joins C last, and C is first
+    assert stored_matches(tree, 2) == pytest.approx(250 / 6)
+    of_a = (1 + 0.5 * 2) * US
+    of_b = (1 * (2 * 10 + 2) + 1 * (7 * 50 + 2) + 5 * 2) * US
+    of_c = 1 * 2 * US  # no A and B come after a new C
+    assert [event_cost(tree, i) for i in range(3)] == pytest.approx([of_a, of_b, of_c])
+
+
+def with_negation(is_sequence: bool) -> CostTree:
+    """A and C with no B between them: c1 reads A, c2 reads B, c3 reads A and B, c4 reads A and C."""
+    conditions = (
+        CostedCondition(frozenset({0}), 1 * US, 0.5),
+        CostedCondition(frozenset({1}), 2 * US, 0.2),
+        CostedCondition(frozenset({0, 1}), 3 * US, 0.1),
+        CostedCondition(frozenset({0, 2}), 4 * US, 0.5),
+    )
+    leaves = (Leaf("A", 2.0), Leaf("B", 6.0, is_negated=True), Leaf("C", 5.0))
+    return CostTree(leaves, conditions, 10.0, 1 * US, 1 * US, is_sequence)
+
+
+def test_negated_component_joins_nothing_and_is_compared_with_complete_matches():
+    tree = with_negation(is_sequence=True)
+    assert node_conditions(tree, 1) == ()
+    assert node_conditions(tree, 2) == tree.conditions[3:]
+    assert [stored_in_leaf(tree, i) for i in range(3)] == pytest.approx([10, 12, 50])
+    assert stored_matches(tree, 1) == stored_matches(tree, 0) == pytest.approx(10)
+    assert stored_matches(tree, 2) == pytest.approx(0.5 * 10 * 50 / 2)
+    assert new_matches(tree, 2, 1) == new_matches(tree, 1, 0) == 0
+    absent = 3 * 12 / 3  # c3 for a third of the 12 events of type B
+    of_c = (1 * (4 * 10 + 2) + 5 * (2 + absent)) * US
+    assert [event_cost(tree, i) for i in range(3)] == pytest.approx([2 * US, (2 + 0.2 * 2) * US, of_c])
+
+
+def test_negation_as_printed_charges_both_ends_of_a_conjunction():
+    tree = with_negation(is_sequence=False)
+    absent = 3 * 12
+    of_a = (0.5 * (4 * 50 + 2) + 12.5 * (2 + absent)) * US
+    of_c = (1 * (4 * 10 + 2) + 5 * (2 + absent)) * US
+    assert [event_cost(tree, i, PRINTED) for i in range(3)] == pytest.approx([of_a, 0.2 * 2 * US, of_c])
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -71,7 +71,9 @@ class CostTree:
     create_s, remove_s : float
         V_n and V_r: seconds to create and to remove a partial match.
     is_sequence : bool
-        Whether components must arrive in the order of the leaves. The corrected form uses this.
+        Whether components must arrive in an order. The corrected form uses this.
+    place_of_leaf : tuple of int
+        Place of each leaf in this order; empty: the order of the leaves.
 
     Raises
     ------
@@ -86,6 +88,7 @@ class CostTree:
     create_s: float
     remove_s: float
     is_sequence: bool = True
+    place_of_leaf: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("window_s", "create_s", "remove_s"):
@@ -191,20 +194,19 @@ def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> 
     Notes
     -----
     Source: DARLING, equations 8 and 9.
-    Differs: the event is the newest one. So in a sequence, it creates partial matches only at the node where
-    its component is the last one, and the corrected form is 0 above that node.
+    Differs: the event is the newest one. So in a sequence, it creates partial matches only at nodes where
+    its component is the last one, and the corrected form is 0 elsewhere.
     """
     if node < leaf or tree.leaves[leaf].is_negated or tree.leaves[node].is_negated:
+        return 0.0
+    if form == CORRECTED and not _is_last(tree, leaf, node):
         return 0.0
     new = new_in_leaf(tree, leaf, form)
     if leaf > 0:
         new *= selectivity(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
     for k in range(leaf + 1, node + 1):
-        if tree.leaves[k].is_negated:
-            continue
-        if form == CORRECTED and tree.is_sequence:
-            return 0.0
-        new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
+        if not tree.leaves[k].is_negated:
+            new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
     return min(new, MOST_SETS)
 
 
@@ -246,7 +248,7 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     cost += new_in_leaf(tree, leaf, form) * _peer_cost_of_leaf(tree, leaf, joined, form)
     for node in joined[1:]:
         new = new_matches(tree, node, leaf, form)
-        cost += new * (_peer_cost_of_node(tree, node, joined, form) + handling)
+        cost += new * (_peer_cost_of_node(tree, node, leaf, joined, form) + handling)
     whole = new_in_leaf(tree, leaf, form) if len(joined) == 1 else new_matches(tree, joined[-1], leaf, form)
     return cost + whole * _absence_cost(tree, form)
 
@@ -254,15 +256,19 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
 def _peer_cost_of_leaf(tree: CostTree, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of a leaf, equation 6: seconds to combine one of its partial matches with all peers."""
     if leaf == joined[0]:
-        return _peer_cost_of_node(tree, leaf, joined, form)
+        return _peer_cost_of_node(tree, leaf, leaf, joined, form)
+    if form == CORRECTED and not _is_last(tree, leaf, leaf):
+        return 0.0
     return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
 
 
-def _peer_cost_of_node(tree: CostTree, node: int, joined: list[int], form: str) -> float:
+def _peer_cost_of_node(tree: CostTree, node: int, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of an inner node, equation 6; the root has no peer."""
-    if node == joined[-1] or (form == CORRECTED and tree.is_sequence):
+    if node == joined[-1]:
         return 0.0
     peer = joined[joined.index(node) + 1]
+    if form == CORRECTED and not _is_last(tree, leaf, peer):
+        return 0.0
     return condition_cost(node_conditions(tree, peer)) * stored_in_leaf(tree, peer, form)
 
 
@@ -280,6 +286,14 @@ def _absence_cost(tree: CostTree, form: str) -> float:
         for k, one in enumerate(tree.leaves)
         if one.is_negated
     )  # fmt: skip
+
+
+def _is_last(tree: CostTree, leaf: int, node: int) -> bool:
+    """Return whether a leaf's component may be the newest one of a combination at a node."""
+    if not tree.is_sequence:
+        return True
+    place = tree.place_of_leaf or range(len(tree.leaves))
+    return all(place[leaf] >= place[k] for k in range(node + 1) if not tree.leaves[k].is_negated)
 
 
 def _reads_negated(tree: CostTree, condition: CostedCondition) -> bool:
