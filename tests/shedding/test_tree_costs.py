@@ -158,6 +158,26 @@ def test_corrected_kleene_closure_counts_the_sets_of_a_random_stream(seed):
     assert new_in_leaf(tree, 0) == pytest.approx(share * (stored_in_leaf(tree, 0) + 1))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_corrected_kleene_closure_with_a_limit_and_neighbours_counts_sets(seed):
+    rng = np.random.default_rng(seed)
+    rate, window, share = 2.0, 2.0, 0.4
+    counted = []
+    for _ in range(3000):
+        n = rng.poisson(rate * window)
+        holds = rng.uniform(size=(n, n)) < share  # whether j may follow i
+        counted.append(
+            n + sum(holds[i, j] for i, j in itertools.combinations(range(n), 2))
+            + sum(holds[i, j] and holds[j, k] for i, j, k in itertools.combinations(range(n), 3))
+        )  # fmt: skip
+    tree = CostTree((Leaf("A", rate, True, most=3, extending=share),), (), window, 0, 0)
+    assert abs(np.mean(counted) - stored_in_leaf(tree, 0)) < 6 * np.std(counted) / math.sqrt(3000)
+    endless = CostTree((Leaf("A", rate, True, extending=share),), (), window, 0, 0)
+    assert stored_in_leaf(endless, 0) == pytest.approx((math.exp(4 * share) - 1) / share)
+    assert new_in_leaf(endless, 0) == pytest.approx(1 + share * stored_in_leaf(endless, 0))
+    assert new_in_leaf(tree, 0) == pytest.approx(1 + share * (4 + 8 * share))
+
+
 def test_kleene_closure_as_printed_depends_on_the_unit_of_time():
     in_seconds = CostTree((Leaf("A", 2.0, is_kleene=True),), (), 60.0, 0, 0)
     in_minutes = CostTree((Leaf("A", 120.0, is_kleene=True),), (), 1.0, 0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 from cepkit.errors import CepError
@@ -42,12 +42,30 @@ class CostedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A component of a pattern: its type, how often such events arrive, whether it repeats or is negated."""
+    """A component of a pattern: its type and how often such events arrive.
+
+    Parameters
+    ----------
+    event_type : str
+    rate_hz : float
+        R: events per second.
+    is_kleene : bool
+        Whether it takes several events.
+    is_negated : bool
+        Whether its events must be absent.
+    most : int, optional
+        How many events a Kleene closure takes at most. The corrected form uses this.
+    extending : float
+        Share of the events that fit after a given event in a Kleene closure, by the conditions between them.
+        The corrected form uses this.
+    """
 
     event_type: str
     rate_hz: float
     is_kleene: bool = False
     is_negated: bool = False
+    most: int | None = None
+    extending: float = 1.0
 
     def __post_init__(self) -> None:
         _not_negative("rate_hz", self.rate_hz)
@@ -142,7 +160,8 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     Source: DARLING, equation 10, first case.
     Differs: for a Kleene closure, the paper replaces the rate R by 2^R, which depends on the unit of time.
     The corrected form counts the non-empty sets of the events in a window. Their number is Poisson with mean
-    n = R SEL w, so it expects e^n - 1 sets.
+    n = R SEL w, so it expects e^n - 1 sets. With conditions between neighbours, which hold for a share s, it
+    expects n^k s^(k - 1) / k! sets of k events.
     """
     _check_form(form)
     own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
@@ -150,7 +169,7 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
         return own.rate_hz * share * tree.window_s
     if form == PRINTED:
         return min(MOST_SETS, _power_of_two(own.rate_hz) * share * tree.window_s)
-    return min(MOST_SETS, _exponential(own.rate_hz * share * tree.window_s) - 1)
+    return min(MOST_SETS, _sets(own, own.rate_hz * share * tree.window_s))
 
 
 def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
@@ -168,7 +187,8 @@ def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
         return share
     if form == PRINTED:
         return min(MOST_SETS, share * _power_of_two(own.rate_hz) * tree.window_s)
-    return min(MOST_SETS, share * _exponential(own.rate_hz * share * tree.window_s))
+    shorter = own if own.most is None else replace(own, most=own.most - 1)
+    return min(MOST_SETS, share * (1 + own.extending * _sets(shorter, own.rate_hz * share * tree.window_s)))
 
 
 def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
@@ -311,8 +331,14 @@ def _power_of_two(rate: float) -> float:
     return 2.0**rate if rate < 1000 else MOST_SETS
 
 
-def _exponential(mean: float) -> float:
-    return math.exp(mean) if mean < 700 else MOST_SETS
+def _sets(leaf: Leaf, mean: float) -> float:
+    """Return the expected number of sets of a Kleene closure among a Poisson number of events."""
+    s, most = leaf.extending, leaf.most
+    if most is not None and most <= 64:
+        return sum(mean**k * s ** (k - 1) / math.factorial(k) for k in range(1, most + 1))
+    if s == 0:
+        return mean
+    return math.expm1(mean * s) / s if mean * s < 700 else MOST_SETS
 
 
 def _check_form(form: str) -> None:
