@@ -11,7 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from cepkit.events import Events
-    from cepkit.shedding.tree.machine import Outcome, TreeMachine
+    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree.program import TreeProgram
 
 
@@ -185,7 +185,7 @@ class Shedder:
         """
         return True
 
-    def after(self, event: Event, load: Load, outcome: Outcome) -> None:
+    def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Learn from an event that the machine has processed."""
 
     def size_bytes(self) -> int:
