@@ -246,6 +246,10 @@ class EventBuffers:
             del self._arrays[event_type]
         return True
 
+    def events(self, event_type: Any) -> Iterator[Hashable]:
+        """Iterate over the waiting events of a type, oldest first."""
+        return iter(self._waiting[event_type])
+
     def waits(self, event_type: Any, event: Hashable) -> bool:
         """Return whether an event waits."""
         return event in self._waiting[event_type]

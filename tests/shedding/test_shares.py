@@ -112,9 +112,7 @@ def test_condition_says_nothing_without_a_sample():
 def test_condition_on_three_events_takes_the_others_as_independent():
     rng = np.random.default_rng(3)
     frame = frame_of(3, 2010).assign(x=rng.normal(size=2010))
-    share, found, _ = shares_of(
-        "a.x + b.x < c.x", 1, frame, slice(0, 10), slice(10, 2010), "A a, B b, C c"
-    )
+    share, found, _ = shares_of("a.x + b.x < c.x", 1, frame, slice(0, 10), slice(10, 2010), "A a, B b, C c")
     rest = np.random.default_rng(5).permutation(frame.x[10:].to_numpy())
     expected = [(frame.x[10:].to_numpy() + x < rest).mean() for x in frame.x[:10]]
     assert share.is_ranked

@@ -86,7 +86,9 @@ def test_corrected_form_of_a_sequence_charges_what_an_event_meets():
 
 
 def test_order_of_the_tree_moves_the_work_to_the_event_that_completes():
-    tree = replace(figure_4(is_sequence=True), place_of_leaf=(1, 2, 0))  # the tree joins C last, and C is first
+    tree = replace(
+        figure_4(is_sequence=True), place_of_leaf=(1, 2, 0)
+    )  # the tree joins C last, and C is first
     assert stored_matches(tree, 2) == pytest.approx(250 / 6)
     of_a = (1 + 0.5 * 2) * US
     of_b = (1 * (2 * 10 + 2) + 1 * (7 * 50 + 2) + 5 * 2) * US

@@ -125,7 +125,7 @@ class DriftWatch:
 
 
 def gaps_of(arrivals: np.ndarray) -> tuple[float, float] | None:
-    """Return mean and standard deviation of the gaps between sorted arrivals; None for fewer than two gaps."""
+    """Return mean and standard deviation of the gaps between sorted arrivals; None: too few."""
     gaps = np.diff(arrivals)
     return (float(gaps.mean()), float(gaps.std())) if len(gaps) > 1 and gaps.any() else None
 

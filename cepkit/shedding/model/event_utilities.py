@@ -90,8 +90,9 @@ class PatternUtilities:
             shares = [
                 condition_share(one.bound, at, samples, known) for one in conditions if at in one.leaves
             ]
-            is_inverted = leaf.is_absent and negation == AS_KILLER and program.negation == "allowed_if"
-            own = LeafUtility(tuple(share for share in shares if share is not None), is_inverted and any(shares))
+            known_shares = tuple(share for share in shares if share is not None)
+            is_allowed = leaf.is_absent and program.negation == "allowed_if"
+            own = LeafUtility(known_shares, is_allowed and negation == AS_KILLER and bool(known_shares))
             self._of_type.setdefault(leaf.type, []).append(own)
 
     def n_conditions(self, event_type: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from cepkit.shedding.model.tree_costs import CostedCondition, CostTree, Leaf
 if TYPE_CHECKING:
     from cepkit.compile.sequences.program import BoundBranch
     from cepkit.events import Events
-    from cepkit.shedding.strategies.strategy import Training
     from cepkit.shedding.tree.program import TreeProgram
 
 _FEWEST = 20  # evaluations from which a measured selectivity is better than one of the samples
@@ -86,7 +85,10 @@ def _terms(bound: BoundBranch, leaf_of: list[int]) -> Iterator[tuple]:
     """Yield each condition of a branch with its term and the leaf of each of its variables."""
     branch, n = bound.branch, len(bound.branch.components)
     alone = {}
-    for first, every, parts in ((0, bound.accepts, branch.components), (n, bound.absent_accepts, branch.absences)):
+    for first, every, parts in (
+        (0, bound.accepts, branch.components),
+        (n, bound.absent_accepts, branch.absences),
+    ):
         for i, (terms, part) in enumerate(zip(every, parts, strict=True)):
             alone[first + i] = iter(terms[int(part.event_type is not None) :])
     joint = {id(one.condition): one for one in bound.conditions}
@@ -150,9 +152,21 @@ class StreamColumns:
                 kinds[kinds < 0] = number
         return kinds
 
+    @cached_property
+    def rows_of_type(self) -> tuple[np.ndarray, ...]:
+        """The events of each type, int64."""
+        return tuple(np.flatnonzero(self.type_of_event == i) for i in range(len(self.program.types)))
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """Names of the columns that conditions read, without that of the types."""
+        parts = (part for one in pattern_conditions(self.program) for part in one.bound.term.walk())
+        return frozenset(part.data[-1] for part in parts if part.op == "element")
+
     def take(self, positions: np.ndarray | slice) -> dict[str, np.ndarray]:
-        """Return the columns of some events."""
-        return {name: values[positions] for name, values in self.columns.items()}
+        """Return the columns of some events that conditions read."""
+        columns = self.columns
+        return {name: columns[name][positions] for name in columns if name in self.read}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,24 +192,36 @@ class PatternStatistics:
     samples: Mapping[int, Columns]
 
 
-def statistics_of_training(training: Training, stream: StreamColumns, size: int = SAMPLE) -> PatternStatistics:
-    """Return the statistics of a warm-up.
+def statistics_of_warm_up(
+    stream: StreamColumns,
+    n_events: int,
+    evaluated: np.ndarray,
+    passed: np.ndarray,
+    *,
+    size: int = SAMPLE,
+    seed: int = 0,
+) -> PatternStatistics:
+    """Return the statistics of the first events of a stream.
 
     Parameters
     ----------
-    training : Training
     stream : StreamColumns
+    n_events : int
+        Number of events that were processed.
+    evaluated, passed : ndarray of int64, shape (n_conditions,)
+        How often the tree evaluated each condition, and how often it held.
     size : int
         Events to keep of each type.
+    seed : int
+        Seed of the choice of these events.
 
     Notes
     -----
     Each type keeps a uniform sample without replacement, as a reservoir would. A condition that was evaluated
     seldom has the selectivity of the samples.
     """
-    program, n = training.program, training.n_events
-    kinds = stream.type_of_event[:n]
-    draw = np.random.default_rng(training.seed)
+    program, kinds = stream.program, stream.type_of_event[:n_events]
+    draw = np.random.default_rng(seed)
     samples = {}
     for number in range(len(program.types)):
         own = np.flatnonzero(kinds == number)
@@ -204,30 +230,34 @@ def statistics_of_training(training: Training, stream: StreamColumns, size: int 
         samples[number] = stream.take(own)
     conditions = pattern_conditions(program)
     estimated = _sampled_selectivities(program, conditions, samples, stream.known)
-    evaluated, passed = np.asarray(training.evaluated), np.asarray(training.passed)
-    selectivity = tuple(
-        float(passed[c] / evaluated[c])
-        if evaluated[c] >= _FEWEST or (evaluated[c] and estimated[c] is None)
-        else (1.0 if estimated[c] is None else estimated[c])
-        for c in range(len(conditions))
-    )
-    return PatternStatistics(
-        events_in_window(stream, 0, n), selectivity,
-        _evaluations(program, conditions, evaluated, np.bincount(kinds[kinds >= 0], minlength=len(program.types))),
-        samples,
-    )  # fmt: skip
+    selectivity = []
+    for c, found in enumerate(estimated):
+        n = int(evaluated[c])
+        if n >= _FEWEST or (n and found is None):
+            selectivity.append(float(passed[c]) / n)
+        else:
+            selectivity.append(1.0 if found is None else found)
+    n_of_type = np.bincount(kinds[kinds >= 0], minlength=len(program.types))
+    evaluations = _evaluations(program, conditions, np.asarray(evaluated), n_of_type)
+    return PatternStatistics(events_in_window(stream, 0, n_events), tuple(selectivity), evaluations, samples)
 
 
-def statistics_of_events(
-    stream: StreamColumns, positions: Mapping[int, np.ndarray], before: PatternStatistics
+def renew_statistics(
+    stream: StreamColumns,
+    samples: Mapping[int, Columns],
+    positions: Sequence[np.ndarray],
+    before: PatternStatistics,
 ) -> PatternStatistics:
     """Return the statistics of the newest events, after a drift.
 
     Parameters
     ----------
     stream : StreamColumns
-    positions : mapping of int to ndarray
-        The newest events, ascending, by type. A type without any keeps its sample.
+        The newest batch of the stream.
+    samples : mapping of int to columns
+        The newest events by type. A type without any keeps its sample.
+    positions : sequence of ndarray
+        The places of newest events in the batch, ascending.
     before : PatternStatistics
         The statistics until now.
 
@@ -235,24 +265,23 @@ def statistics_of_events(
     -----
     Selectivities come from the samples. The number of evaluations stays.
     """
-    program = stream.program
-    samples = {
-        number: stream.take(positions[number]) if len(positions.get(number, ())) else kept
-        for number, kept in before.samples.items()
-    }
+    program, samples = stream.program, {**before.samples, **samples}
     estimated = _sampled_selectivities(program, pattern_conditions(program), samples, stream.known)
     selectivity = tuple(
         known if found is None else found for found, known in zip(estimated, before.selectivity, strict=True)
     )
-    given = [own for own in positions.values() if len(own)]
+    given = [own for own in positions if len(own)]
     in_window = before.in_window
-    if given:
+    if sum(map(len, given)) >= SAMPLE:
         in_window = events_in_window(stream, min(own[0] for own in given), 1 + max(own[-1] for own in given))
     return PatternStatistics(in_window, selectivity, before.evaluations, samples)
 
 
 def _sampled_selectivities(
-    program: TreeProgram, conditions: tuple[PatternCondition, ...], samples: Mapping[int, Columns], known: Known
+    program: TreeProgram,
+    conditions: tuple[PatternCondition, ...],
+    samples: Mapping[int, Columns],
+    known: Known,
 ) -> list[float | None]:
     of_leaf = {
         at: sampled_columns(samples[leaf.type], {}, EMPIRICAL, SAMPLE, seed=at)
@@ -262,7 +291,10 @@ def _sampled_selectivities(
 
 
 def _evaluations(
-    program: TreeProgram, conditions: tuple[PatternCondition, ...], evaluated: np.ndarray, n_of_type: np.ndarray
+    program: TreeProgram,
+    conditions: tuple[PatternCondition, ...],
+    evaluated: np.ndarray,
+    n_of_type: np.ndarray,
 ) -> tuple[float, ...]:
     """Return evaluations per event at leaves, and per combination at inner nodes."""
     most: dict[int, int] = {}
@@ -270,10 +302,8 @@ def _evaluations(
         most[one.node] = max(most.get(one.node, 0), int(evaluated[number]))
     shares = []
     for number, one in enumerate(conditions):
-        if len(one.leaves) == 1:
-            base = int(n_of_type[program.leaves[one.leaves[0]].type])
-        else:
-            base = most[one.node]
+        first = program.leaves[one.leaves[0]]
+        base = int(n_of_type[first.type]) if len(one.leaves) == 1 else most[one.node]
         shares.append(float(evaluated[number]) / base if base and evaluated[number] else 1.0)
     return tuple(shares)
 
