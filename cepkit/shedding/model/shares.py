@@ -1,7 +1,7 @@
 """For how many events of the other types a condition holds: the probabilities that make utilities.
 
-A condition on events of several types becomes a `Share` for each of them. The share takes columns of events of
-this type and returns, for each event, the share of the sampled other events for which the condition holds.
+A condition on events of several types becomes a `Share` for each of them. It takes columns of events of one
+type and returns, for each event, the share of the sampled other events for which the condition holds.
 """
 
 from __future__ import annotations
