@@ -12,8 +12,8 @@ from cepkit.errors import MissingDependencyError
 
 N_VALUES = 1000  # n: values of an attribute that are compared at a time
 KS_FACTOR = 1.36  # of the two-sample test of Kolmogorov and Smirnov at 5 %
-# Of the Page-Hinkley test, in units of the larger one of mean and deviation of the gaps: changes of the mean
-# below DELTA do not count, and THRESHOLD is the sum of deviations that does.
+# The Page-Hinkley test ignores changes of the mean gap below DELTA, and a sum of deviations of THRESHOLD is a
+# drift. The unit is the mean or the deviation of the gaps, whichever is larger.
 DELTA, THRESHOLD = 0.1, 50.0
 _STATE = ("_sum_increase", "_sum_decrease", "_min_increase", "_max_decrease")
 Columns = Mapping[str, np.ndarray]

@@ -72,7 +72,7 @@ class Darling:
     beta : float
         Share of the latency bound to use, above 0 and at most 1.
     n_slots : int
-        xi: utilities are told apart in this many steps.
+        xi: number of steps of utility.
     tie : str
         Which event of the lowest step goes first. ``"random"``: any. ``"position"``: the oldest for types in
         the first half of the pattern, and the newest for the others, as the authors' program does.
@@ -135,9 +135,9 @@ class Darling:
     >>> for split in SPLITS:
     ...     room = buffer_limits(n_in, cost, rate, safety=0.8, split=split)
     ...     print(f"{split:15}{room}  {drain_time(room, cost):.1f} s")
-    darling        {'A': 55, 'B': 55, 'C': 1091}  21.8 s
-    rate           {'A': 572, 'B': 572, 'C': 58}  1.3 s
-    darling_scaled {'A': 4, 'B': 4, 'C': 60}  1.2 s
+    darling        {'A': 53, 'B': 53, 'C': 1042}  20.9 s
+    rate           {'A': 546, 'B': 546, 'C': 55}  1.2 s
+    darling_scaled {'A': 3, 'B': 3, 'C': 60}  1.2 s
     """
 
     split: str = limits.DARLING
