@@ -1,4 +1,4 @@
-"""Generated data: trades, bars, tweets, traffic, buses, a home, a soccer match, Poisson streams, raw formats."""
+"""Generated data: trades, bars, tweets, traffic, buses, a home, a soccer match, samples and raw formats."""
 
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.buses import bus_positions, siri_lines

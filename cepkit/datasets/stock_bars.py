@@ -22,8 +22,8 @@ class Stock:
     volume_sd: float
 
 
-# Source: data_distributions.json of github.com/koralchapnik/darling at 27510c8. They are the statistics of the
-# authors' warm-up, from bars that they bought of EODData.
+# Source: data_distributions.json of github.com/koralchapnik/darling at 27510c8. The authors bought bars of
+# EODData. These are the statistics of their warm-up.
 STOCKS = {
     "GOOG": Stock(512.91, 12.01, 18_054, 20_434),
     "AAPL": Stock(126.44, 4.367, 91_379, 94_531),

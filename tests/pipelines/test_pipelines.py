@@ -449,7 +449,17 @@ def test_mistakes_are_told_before_work_starts(tmp_path):
 
 
 def test_every_format_tells_what_it_is():
-    names = ["inet", "eoddata", "nasdaq100", "tweets", "citybench", "casas", "casas_features", "debs2013", "siri"]
+    names = [
+        "inet",
+        "eoddata",
+        "nasdaq100",
+        "tweets",
+        "citybench",
+        "casas",
+        "casas_features",
+        "debs2013",
+        "siri",
+    ]
     assert list(FORMATS) == names
     for name, chosen in FORMATS.items():
         assert chosen.name == name

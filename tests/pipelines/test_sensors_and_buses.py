@@ -1,4 +1,4 @@
-"""Ingestion of DEBS 2013 soccer sensors and of Dublin's buses, against plain Python that reads the same lines."""
+"""Ingestion of DEBS 2013 soccer sensors and of Dublin's buses, against plain Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cepkit.pipelines.formats import debs2013, siri
 
 pytest.importorskip("pyspark")
 
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 NOT_13 = f"expected 13 fields: {', '.join(debs2013.FIELDS)}"
 NOT_15 = f"expected 15 fields: {', '.join(siri.FIELDS)}"
@@ -151,7 +151,8 @@ def test_lines_are_written_as_the_owners_write_them(reference):
         original = [line.split(",") for line in (raw / file).read_text().splitlines()]
         ours = [line.split(",") for line in made]
         for theirs, own in zip(zip(*original, strict=True), zip(*ours, strict=True), strict=True):
-            assert ("null" in theirs) == ("null" in own)
+            # The stop is null in a tenth of all reports, but in none of the first 2,000.
+            assert "null" in own or "null" not in theirs
             assert {"." in text for text in theirs} == {"." in text for text in own}
 
 
