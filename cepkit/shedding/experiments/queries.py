@@ -175,7 +175,7 @@ def _near(one: str, other: str, reading: str, limit: float = NEAR_MM) -> str:
     squares = " + ".join(
         f"({one}.{axis} - {other}.{axis}) * ({one}.{axis} - {other}.{axis})" for axis in "xy"
     )
-    return f"sqrt({squares}) <= {limit:.10g}"
+    return f"{squares} <= {limit * limit:.12g}"
 
 
 EXAMPLE = "example"
@@ -310,7 +310,8 @@ def generated_stream(
     if data == "stocks":
         return stock_bars(n_events, stocks=list(types), seed=seed, distinct_times=True)
     if data == "soccer":
-        return soccer_sensors(n_events, sensors=list(types), in_play=in_play, seed=seed)
+        frame = soccer_sensors(n_events, sensors=list(types), in_play=in_play, seed=seed)
+        return frame.astype(dict.fromkeys("xyz", np.int64))  # squares of distances exceed 32 bits
     if unknown := [name for name in types if name not in LINES]:
         raise CepError(f"there is no bus line {unknown[0]!r}")
     share = sum(LINES[name].reports for name in types) / sum(line.reports for line in LINES.values())
