@@ -74,7 +74,7 @@ def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason
     try:
-        return _BranchWriter(program, bound).write()
+        return BranchWriter(program, bound).write()
     except NotInterpretedError as error:
         return str(error)
 
@@ -140,8 +140,8 @@ def _may_miss(leaf: Term) -> bool:
     return leaf.op == "element" and isinstance(leaf.data[1], int)
 
 
-class _BranchWriter:
-    """Writes the tables of a branch, as lists of rows."""
+class BranchWriter:
+    """Writes the tables of a branch, as lists of rows. `condition` adds one condition by itself."""
 
     def __init__(self, program: SequenceProgram, bound: BoundBranch):
         self.program, self.bound, self.of = program, bound, bound.branch.components
@@ -158,12 +158,12 @@ class _BranchWriter:
         for own in self.bound.conditions:
             at, each = own.condition.decided_at, own.condition.each
             if own.condition.absence is None:
-                self._condition(own.term, own.component_of_variable, at, taking=at if each else None)
+                self.condition(own.term, own.component_of_variable, at, taking=at if each else None)
                 listed.setdefault(("admits" if each else "closes", at), []).append(len(self.conditions) - 1)
         for c, term in enumerate(self.bound.untils):
             if term is not None:
                 names = {component.variable: i for i, component in enumerate(self.of[: c + 1])}
-                self._condition(term, names, c)
+                self.condition(term, names, c)
                 listed["ends", c] = [len(self.conditions) - 1]
         absences = []
         for a, absence in enumerate(self.bound.branch.absences):
@@ -192,7 +192,7 @@ class _BranchWriter:
 
     # --- conditions
 
-    def _condition(
+    def condition(
         self,
         term: Term,
         component_of: Mapping[str, int],
@@ -201,7 +201,7 @@ class _BranchWriter:
         taking: int | None = None,
         beside: str | None = None,
     ) -> None:
-        """Add a condition; for the parameters see `PathWriter.condition`."""
+        """Add a condition; for the parameters see `PathWriter.condition`. -1 for ``top`` is no component."""
         writer = PathInstructions()
         for conjunct in conjuncts_of(term):
             writer.require(conjunct, 1)
@@ -289,7 +289,7 @@ class _BranchWriter:
     def _absence(self, a: int, own: list[BoundCondition], top: int) -> list[int]:
         absence, first = self.bound.branch.absences[a], len(self.conditions)
         for one in own:
-            self._condition(one.term, one.component_of_variable, top, beside=absence.variable)
+            self.condition(one.term, one.component_of_variable, top, beside=absence.variable)
 
         def end(c: int) -> Depth:
             return (AT_LAST, 0) if c == top else (c + 1, -1)

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 import time
@@ -149,8 +150,10 @@ def _load_kernels(name: str) -> Any:
 def image_name(name: str) -> str:
     """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
-    shared = path.with_name("opcodes.py"), path.with_name("interpreting.py")
-    texts = b"".join(own.read_bytes() for own in (path, *shared))
+    shared = ["opcodes", "interpreting"]
+    named = set(re.findall(r"^from cepkit\.kernels\.(\w+) import", path.read_text("utf-8"), re.MULTILINE))
+    shared += sorted(named - {*shared})
+    texts = b"".join(own.read_bytes() for own in (path, *(path.with_name(f"{one}.py") for one in shared)))
     return f"cepkit_{path.stem}_{hashlib.sha256(texts).hexdigest()[:24]}"
 
 

@@ -55,7 +55,7 @@ def incremental_against_recomputed(
     Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2. The paper claims the advantage
     without a figure.
     """
-    from cepkit.kernels.experiments import match_incremental, match_recomputed
+    from cepkit.kernels.partition_and_compose.experiments import match_incremental, match_recomputed
 
     rows = []
     for length in lengths:

@@ -139,7 +139,7 @@ def speedup_of_control(repeats: int = 5, *, seconds: float = 0.2) -> float:
     seconds : float
         Approximate length of the work of one thread.
     """
-    from cepkit.kernels.experiments import count_up
+    from cepkit.kernels.partition_and_compose.experiments import count_up
 
     n = 1 << 20
     count_up(1)

@@ -56,7 +56,7 @@ def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
     >>> windows.last_event.tolist(), windows.mn.tolist(), windows.mx.tolist()
     ([1, 4, 5], [1, 7, 2], [3, 9, 4])
     """
-    from cepkit.kernels.rolling import tumble
+    from cepkit.kernels.partition_and_compose.rolling import tumble
 
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise CepError(f"tumbling_minmax: k is {k!r}; expected a positive whole number")

@@ -56,7 +56,7 @@ def rolling_vwap(
     >>> rolling_vwap(["A", "A", "B", "A"], [10, 20, 5, 40], [1, 3, 1, 1], window=2).tolist()
     [10.0, 17.5, 5.0, 25.0]
     """
-    from cepkit.kernels.rolling import slide_by_count, slide_by_time
+    from cepkit.kernels.partition_and_compose.rolling import slide_by_count, slide_by_time
 
     by_time = isinstance(window, str | timedelta)
     if not by_time and (isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1):

@@ -1,0 +1,1 @@
+"""Kernels of the wing with the operators and experiments of the MatchRegex paper."""

@@ -1,0 +1,1 @@
+"""Load shedding in virtual time: one server, a schedule of arrivals, and prices of work."""

@@ -1,0 +1,721 @@
+"""The open state of evaluation trees: events go in one by one, matches and the counted work come out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.interpreted.columns import ColumnReader, constants_of
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
+from cepkit.errors import CepError, ResultTooLargeError
+from cepkit.events import Events
+from cepkit.kernels import tree as kernel
+from cepkit.progress import checkpoint
+from cepkit.shedding.tree.program import TreeProgram
+
+KERNELS = "cepkit.kernels.tree"
+MOST_PARTIAL_MATCHES = 1 << 20
+_EVENTS_PER_CALL = 1 << 12
+_MATCHES_PER_CALL = 1 << 16
+_CHUNK = 1 << 16
+
+Match = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMatches:
+    """Complete matches as arrays.
+
+    Parameters
+    ----------
+    positions, components : ndarray of int64, shape (n_items,)
+        Position and component of every event. The components are those of its tree.
+    first_item : ndarray of int64, shape (n_matches + 1,)
+        The first item of every match.
+    trees, ids : ndarray of int64, shape (n_matches,)
+        Tree of each match, and its number among all partial matches.
+    before : ndarray of int64, shape (n_matches, 2)
+        Conditions that the event evaluated, and partial matches that it created, until the match was found.
+    """
+
+    positions: np.ndarray
+    components: np.ndarray
+    first_item: np.ndarray
+    trees: np.ndarray
+    ids: np.ndarray
+    before: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+
+_ZERO = np.zeros(0, np.int64)
+NO_MATCHES = TreeMatches(_ZERO, _ZERO, np.zeros(1, np.int64), _ZERO, _ZERO, np.zeros((0, 2), np.int64))
+
+
+@dataclass(frozen=True)
+class EventOutcome:
+    """What one event did. The matches become tuples when they are first read.
+
+    Parameters
+    ----------
+    evaluated, passed : ndarray of int64, shape (n_conditions,)
+        How often each condition was evaluated, and how often it held.
+    created, removed : int
+        Partial matches that were created, matches among them, and that expired.
+    found : TreeMatches
+        The matches as arrays.
+    """
+
+    evaluated: np.ndarray
+    passed: np.ndarray
+    created: int
+    removed: int
+    found: TreeMatches
+    _as_matches: Callable[[TreeMatches], list[Match]] = field(repr=False, compare=False)
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        """Each match as a tuple over the variables of the query, with the positions of their events."""
+        return self._as_matches(self.found) if len(self.found) else []
+
+    @property
+    def before_match(self) -> list[tuple[int, int]]:
+        """For each match: how many conditions were evaluated and partial matches created before it."""
+        return [(evaluated, created) for evaluated, created in self.found.before.tolist()]
+
+    @property
+    def match_ids(self) -> tuple[int, ...]:
+        """The numbers of the matches among all partial matches."""
+        return tuple(self.found.ids.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class EventOutcomes:
+    """What several events did, one row per event.
+
+    Parameters
+    ----------
+    positions, created, removed : ndarray of int64, shape (n_events,)
+    evaluated, passed : ndarray of int64, shape (n_events, n_conditions)
+    matches : list
+        As in `EventOutcome`, in the order in which they were found.
+    event_of_match : ndarray of int64, shape (n_matches,)
+        The row of the event that completed each match.
+    before_match : ndarray of int64, shape (n_matches, 2)
+        As in `EventOutcome`.
+    """
+
+    positions: np.ndarray
+    evaluated: np.ndarray
+    passed: np.ndarray
+    created: np.ndarray
+    removed: np.ndarray
+    matches: list[Match]
+    event_of_match: np.ndarray
+    before_match: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMatches:
+    """The partial matches that are alive, by their numbers.
+
+    Parameters
+    ----------
+    id : ndarray of int64, shape (n,)
+        Rising in the order of creation.
+    node : ndarray of int64, shape (n,)
+        The leaf or the inner node.
+    state : ndarray of int64, shape (n,)
+        Number of components that have events; 0 at leaves of absent events.
+    first_position, last_position : ndarray of int64, shape (n,)
+    first_time : ndarray of int64, shape (n,)
+        Ticks of the first event.
+    length : ndarray of int64, shape (n,)
+        Number of events.
+    members : ndarray of int64, shape (n, n_leaves)
+        Position of the event of each leaf, the last one of a set; -1: none.
+    """
+
+    id: np.ndarray
+    node: np.ndarray
+    state: np.ndarray
+    first_position: np.ndarray
+    last_position: np.ndarray
+    first_time: np.ndarray
+    length: np.ndarray
+    members: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """The partial matches that a learning machine created, matches among them; row i has the id ``base + i``.
+
+    Parameters
+    ----------
+    base : int
+        Number of the first partial match.
+    left, right : ndarray of int64, shape (n,)
+        The partial matches that it came from; -1: none.
+    node, position : ndarray of int64, shape (n,)
+        Where it belongs, and the event that created it.
+    cost : ndarray of int64, shape (n,)
+        Conditions that were evaluated to build it, and in vain with it as the stored side of a pair.
+    type, bin, state : ndarray of int64, shape (n,)
+        The cell of ``considered`` and ``contributed`` of the pair that made it.
+    match_ids : ndarray of int64, shape (n_matches,)
+        Those that are reported matches.
+    """
+
+    base: int
+    left: np.ndarray
+    right: np.ndarray
+    node: np.ndarray
+    position: np.ndarray
+    cost: np.ndarray
+    type: np.ndarray
+    bin: np.ndarray
+    state: np.ndarray
+    match_ids: np.ndarray
+
+    def ancestors_of(self, id: int) -> np.ndarray:
+        """Return the numbers of the partial matches that one came from, itself among them, ascending."""
+        found, waiting = set(), [id]
+        while waiting:
+            one = waiting.pop()
+            if one >= self.base and one not in found:
+                found.add(one)
+                waiting += [int(self.left[one - self.base]), int(self.right[one - self.base])]
+        return np.array(sorted(found), np.int64)
+
+
+class TreeMachine:
+    """The open state of one evaluation.
+
+    Parameters
+    ----------
+    program : TreeProgram
+        The query as trees.
+    events : Events
+        The stream so far, with the columns of the program. Positions number its events.
+    max_partial_matches : int
+        The most partial matches. Sets of a Kleene closure grow exponentially.
+    n_bins, bin_size : int
+        Bins of positions in the tables ``skip``, ``considered`` and ``contributed``, and events per bin.
+
+    Attributes
+    ----------
+    skip : ndarray of bool, shape (n_types, n_bins, n_states + 1), or None
+        Pairs to leave out: an event of a type, and a stored partial match by the bin of its first event and
+        its state. State 0 means that the event opens a partial match of its own.
+    learning : bool
+        Whether the machine writes ``considered``, ``contributed`` and ``ancestry``.
+
+    Notes
+    -----
+    An event pays for the conditions that it evaluates and for the partial matches that it creates. Pairs that
+    the order of the pattern or the window excludes cost nothing. A partial match is kept only if later events
+    can extend it.
+    """
+
+    def __init__(
+        self,
+        program: TreeProgram,
+        events: Events,
+        *,
+        max_partial_matches: int = MOST_PARTIAL_MATCHES,
+        n_bins: int = 1,
+        bin_size: int = 1,
+    ):
+        if max_partial_matches < 1:
+            raise CepError(f"max_partial_matches={max_partial_matches}: expected at least 1")
+        self.program = program
+        code, n_nodes = program.code, len(program.code.nodes)
+        self._most = max_partial_matches
+        self._n_partitions = 0
+        self._info = np.zeros(kernel.N_INFO, np.int64)
+        self._info[[kernel.FREE_SLOT, kernel.FREE_CELL]] = -1
+        width = kernel.MEMBERS + code.groups.shape[1]
+        self._pool = np.zeros((0, width), np.int64)
+        self._cells = np.zeros((0, 5), np.int64)
+        self._stack = self._complete = np.zeros(0, np.int64)
+        self._path = np.zeros(64, np.int64)
+        self._first = np.zeros(code.groups.shape[1] + 1, np.int64)
+        self._heads = self._sizes = np.zeros(0, np.int64)
+        self._log = np.zeros((0, kernel.N_LOG_COLUMNS), np.int64)
+        self._n_conditions = len(program.conditions)
+        self._counts = np.zeros((1, kernel.N_COUNTS + 2 * self._n_conditions), np.int64)
+        self._limits = np.zeros(kernel.N_LIMITS, np.int64)
+        self._set_limits(n_nodes)
+        self._stream = _Stream(program, events)
+        self._match_ids: list[np.ndarray] = []
+        self._learning, self._skip = False, None
+        self.set_bins(n_bins, bin_size)
+        self._room()
+        self._grow_slots(64)
+        self._grow_cells(64)
+
+    def _set_limits(self, n_nodes: int) -> None:
+        window, limits = self.program.program.window, self._limits
+        limits[kernel.WITHIN] = limits[kernel.GAP] = -1
+        if window.within is not None:
+            limits[kernel.WITHIN] = _whole_ticks(window.within, window.closed)
+        if window.gap_within is not None:
+            limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
+        limits[kernel.WITHIN_EVENTS] = window.within_events or 0
+        limits[kernel.IS_STRICT] = window.strict_time
+        limits[kernel.N_NODES], limits[kernel.N_LEAVES] = n_nodes, self.program.n_leaves
+        limits[kernel.MOST_ALIVE], limits[kernel.MOST_COMPLETE] = self._most, _MATCHES_PER_CALL
+
+    # --- room
+
+    def _room(self) -> None:
+        """Make room for the partitions of the stream."""
+        n_nodes, n = int(self._limits[kernel.N_NODES]), self._stream.n_partitions
+        if n > self._n_partitions:
+            heads, sizes = np.full(n * n_nodes, -1, np.int64), np.zeros(n * n_nodes, np.int64)
+            heads[: len(self._heads)], sizes[: len(self._sizes)] = self._heads, self._sizes
+            self._heads, self._sizes, self._n_partitions = heads, sizes, n
+
+    def _grow_slots(self, wanted: int) -> None:
+        old, info = len(self._pool), self._info
+        new = max(2 * old, old + wanted)
+        pool = np.empty((new, self._pool.shape[1]), np.int64)
+        pool[:old] = self._pool
+        pool[old:, kernel.STATUS] = kernel.FREE
+        pool[old:, kernel.AFTER] = np.arange(old + 1, new + 1)
+        pool[-1, kernel.AFTER] = info[kernel.FREE_SLOT]
+        info[kernel.FREE_SLOT] = old
+        info[kernel.N_FREE] += new - old
+        self._pool = pool
+        self._stack = _longer(self._stack, new + self.program.n_leaves + 4)
+        self._complete = _longer(self._complete, new)
+
+    def _grow_cells(self, wanted: int) -> None:
+        old, info = len(self._cells), self._info
+        new = max(2 * old, old + wanted)
+        cells = np.empty((new, 5), np.int64)
+        cells[:old] = self._cells
+        cells[old:, kernel.CELL_BEFORE] = np.arange(old + 1, new + 1)
+        cells[-1, kernel.CELL_BEFORE] = info[kernel.FREE_CELL]
+        info[kernel.FREE_CELL] = old
+        info[kernel.N_FREE_CELLS] += new - old
+        self._cells = cells
+
+    def _make_room(self, why: int) -> None:
+        """Make the room that the kernel asks for."""
+        if why == kernel.NEEDS_SLOTS:
+            self._grow_slots(len(self._pool))
+        elif why == kernel.NEEDS_CELLS:
+            self._grow_cells(len(self._cells))
+        elif why == kernel.NEEDS_PATH:
+            self._path = np.zeros(
+                max(2 * len(self._path), 2 * int(self._info[kernel.LONGEST]) + 64), np.int64
+            )
+        elif why == kernel.NEEDS_LOG:
+            self._log = _longer(self._log, max(1 << 10, 2 * len(self._log)))
+        else:
+            raise ResultTooLargeError(
+                f"the tree has more than {self._most:,} partial matches. Use a shorter window, more "
+                "conditions, or a larger max_partial_matches"
+            )
+
+    # --- learning and skipping
+
+    def set_bins(self, n_bins: int, bin_size: int) -> None:
+        """Set the bins of positions, and empty the tables of what the machine learned."""
+        if n_bins < 1 or bin_size < 1:
+            raise CepError(f"n_bins={n_bins}, bin_size={bin_size}: expected at least 1")
+        shape = max(1, len(self.program.types)), n_bins, self.program.n_states + 1
+        self._limits[kernel.BIN_SIZE] = bin_size
+        self.considered, self.contributed, self.skipped = (np.zeros(shape, np.int64) for _ in range(3))
+        self._skip_table = np.zeros(shape, np.uint8)
+        self._skip = None
+        self._limits[kernel.HAS_SKIP] = 0
+
+    @property
+    def bin_size(self) -> int:
+        """Events per bin of positions."""
+        return int(self._limits[kernel.BIN_SIZE])
+
+    @property
+    def skip(self) -> np.ndarray | None:
+        """Pairs to leave out, or None."""
+        return self._skip
+
+    @skip.setter
+    def skip(self, table: np.ndarray | None) -> None:
+        if table is not None and np.shape(table) != self.considered.shape:
+            raise CepError(
+                f"skip has the shape {np.shape(table)}; expected {self.considered.shape} for types, bins and "
+                "states + 1"
+            )
+        self._skip = table
+        self._skip_table = np.zeros(self.considered.shape, np.uint8)
+        if table is not None:
+            self._skip_table[:] = table
+        self._limits[kernel.HAS_SKIP] = table is not None
+
+    @property
+    def learning(self) -> bool:
+        """Whether the machine writes down what it combines and creates."""
+        return self._learning
+
+    @learning.setter
+    def learning(self, wanted: bool) -> None:
+        if wanted and not self._learning:
+            self._limits[kernel.LOG_BASE] = self._info[kernel.NEXT_ID]
+            self._log = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64)
+            self._match_ids = []
+        self._learning = bool(wanted)
+        self._limits[kernel.IS_LEARNING] = self._learning
+        if not wanted:
+            self._n_logged = int(self._info[kernel.NEXT_ID] - self._limits[kernel.LOG_BASE])
+
+    @property
+    def ancestry(self) -> Ancestry:
+        """The partial matches since the machine began to learn, with those that they came from."""
+        base = int(self._limits[kernel.LOG_BASE])
+        n = int(self._info[kernel.NEXT_ID]) - base if self._learning else getattr(self, "_n_logged", 0)
+        columns = self._log[:n].T
+        ids = np.concatenate(self._match_ids) if self._match_ids else np.zeros(0, np.int64)
+        named = {
+            "left": kernel.LOG_LEFT, "right": kernel.LOG_RIGHT, "node": kernel.LOG_NODE,
+            "position": kernel.LOG_POSITION, "cost": kernel.LOG_COST, "type": kernel.LOG_TYPE,
+            "bin": kernel.LOG_BIN, "state": kernel.LOG_STATE,
+        }  # fmt: skip
+        return Ancestry(base, match_ids=ids, **{name: columns[c].copy() for name, c in named.items()})
+
+    # --- work
+
+    @property
+    def n_alive(self) -> int:
+        """Number of partial matches that are kept."""
+        return int(self._info[kernel.N_ALIVE])
+
+    @property
+    def most_alive(self) -> int:
+        """The highest number of partial matches so far."""
+        return int(self._info[kernel.MOST_SEEN])
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the partial matches: 64 bytes each, and 8 per event."""
+        info = self._info
+        return int(8 * info[kernel.TOTAL_LENGTH] + 64 * info[kernel.N_ALIVE])
+
+    @property
+    def n_events(self) -> int:
+        """Number of events of the stream so far."""
+        return self._stream.end
+
+    def types_of_events(self) -> np.ndarray:
+        """Return the number of each event's type in ``program.types``; -1: none of them."""
+        return self._stream.kind[: self._stream.end - self._stream.base]
+
+    def feed(self, position: int) -> EventOutcome:
+        """Process one event; positions must ascend."""
+        counts = self._counts
+        counts[:] = 0
+        parts = []
+        while self._call(position, position + 1, position, counts):
+            parts.append(self._take())  # more matches than one call may have
+        n = kernel.N_COUNTS + self._n_conditions
+        row = counts[0]
+        if self._info[kernel.N_COMPLETE] or parts:
+            parts.append(self._take())
+        found = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
+        return EventOutcome(
+            row[kernel.N_COUNTS : n].copy(), row[n:].copy(), int(row[kernel.CREATED]),
+            int(row[kernel.REMOVED]), found, self._as_matches,
+        )  # fmt: skip
+
+    def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:
+        """Process the events from ``first`` to before ``stop``; return whether the matches must be taken."""
+        info, limits, stream = self._info, self._limits, self._stream
+        if not info[kernel.IS_BEGUN]:
+            if first < info[kernel.AT] or stop > stream.end:
+                raise CepError(
+                    f"position {first}: expected positions from {info[kernel.AT]} to {stream.end - 1}, "
+                    "ascending"
+                )
+            info[kernel.AT] = first
+        limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
+        code, advance = self.program.code, load_kernels(KERNELS).advance
+        while True:
+            why = advance(
+                limits, *stream.arrays, stream.accept, code.nodes, code.listed, code.unary,
+                code.orders, code.trees, code.absences, code.groups, *code.walk, stream.floats,
+                stream.integers, stream.float_registers, stream.integer_registers, info, self._pool,
+                self._cells, self._heads, self._sizes, stream.chain, self._stack, self._complete, self._path,
+                self._first, counts,
+                self._skip_table, self.considered, self.contributed, self.skipped, self._log,
+            )  # fmt: skip
+            if why == kernel.DONE:
+                return False
+            if why == kernel.IS_FULL:
+                return True
+            self._make_room(why)
+
+    def run(self, first: int, stop: int) -> Iterator[tuple[np.ndarray, TreeMatches]]:
+        """Process the events from ``first`` to before ``stop``.
+
+        Yields
+        ------
+        counts : ndarray of int64, shape (n_events, n_counts)
+            Created, removed, matches, evaluations by condition, evaluations that held, for some next events.
+        matches : TreeMatches
+            Their matches. The third column of the counts says how many belong to each event.
+        """
+        at = first
+        while at < stop:
+            checkpoint((at - first) / (stop - first))
+            end = min(at + _EVENTS_PER_CALL, stop)
+            counts = np.zeros((end - at, self._counts.shape[1]), np.int64)
+            is_full = self._call(at, end, at, counts)
+            done = int(self._info[kernel.AT]) if is_full else end
+            yield counts[: done - at], self._take()
+            at = done
+
+    def feed_many(self, first: int, stop: int) -> EventOutcomes:
+        """Process the events from ``first`` to before ``stop`` without a stop between them."""
+        rows, matches, events, before = [], [], [], []
+        n_before = 0
+        for counts, found in self.run(first, stop):
+            rows.append(counts)
+            matches += self._as_matches(found)
+            events.append(n_before + np.repeat(np.arange(len(counts)), counts[:, kernel.FOUND]))
+            before.append(found.before)
+            n_before += len(counts)
+        empty = np.zeros((0, self._counts.shape[1]), np.int64)
+        counts = np.concatenate([empty, *rows])
+        n = kernel.N_COUNTS + self._n_conditions
+        return EventOutcomes(
+            np.arange(first, first + len(counts)),
+            counts[:, kernel.N_COUNTS : n],
+            counts[:, n:],
+            counts[:, kernel.CREATED],
+            counts[:, kernel.REMOVED],
+            matches,
+            np.concatenate([np.zeros(0, np.int64), *events]),
+            np.concatenate([np.zeros((0, 2), np.int64), *before]),
+        )
+
+    def finish(self) -> TreeMatches:
+        """Report the matches that wait for the end of their windows, as if no event followed."""
+        code, stream = self.program.code, self._stream
+        self._counts[:] = 0
+        self._limits[kernel.BASE] = stream.base
+        if (2 * int(self._info[kernel.LONGEST]) + 4) > len(self._path):
+            self._make_room(kernel.NEEDS_PATH)
+        load_kernels(KERNELS).finish_waiting(
+            self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
+            stream.chain, self._complete, self._path, code.listed, code.orders, code.trees, code.absences,
+            code.groups, *code.walk, stream.floats, stream.integers, stream.float_registers,
+            stream.integer_registers, self._first, self._counts, *stream.arrays[2:4],
+        )  # fmt: skip
+        return self._take()
+
+    def _take(self) -> TreeMatches:
+        info, code, pool = self._info, self.program.code, self._pool
+        n = int(info[kernel.N_COMPLETE])
+        n_items = int(pool[self._complete[:n], kernel.LENGTH].sum())
+        positions, components = np.empty(n_items, np.int64), np.empty(n_items, np.int64)
+        first_item, of_match = np.zeros(n + 1, np.int64), np.empty((n, 4), np.int64)
+        if n:
+            load_kernels(KERNELS).take_matches(
+                code.nodes, info, pool, self._cells, code.groups, code.trees, self._complete, positions,
+                components, first_item, of_match,
+            )  # fmt: skip
+            if self._learning:
+                self._match_ids.append(of_match[:, 1].copy())
+        return TreeMatches(positions, components, first_item, of_match[:, 0], of_match[:, 1], of_match[:, 2:])
+
+    def _as_matches(self, found: TreeMatches) -> list[Match]:
+        """Return matches as tuples over the variables of the query."""
+        made, leaves = [], self.program.leaves
+        variables = self.program.program.query.variables
+        place = {name: i for i, name in enumerate(variables)}
+        places = [
+            [place[leaves[leaf].variable] for leaf in own] for own in self.program.code.leaf_of_component
+        ]
+        positions, components = found.positions.tolist(), found.components.tolist()
+        first, trees = found.first_item.tolist(), found.trees.tolist()
+        for m, tree in enumerate(trees):
+            own: list[list[int]] = [[] for _ in variables]
+            for x in range(first[m], first[m + 1]):
+                own[places[tree][components[x]]].append(positions[x])
+            made.append(tuple(map(tuple, own)))
+        return made
+
+    def block(self, found: TreeMatches) -> MatchBlock:
+        """Return matches as a block of the engines, in the order in which they were found."""
+        if not len(found):
+            return EMPTY
+        parts, code = [], self.program.code
+        for tree, branch_of_order in enumerate(code.branch_of_order):
+            own = np.flatnonzero(found.trees == tree)
+            if not len(own):
+                continue
+            whole = MatchBlock(
+                found.positions, found.components.astype(np.int16), found.first_item,
+                np.zeros(len(found), np.int16),
+            )  # fmt: skip
+            block = whole.take(own)
+            if len(branch_of_order) > 1:
+                n = int(code.trees[tree, kernel.N_COMPONENTS])
+                positions = block.event_of_item.reshape(-1, n)
+                order = np.argsort(positions, axis=1)  # components by time
+                number = {order: branch for order, branch in branch_of_order.items()}
+                branches = np.array([number[tuple(row)] for row in order.tolist()], np.int16)
+                block = MatchBlock(
+                    np.take_along_axis(positions, order, axis=1).ravel(),
+                    np.tile(np.arange(n, dtype=np.int16), len(block)),
+                    block.first_item_of_match,
+                    branches,
+                )
+            else:
+                (branch,) = branch_of_order.values()
+                block = MatchBlock(
+                    block.event_of_item, block.component_of_item, block.first_item_of_match,
+                    np.full(len(block), branch, np.int16),
+                )  # fmt: skip
+            parts.append(block)
+        return joined(parts)
+
+    # --- partial matches
+
+    def _alive(self) -> np.ndarray:
+        """Return the rows of the partial matches that are kept, by their numbers."""
+        slots = np.flatnonzero(self._pool[:, kernel.STATUS] == kernel.ALIVE)
+        return slots[np.argsort(self._pool[slots, kernel.ID], kind="stable")]
+
+    def partial(self) -> PartialMatches:
+        """Return the partial matches that are alive."""
+        slots, code, base = self._alive(), self.program.code, self._stream.base
+        rows = self._pool[slots]
+        node = rows[:, kernel.NODE]
+        members = np.full((len(slots), self.program.n_leaves), -1, np.int64)
+        trees = code.nodes[node, kernel.TREE]
+        for tree, leaves in enumerate(code.leaf_of_component):
+            own = trees == tree
+            for c, leaf in enumerate(leaves):
+                member = rows[own, kernel.MEMBERS + c]
+                if code.groups[tree, c]:
+                    member = np.where(member >= 0, self._cells[np.maximum(member, 0), kernel.CELL_LAST], -1)
+                members[own, leaf] = member
+        is_absent = code.nodes[node, kernel.IS_ABSENT] > kernel.NOT_ABSENT
+        at = np.flatnonzero(is_absent)
+        members[at, node[at]] = rows[at, kernel.FIRST]
+        first = rows[:, kernel.FIRST]
+        return PartialMatches(
+            rows[:, kernel.ID],
+            node,
+            code.nodes[node, kernel.STATE],
+            first,
+            rows[:, kernel.LAST],
+            self._stream.arrays[2][first - base],
+            rows[:, kernel.LENGTH],
+            members,
+        )
+
+    def drop(self, ids: np.ndarray) -> int:
+        """Drop partial matches by their numbers, but nothing that came from them; return how many."""
+        slots = self._alive()
+        slots = np.ascontiguousarray(slots[np.isin(self._pool[slots, kernel.ID], ids)], np.int64)
+        code = self.program.code
+        self._limits[kernel.BASE] = self._stream.base
+        load_kernels(KERNELS).remove(
+            slots, self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
+            self._stream.chain, code.groups, code.trees,
+        )  # fmt: skip
+        return len(slots)
+
+
+def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
+    """Return the matches of several parts in one, at least one part."""
+    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
+    names = ("trees", "ids", "before")
+    return TreeMatches(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.components for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+    )
+
+
+def _whole_ticks(width: float, closed: bool) -> int:
+    return math.floor(width) if closed else math.ceil(width) - 1
+
+
+def _longer(array: np.ndarray, n: int) -> np.ndarray:
+    """Return a longer array that begins with the given one."""
+    made = np.zeros((n, *array.shape[1:]), array.dtype)
+    made[: len(array)] = array
+    return made
+
+
+class _Stream:
+    """The events of a machine as arrays that the kernel reads; the first item has the position ``base``."""
+
+    def __init__(self, program: TreeProgram, events: Events):
+        self.program, self.base, self.end = program, 0, events.n_events
+        self.n_partitions = max(1, events.n_partitions)
+        code, bound = program.code, program.program
+        n = events.n_events
+        inputs = bound.inputs(events.columns)
+        constants = constants_of(bound, inputs)
+        self.float_registers = np.zeros(code.n_registers)
+        self.integer_registers = np.zeros(code.n_registers, np.int64)
+        for register, is_float, number, value in code.constants:
+            own = value if number is None else constants[0][number]
+            (self.float_registers if is_float else self.integer_registers)[register] = own
+        self.accept = np.zeros((max(1, len(code.tests)), n), np.uint8)
+        self.floats = np.zeros((len(code.floats), n))
+        self.integers = np.zeros((len(code.integers), n), np.int64)
+        columns = {name: values for name, values in inputs.columns.items() if values.ndim == 1}
+        with np.errstate(all="ignore"):
+            for start in range(0, n, _CHUNK):
+                rows = slice(start, start + _CHUNK)
+                reader = ColumnReader({name: own[rows] for name, own in columns.items()}, *constants)
+                for row, term in zip(self.accept, code.tests, strict=False):
+                    row[rows] = reader.true(term)
+                for row, value in zip(self.floats, code.floats, strict=True):
+                    row[rows] = read_value(reader, value)
+                for row, value in zip(self.integers, code.integers, strict=True):
+                    row[rows] = read_value(reader, value)
+        self.kind = np.full(n, -1, np.int64)
+        if not bound.window.is_empty:
+            for number in reversed(range(len(code.type_tests))):
+                test = code.type_tests[number]
+                if test is None:
+                    self.kind[self.kind < 0] = number
+            for number in reversed(range(len(code.type_tests))):
+                test = code.type_tests[number]
+                if test is not None:
+                    self.kind[self.accept[test] != 0] = number
+        partition = np.zeros(n, np.int64)
+        if events.n_partitions > 1:
+            partition[:] = events.partition_of_event
+        window = bound.window
+        timed = window.within is not None or window.gap_within is not None or window.strict_time
+        time = np.zeros(n, np.int64)
+        if timed or bound.clock in events.columns:
+            values = events.columns[bound.clock].values
+            if values.dtype.kind != "f":
+                time[:] = values
+        rank = np.zeros(n, np.int64)
+        if window.within_events is not None:
+            starts = events.bounds_by_partition[0]
+            rank[events.by_partition] = np.arange(n) - starts
+        self.arrays = [self.kind, partition, time, rank]
+        self.chain = np.full(n, -1, np.int64)
