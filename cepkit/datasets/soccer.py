@@ -65,7 +65,7 @@ def soccer_sensors(
     sensors : sequence of int
         Numbers in `SENSORS`. The ball is 8. The left leg of goalkeeper A is 13, that of goalkeeper B is 61.
     in_play : bool
-        Whether the match runs. If False, the players stand near the halfway line, and the ball rests beside
+        Whether the match runs. If False, the players wait near the halfway line, and the ball rests beside
         the pitch, as before the kick-off.
     seed : int
         Seed, at least 0. The same arguments give the same frame.
@@ -239,7 +239,7 @@ def _players(rng: np.random.Generator, n_steps: int) -> list[_Track]:
 
 
 def _waiting(rng: np.random.Generator, n_steps: int) -> list[_Track]:
-    """Return the tracks of players that stand near the halfway line."""
+    """Return the tracks of players that wait near the halfway line."""
     tracks = []
     for player in range(16):
         home = np.array([25.0 + 3.0 * rng.random(), -6.5 + 6.5 * rng.random()])
@@ -314,7 +314,7 @@ def _body_sensor(
     position, velocity = _at(track, seconds)
     speed = np.hypot(velocity[:, 0], velocity[:, 1])
     ahead = velocity / np.maximum(speed, 1e-6)[:, None]
-    # A leg swings around the body: it stands while the other one goes ahead.
+    # A leg swings around the body: it rests while the other one goes ahead.
     stride = 2 * np.pi * np.cumsum((0.7 + 0.35 * speed) * np.diff(seconds, prepend=seconds[:1]))
     swing = 0.5 * np.cos(stride + np.pi * (place % 2)) * (1.0 if place < 2 else 0.5)
     side = np.array([[-0.12, 0.0, 0.0], [0.12, 0.0, 0.0], [-0.3, 0.0, 1.0], [0.3, 0.0, 1.0]])[place]
@@ -332,14 +332,18 @@ def _ball_sensor(rng: np.random.Generator, track: _Track, seconds: np.ndarray) -
 
 
 def _columns(
-    rng: np.random.Generator, position: np.ndarray, velocity: np.ndarray, acceleration: float, steady: float
+    rng: np.random.Generator,
+    position: np.ndarray,
+    velocity: np.ndarray,
+    acceleration: float,
+    persistence: float,
 ) -> dict[str, np.ndarray]:
     """Return the columns of a sensor from metres: with noise, and speeds apart from their directions."""
     n = len(position)
     loud = np.exp(0.35 * _smooth(rng, n, 0.97)[:, :1])
     # The median length of three standard normal values is 1.538.
-    velocity = velocity + REST_SPEED / 1.538 * loud * _smooth(rng, n, steady)
-    pushed = acceleration / 1.538 * np.exp(0.3 * _smooth(rng, n, 0.97)[:, :1]) * _smooth(rng, n, steady)
+    velocity = velocity + REST_SPEED / 1.538 * loud * _smooth(rng, n, persistence)
+    pushed = acceleration / 1.538 * np.exp(0.3 * _smooth(rng, n, 0.97)[:, :1]) * _smooth(rng, n, persistence)
     position = position + 0.006 * _smooth(rng, n, 0.97)
     v, a = np.linalg.norm(velocity, axis=1), np.linalg.norm(pushed, axis=1)
     columns = {name: 1e3 * position[:, i] for i, name in enumerate("xyz")}

@@ -210,8 +210,9 @@ def test_columns_of_sensors(seed):
     assert of_sensor(frame, 13)["y"].mean() < -15_000 < 15_000 < of_sensor(frame, 61)["y"].mean()
     for player in (*TEAM_A, *TEAM_B):
         left, right = (of_sensor(frame, sensor) for sensor in player[:2])
-        apart = np.interp(left["ts_ps"], right["ts_ps"], right["x"]) - left["x"]
-        assert apart.abs().median() < 800
+        # A silent sensor says nothing about the place of its player.
+        both = pd.merge_asof(left, right, on="ts_ps", direction="nearest", tolerance=10_000_000_000)
+        assert (both["x_x"] - both["x_y"]).abs().max() < 800
     pd.testing.assert_frame_equal(frame, soccer_sensors(20_000, seed=seed))
 
 
