@@ -98,7 +98,7 @@ def soccer_sensors(
     --------
     >>> frame = soccer_sensors(1000, sensors=[61, 8, 13], seed=1)
     >>> int((frame["sid"] == 8).sum()), frame["ts_ps"].is_unique
-    (819, True)
+    (824, True)
     """
     check_count("soccer_sensors: n_events", n_events, 0)
     check_count("soccer_sensors: seed", seed, 0)

@@ -96,7 +96,7 @@ def stock_bars(
     Examples
     --------
     >>> stock_bars(3, stocks=["AAPL", "MSFT"], seed=1)["symbol"].tolist()
-    ['AAPL', 'MSFT', 'AAPL']
+    ['AAPL', 'MSFT', 'MSFT']
     """
     check_count("stock_bars: n_events", n_events, 0)
     check_count("stock_bars: seed", seed, 0)
