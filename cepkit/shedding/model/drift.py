@@ -60,6 +60,7 @@ class DriftWatch:
         self._last: dict[int, float] = {}
         self._pending: dict[int, list[int]] = {at: [] for at in samples}
         self._carried: dict[int, Columns] = {}  # attributes of events before a restart
+        self._wanted = dict.fromkeys(samples, N_VALUES)
         self.alarms: dict[str, float] = {}
         self.n_tests = 0
 
@@ -76,13 +77,14 @@ class DriftWatch:
         pending = self._pending.get(event_type)
         if pending is not None:
             pending.append(position)
-            if len(pending) + _length(self._carried.get(event_type)) >= N_VALUES:
+            if len(pending) >= self._wanted[event_type]:
                 self._compare(event_type, time)
 
     def _compare(self, event_type: int, time: float) -> None:
         values = self._pending_values(event_type)
         self._pending[event_type] = []
         self._carried.pop(event_type, None)
+        self._wanted[event_type] = N_VALUES
         for name, known in self._samples[event_type].items():
             self.n_tests += 1
             own = values[name]
@@ -123,6 +125,7 @@ class DriftWatch:
         self._last = {int(at): last for at, last in saved["last"].items()}
         self._carried = {int(at): dict(values) for at, values in saved["pending"].items()}
         self._pending = {at: [] for at in self._pending}
+        self._wanted = {at: max(1, N_VALUES - _length(self._carried.get(at))) for at in self._pending}
         self.alarms, self.n_tests = dict(saved["alarms"]), saved["n_tests"]
 
 

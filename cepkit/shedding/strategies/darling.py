@@ -202,6 +202,7 @@ class _Pattern:
         self.training, self.settings = training, settings
         self.weight = training.weight
         self.streams = [(0, StreamColumns(training.program, training.events))]
+        self._newest = 0, self.streams[0][1].clock
         self.own_type = {types.index(name): i for i, name in enumerate(training.program.types)}
         self.statistics = statistics_of_warm_up(
             self.streams[0][1], training.n_events, training.evaluated, training.passed,
@@ -237,6 +238,7 @@ class _Pattern:
         """Take in the events that follow."""
         start, last = self.streams[-1]
         self.streams.append((start + last.events.n_events, StreamColumns(self.training.program, events)))
+        self._newest = self.streams[-1][0], self.streams[-1][1].clock
 
     def forget(self, before: int) -> None:
         """Forget batches of events that end before a position."""
@@ -248,33 +250,33 @@ class _Pattern:
         if len(self.streams) == 1:
             start, stream = self.streams[0]
             return stream.take(positions - start)
-        starts = [start for start, _ in self.streams]
-        of_stream = np.searchsorted(starts, positions, side="right") - 1
-        parts = [
-            stream.take(positions[of_stream == i] - start)
-            for i, (start, stream) in enumerate(self.streams)
-            if (of_stream == i).any()
-        ]
+        of_stream = np.searchsorted([start for start, _ in self.streams], positions, side="right") - 1
+        used = np.unique(of_stream).tolist() or [-1]
+        parts = [self.streams[i][1].take(positions[of_stream == i] - self.streams[i][0]) for i in used]
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def time(self, position: int) -> float:
         """Return the time of an event by the clock of the window, or its position without one."""
+        start, clock = self._newest
+        if position < start:
+            start, clock = self._at(position)[0], self._at(position)[1].clock
+        return position if clock is None else clock.item(position - start)
+
+    def _at(self, position: int) -> tuple[int, StreamColumns]:
+        """Return the batch that has a position, with the position of its first event."""
         for start, stream in reversed(self.streams):
             if start <= position:
-                clock = stream.clock
-                return float(position) if clock is None else float(clock[position - start])
-        return float(position)
+                return start, stream
+        raise CepError(f"event {position} is older than all that are kept")
 
     def rows_of_type(self, own: int, position: int) -> np.ndarray:
         """Return some positions of events of a type from a position on that are known."""
-        for start, stream in reversed(self.streams):
-            if start <= position:
-                rows = stream.rows_of_type[own]
-                at = int(np.searchsorted(rows, position - start))
-                return rows[at : at + _CHUNK] + start
-        raise CepError(f"event {position} is older than all that are kept")
+        start, stream = self._at(position)
+        rows = stream.rows_of_type[own]
+        at = int(np.searchsorted(rows, position - start))
+        return rows[at : at + _CHUNK] + start
 
     def save(self) -> dict[str, Any]:
         """Return the statistics as numbers and arrays."""
