@@ -242,7 +242,7 @@ def test_spark_replays_each_key_as_a_task(spark):
     assert "the warm-up" in found.loc["short", "problem"] or "warm_up" in found.loc["short", "problem"]
     for key in found.index[:3]:
         alone = replay(frame[frame["key"] == key], **settings).to_frame().iloc[0]
-        assert found.loc[key, "problem"] is None
+        assert pd.isna(found.loc[key, "problem"])
         assert found.loc[key, alone.index].to_dict() == alone.to_dict()
 
 
