@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from operator import is_
 from types import SimpleNamespace
 
 import numpy as np
@@ -58,9 +59,13 @@ class TreeMatches:
         return len(self.trees)
 
 
-@dataclass(frozen=True, slots=True)
+_ZERO = np.zeros(0, np.int64)
+NO_MATCHES = TreeMatches(_ZERO, _ZERO, np.zeros(1, np.int64), _ZERO, _ZERO, np.zeros((0, 2), np.int64))
+
+
+@dataclass(frozen=True)
 class EventOutcome:
-    """What one event did.
+    """What one event did. The matches become tuples when they are first read.
 
     Parameters
     ----------
@@ -68,22 +73,31 @@ class EventOutcome:
         How often each condition was evaluated, and how often it held.
     created, removed : int
         Partial matches that were created, matches among them, and that expired.
-    matches : list
-        Each match as a tuple over the variables of the query, with the positions of their events.
-    before_match : list of (int, int)
-        For each match: how many conditions were evaluated and how many partial matches were created before
-        it was found.
-    match_ids : tuple of int
-        The numbers of the matches among all partial matches.
+    found : TreeMatches
+        The matches as arrays.
     """
 
     evaluated: np.ndarray
     passed: np.ndarray
     created: int
     removed: int
-    matches: list[Match]
-    before_match: list[tuple[int, int]]
-    match_ids: tuple[int, ...] = ()
+    found: TreeMatches
+    _as_matches: Callable[[TreeMatches], list[Match]] = field(repr=False, compare=False)
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        """Each match as a tuple over the variables of the query, with the positions of their events."""
+        return self._as_matches(self.found) if len(self.found) else []
+
+    @property
+    def before_match(self) -> list[tuple[int, int]]:
+        """For each match: how many conditions were evaluated and partial matches created before it."""
+        return [(evaluated, created) for evaluated, created in self.found.before.tolist()]
+
+    @property
+    def match_ids(self) -> tuple[int, ...]:
+        """The numbers of the matches among all partial matches."""
+        return tuple(self.found.ids.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +263,9 @@ class TreeMachine:
         self._stream = TreeStream(program)
         self._stream.extend(events, 0)
         self._match_ids: list[np.ndarray] = []
+        # The kernel with the arrays of now, and some of them; None when others must replace them.
+        self._bound: Callable[[], int] | None = None
+        self._bound_to: tuple[np.ndarray, ...] = ()
         self._learning, self._skip, self._n_logged = False, None, 0
         self.set_bins(n_bins, bin_size)
         self._room()
@@ -275,6 +292,7 @@ class TreeMachine:
 
     def _room(self) -> None:
         """Make room for the partitions of the stream."""
+        self._bound = None
         n_nodes, n = int(self._limits[kernel.N_NODES]), self._stream.n_partitions
         if n > self._n_partitions:
             heads, sizes = np.full(n * n_nodes, -1, np.int64), np.zeros(n * n_nodes, np.int64)
@@ -308,6 +326,7 @@ class TreeMachine:
 
     def _make_room(self, why: int) -> None:
         """Make the room that the kernel asks for."""
+        self._bound = None
         if why == kernel.NEEDS_SLOTS:
             self._grow_slots(len(self._pool))
         elif why == kernel.NEEDS_CELLS:
@@ -334,7 +353,7 @@ class TreeMachine:
         self._limits[kernel.BIN_SIZE] = bin_size
         self.considered, self.contributed, self.skipped = (np.zeros(shape, np.int64) for _ in range(3))
         self._skip_table = np.zeros(shape, np.uint8)
-        self._skip = None
+        self._skip = self._bound = None
         self._limits[kernel.HAS_SKIP] = 0
 
     @property
@@ -354,7 +373,7 @@ class TreeMachine:
                 f"skip has the shape {np.shape(table)}; expected {self.considered.shape} for types, bins and "
                 "states + 1"
             )
-        self._skip = table
+        self._skip, self._bound = table, None
         self._skip_table = np.zeros(self.considered.shape, np.uint8)
         if table is not None:
             self._skip_table[:] = table
@@ -371,7 +390,7 @@ class TreeMachine:
             self._n_logged = self._n_logged_now()
         elif not self._learning:
             self._limits[kernel.LOG_BASE] = self._info[kernel.NEXT_ID]
-            self._log = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64)
+            self._log, self._bound = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64), None
             self._match_ids = []
         self._learning = bool(wanted)
         self._limits[kernel.IS_LEARNING] = self._learning
@@ -432,17 +451,17 @@ class TreeMachine:
         """Process one event; positions must ascend."""
         counts = self._counts
         counts[:] = 0
-        self._call(position, position + 1, position, counts)
+        parts = []
+        while self._call(position, position + 1, position, counts):
+            parts.append(self._take())  # more matches than one call may have
         n = kernel.N_COUNTS + self._n_conditions
         row = counts[0]
-        evaluated, passed = row[kernel.N_COUNTS : n].copy(), row[n:].copy()
-        created, removed = int(row[kernel.CREATED]), int(row[kernel.REMOVED])
-        if not self._info[kernel.N_COMPLETE]:
-            return EventOutcome(evaluated, passed, created, removed, [], [])
-        found = self._take()
-        before = [(int(a), int(b)) for a, b in found.before]
+        if self._info[kernel.N_COMPLETE] or parts:
+            parts.append(self._take())
+        found = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
         return EventOutcome(
-            evaluated, passed, created, removed, self._as_matches(found), before, tuple(found.ids.tolist())
+            row[kernel.N_COUNTS : n].copy(), row[n:].copy(), int(row[kernel.CREATED]),
+            int(row[kernel.REMOVED]), found, self._as_matches,
         )  # fmt: skip
 
     def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:
@@ -456,21 +475,29 @@ class TreeMachine:
                 )
             info[kernel.AT] = first
         limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
-        code, advance = self.program.code, _kernels().advance
         while True:
-            why = advance(
-                limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
-                code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
-                stream.floats, stream.integers, stream.float_registers, stream.integer_registers, info,
-                self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack, self._complete,
-                self._path, self._first, counts, self._skip_table, self.considered, self.contributed,
-                self.skipped, self._log,
-            )  # fmt: skip
+            own = counts, self.considered, self.contributed, self.skipped  # users may replace some of them
+            if self._bound is None or not all(map(is_, own, self._bound_to)):
+                self._bound, self._bound_to = self._bind(counts), own
+            why = self._bound()
             if why == kernel.DONE:
                 return False
             if why == kernel.IS_FULL:
                 return True
             self._make_room(why)
+
+    def _bind(self, counts: np.ndarray) -> Callable[[], int]:
+        """Return the kernel for calls with the arrays of now."""
+        code, stream, advance = self.program.code, self._stream, _kernels().advance
+        given = (
+            self._limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
+            code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
+            stream.floats, stream.integers, stream.float_registers, stream.integer_registers,
+            self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
+            self._complete, self._path, self._first, counts, self._skip_table, self.considered,
+            self.contributed, self.skipped, self._log,
+        )  # fmt: skip
+        return advance.bind(*given) if hasattr(advance, "bind") else partial(advance, *given)
 
     def run(self, first: int, stop: int) -> Iterator[tuple[np.ndarray, TreeMatches]]:
         """Process the events from ``first`` to before ``stop``.
@@ -558,7 +585,7 @@ class TreeMachine:
         made._n_partitions = len(made._heads) // int(made._limits[kernel.N_NODES])
         made._learning, made._log = bool(saved["learning"]), np.array(saved["log"], order="C")
         made._n_logged = len(made._log)
-        made._match_ids = [np.array(saved["match_ids"])]
+        made._match_ids, made._bound = [np.array(saved["match_ids"])], None
         return made
 
     def finish(self) -> TreeMatches:
@@ -711,6 +738,18 @@ def _kernels() -> SimpleNamespace:
     quiet = np.errstate(all="ignore")
     return SimpleNamespace(
         **{name: run if hasattr(run, "py_func") else quiet(run) for name, run in found.items()}
+    )
+
+
+def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
+    """Return the matches of several parts in one, at least one part."""
+    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
+    names = ("trees", "ids", "before")
+    return TreeMatches(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.components for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
     )
 
 
