@@ -280,7 +280,7 @@ class TreeMachine:
         if window.gap_within is not None:
             limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
-        absences = self.program.code.absences  # the windows of those at an edge are in time only
+        absences = self.program.code.absences  # an absence at an edge reads a window in time
         at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time
@@ -437,7 +437,7 @@ class TreeMachine:
         return self._stream.end
 
     def extend(self, events: Events) -> None:
-        """Add later events of the stream; their positions go on. O(new events), on average."""
+        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
         info = self._info
         self._stream.extend(events, int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
