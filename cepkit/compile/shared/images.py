@@ -100,12 +100,35 @@ class MachineFunction:
                     own = argument.cells(value)
                     known = self._known[i] = weakref.ref(value), own
                 cells.extend(known[1])
-        memory = array("q", cells)
+        return self.run(array("q", cells))
+
+    def bind(self, *given: np.ndarray) -> BoundKernel:
+        """Return the kernel for calls with these arrays, which look at no argument again."""
+        pairs = zip(self._arguments, given, strict=True)
+        return BoundKernel(
+            self, array("q", [0, *(cell for one, own in pairs for cell in one.cells(own))]), given
+        )
+
+    def run(self, memory: array) -> int | float | None:
+        """Run the kernel on the cells of its arguments; the first one receives the result."""
         if (status := self._enter(memory.buffer_info()[0])) not in _NO_ERROR:
             raise RuntimeError(f"a kernel ended with status {status}")
         if self._result == "none":
             return None
         return memory[0] if self._result == "int" else struct.unpack("<d", struct.pack("<q", memory[0]))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundKernel:
+    """A kernel in machine code with its arrays."""
+
+    kernel: MachineFunction
+    memory: array
+    given: tuple[np.ndarray, ...]  # they live as long as this object
+
+    def __call__(self) -> int | float | None:
+        """Run the kernel."""
+        return self.kernel.run(self.memory)
 
 
 class KernelOfTypes:
