@@ -10,10 +10,10 @@ from cepkit.parallel.experiments.results import along
 from cepkit.parallel.experiments.workloads import CHANGE, CORRELATION, SENSORS
 from cepkit.plots.sweeps import SweepPanel
 
-RECORDED_STOCKS, RECORDED_HOME = "NASDAQ 100", "CASAS home"
+RECORDED_STOCKS, RECORDED_HOME = ("NASDAQ 100", "NASDAQ bars"), "CASAS home"
 UP_TO, RIP_IS = "printed: up to 1,000", "printed: RIP close to 1"
 _GROUNDS = {"stocks": (CHANGE, CORRELATION), "sensors": (SENSORS,)}
-_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": RECORDED_HOME}
+_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": (RECORDED_HOME,)}
 _X_TITLES = {"window_min": "window, min", "threads": "cores", "length": "components"}
 
 
@@ -50,23 +50,25 @@ def panels_of(
     Returns
     -------
     list of SweepPanel
-        Generated data first, then recorded data: of each ground, or of all grounds with ``is_wide``. Lines
-        with one point are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
+        Generated data first, then a row for each recorded data set: of each ground, or of all grounds with
+        ``is_wide``. Lines with one point are left out. Column ``pattern`` of their rows names the pattern, or
+        the correlation.
     """
-    made: list[list[SweepPanel]] = []
+    made: list[tuple[int, list[SweepPanel]]] = []
     for ground in grounds:
         own = generated[generated["stream"].isin(_GROUNDS[ground])]
-        real = recorded[(recorded["data"] == _RECORDED[ground]) & recorded["stream"].isin(_GROUNDS[ground])]
-        for name, rows in ((f"{ground}, generated", own), (_RECORDED[ground], real)):
+        real = recorded[recorded["stream"].isin(_GROUNDS[ground])]
+        named = [(name, real[real["data"] == name]) for name in _RECORDED[ground]]
+        for place, (name, rows) in enumerate([(f"{ground}, generated", own), *named]):
             row: list[SweepPanel] = []
-            made.append(row)
+            made.append((place, row))
             for x in xs:
                 line = _name_patterns(_drop_points(along(rows, x), x))
                 if with_printed and len(line):
                     line = pd.concat([line, _printed(line[x].max(), x, value, ground)])
                 row.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
-    ordered = [*made[::2], *made[1::2]] if is_wide else made
-    return [panel for row in ordered for panel in row]
+    ordered = sorted(made, key=lambda placed: placed[0]) if is_wide else made
+    return [panel for _, row in ordered for panel in row]
 
 
 def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:
