@@ -72,7 +72,7 @@ def panels_of(
 
 
 def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:
-    if "pattern" not in rows:
+    if "pattern" not in rows or rows["pattern"].isna().all():  # fusion has one pattern
         rows = rows.assign(pattern="SEQ")
     is_correlated = rows["stream"] == CORRELATION
     rows = rows.assign(pattern=rows["pattern"].where(~is_correlated, "correlation"))

@@ -132,6 +132,15 @@ def test_panels_have_generated_data_above_recorded_data():
     assert "correlation" in set(drawn[0].rows["pattern"])
 
 
+def test_panels_of_tables_without_patterns_have_one():
+    """Kept tables in one frame have missing values in the columns of other tables."""
+    one = made_up(True)
+    fusion = one[one["table"] == "fusion"]
+    recorded = fusion.assign(data=panels.RECORDED_STOCKS[0])
+    drawn = panels.panels_of(fusion, recorded, "gain", ("window_min",), grounds=["stocks"])
+    assert [set(panel.rows["pattern"]) for panel in drawn[:2]] == [{"SEQ", "correlation"}] * 2
+
+
 def test_results_that_do_not_exist():
     with pytest.raises(CepError, match=r"results 'speeds' do not exist\. Did you mean 'speed'\? There are"):
         results.compute_results("speeds")
