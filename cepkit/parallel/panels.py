@@ -25,7 +25,6 @@ def panels_of(
     *,
     grounds: Sequence[str] = tuple(_GROUNDS),
     with_printed: bool = False,
-    is_wide: bool = False,
     **looks: object,
 ) -> list[SweepPanel]:
     """Return the panels of a figure, a row per data set and a panel per x.
@@ -42,33 +41,27 @@ def panels_of(
         ``"stocks"`` and ``"sensors"``.
     with_printed : bool
         Whether to add the speed-ups that the paper prints, as one mark at the greatest x.
-    is_wide : bool
-        Whether all grounds share a row.
     **looks
         Settings of every `SweepPanel`.
 
     Returns
     -------
     list of SweepPanel
-        Generated data first, then a row for each recorded data set: of each ground, or of all grounds with
-        ``is_wide``. Lines with one point are left out. Column ``pattern`` of their rows names the pattern, or
-        the correlation.
+        Of each ground, a row of generated data, then a row for each recorded data set. Lines with one point
+        are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
     """
-    made: list[tuple[int, list[SweepPanel]]] = []
+    made: list[SweepPanel] = []
     for ground in grounds:
         own = generated[generated["stream"].isin(_GROUNDS[ground])]
         real = recorded[recorded["stream"].isin(_GROUNDS[ground])]
         named = [(name, real[real["data"] == name]) for name in _RECORDED[ground]]
-        for place, (name, rows) in enumerate([(f"{ground}, generated", own), *named]):
-            row: list[SweepPanel] = []
-            made.append((place, row))
+        for name, rows in [(f"{ground}, generated", own), *named]:
             for x in xs:
                 line = _name_patterns(_drop_points(along(rows, x), x))
                 if with_printed and len(line):
                     line = pd.concat([line, _printed(line[x].max(), x, value, ground)])
-                row.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
-    ordered = sorted(made, key=lambda placed: placed[0]) if is_wide else made
-    return [panel for _, row in ordered for panel in row]
+                made.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
+    return made
 
 
 def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:

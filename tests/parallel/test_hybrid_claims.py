@@ -119,14 +119,6 @@ def test_panels_have_generated_data_above_recorded_data():
         "CASAS home",
     ]
     assert all(len(panel.rows) for panel in drawn)
-    wide = panels.panels_of(speed, recorded, "speedup", xs, is_wide=True)
-    assert [panel.title for panel in wide[::2]] == [
-        "stocks, generated",
-        "sensors, generated",
-        "NASDAQ 100",
-        "CASAS home",
-        "NASDAQ bars",
-    ]
     printed = drawn[6].rows[drawn[6].rows["system"].isin([panels.UP_TO, panels.RIP_IS])]
     assert printed["speedup"].tolist() == [1000.0, 1.0] and printed["window_min"].tolist() == [20.0, 20.0]
     assert "correlation" in set(drawn[0].rows["pattern"])

@@ -237,38 +237,38 @@ def _pairs(source: str) -> Test:
 # --- reasons: measured in the notebook, or in the kept tables -----------------------------------------------
 
 _IDLE_OR_NEAR = (
-    "threads take 32 items at once, so some are idle in homes with little work, and other homes are near 24"
+    "Threads take 32 items at once, so some are idle in homes with little work, and other homes are near 24"
 )
 _GROWTH = {
     (FULL, "window_min"): (
-        "a longer window has more pairs for each item, so locks and queues weigh less (table of pairs)"
+        "A longer window has more pairs for each item, so locks and queues weigh less (table of pairs)"
     ),
     (STATE, "window_min"): (
-        "the work moves to later agents, and the paper's model gives the busiest one too few threads "
+        "The work moves to later agents, and the paper's model gives the busiest one too few threads "
         "(table of pairs)"
     ),
-    (FULL, "threads"): "every thread takes what waits at any agent, so further threads find work",
+    (FULL, "threads"): "Every thread takes what waits at any agent, so further threads find work",
     (STATE, "threads"): (
-        "the speed-up follows the threads of the busiest agent, and is flat where the model gives it no more"
+        "The speed-up follows the threads of the busiest agent, and is flat where the model gives it no more"
     ),
     (FULL, "length"): (
-        "a longer pattern has fewer pairs for each item on generated stocks, so locks weigh more "
+        "A longer pattern has fewer pairs for each item on generated stocks, so locks weigh more "
         "(table of pairs)"
     ),
-    (STATE, "length"): "each further agent takes threads from the busiest one (table of pairs)",
+    (STATE, "length"): "Each further agent takes threads from the busiest one (table of pairs)",
     **{(FULL, SENSORS, x): _IDLE_OR_NEAR for x in ("window_min", "length")},
 }
 _RIP_REASONS = {
-    CHANGE: "the work is spread over the day, so RIP divides it well, and RIP pays no locks (table of costs)",
-    CORRELATION: "correlated prices come in runs, so RIP's busiest thread has 0.16 of the work at 10 min",
-    SENSORS: "a morning's matches are in one chunk, so RIP's busiest thread has 0.7 of the work at 60 min",
+    CHANGE: "The work is spread over the day, so RIP divides it well, and RIP pays no locks (table of costs)",
+    CORRELATION: "Correlated prices come in runs, so RIP's busiest thread has 0.16 of the work at 10 min",
+    SENSORS: "A morning's matches are in one chunk, so RIP's busiest thread has 0.7 of the work at 60 min",
     **dict.fromkeys(
         [(STATIC, stream) for stream in (*STOCKS, SENSORS)],
-        "a static thread takes items of one kind only, so the busiest one has 0.3 of the work in the median",
+        "A static thread takes items of one kind only, so the busiest one has 0.3 of the work in the median",
     ),
     **dict.fromkeys(
         [(STATE, stream) for stream in STOCKS],
-        "the paper's model gives the busiest agent too few threads (table of models)",
+        "The paper's model gives the busiest agent too few threads (table of models)",
     ),
     **dict.fromkeys(
         [("gain", stream) for stream in (*STOCKS, SENSORS)],
@@ -276,41 +276,44 @@ _RIP_REASONS = {
     ),
 }
 _PACE_REASONS = {
-    ("mean_latency_us", ONE): "one thread has more items waiting, and many threads take them sooner",
+    ("mean_latency_us", ONE): "One thread has more items waiting, and many threads take them sooner",
     (
         "mean_latency_us",
         FULL,
         RIP,
         "stocks",
-    ): "events come one at a time, so threads take short batches and pay a lock for each (table of locks)",
+    ): "Events come one at a time, so threads take short batches and pay a lock for each (table of locks)",
     (
         "mean_latency_us",
         STATE,
         RIP,
         "stocks",
-    ): "the busiest agent has too few threads to follow the high rate at some points",
-    ("mean_latency_us", RIP, "sensors"): "one thread of RIP has the whole morning and cannot follow",
-    ("most_kb", ONE): "one thread removes old items at once, but agents have queues and remove in passes",
-    ("most_kb", RIP): "each thread of RIP keeps a window of its own, but queues hold more where agents lag",
+    ): "The busiest agent has too few threads to follow the high rate at some points",
+    ("mean_latency_us", RIP, "sensors"): "One thread of RIP has the whole morning and cannot follow",
+    ("most_kb", ONE): "One thread removes old items at once, but agents have queues and remove in passes",
+    ("most_kb", RIP): "Each thread of RIP keeps a window of its own, but queues hold more where agents lag",
 }
 _EXTENSION_REASONS = {
-    ("9", CHANGE): "any thread serves any agent, so no cost model can be wrong",
-    ("9", CORRELATION): "any thread serves any agent, but at 5 min the model is nearly right at two seeds",
-    ("9 by cores", CORRELATION): "any thread serves any agent, so no cost model can be wrong",
+    ("9", CHANGE): "Any thread serves any agent, so no cost model can be wrong",
+    (
+        "9",
+        CORRELATION,
+    ): "Any thread serves any agent, but at 5 min an item has few pairs, so its locks weigh more",
+    ("9 by cores", CORRELATION): "Any thread serves any agent, so no cost model can be wrong",
     **dict.fromkeys(
         [("few", stream) for stream in STOCKS],
-        "with ten cores, any model gives each agent two threads; the gain depends on the model's error",
+        "With ten cores, any model gives each agent two threads; the gain depends on the model's error",
     ),
-    ("fusion", "paper"): "the model gives the freed threads to an agent with less work than the busiest one",
-    ("fusion", "measured"): "the counts give the freed threads to the agents with most work",
-    ("most", "measured"): "an agent gets whole threads, so the gain jumps with their number",
-    ("falls", "paper"): "there is next to no gain that could fall",
-    ("falls", "measured"): "an agent gets whole threads, so the gain jumps with their number",
+    ("fusion", "paper"): "The model gives the freed threads to an agent with less work than the busiest one",
+    ("fusion", "measured"): "The counts give the freed threads to the agents with most work",
+    ("most", "measured"): "An agent gets whole threads, so the gain jumps with their number",
+    ("falls", "paper"): "There is next to no gain that could fall",
+    ("falls", "measured"): "An agent gets whole threads, so the gain jumps with their number",
 }
 _FLAT_REASONS = {
-    STATIC: "the limit appears where the model gives the further threads to agents with little work",
-    STATE: "the limit appears where the model gives the busiest agent no further threads",
-    FULL: "every thread takes what waits, and a step costs as much with 24 threads as with one",
+    STATIC: "The limit appears where the model gives the further threads to agents with little work",
+    STATE: "The limit appears where the model gives the busiest agent no further threads",
+    FULL: "Every thread takes what waits, and a step costs as much with 24 threads as with one",
 }
 _NEAR_ONE = "RIP's busiest thread has 0.7 of the work in the median home, and less than 0.5 in some"
 _BELOW_24 = "RIP is never slower than one thread here, and 24 threads are at most 24 times as fast"
@@ -440,11 +443,11 @@ def _claims_of_speed() -> list[Claim]:
         Claim(
             "figure 6", "up to three orders of magnitude over one thread that never prunes",
             "speed-up at 130,000 events", _three_orders, "1,000",
-            "it looks at all events of the pattern, 42 % of the generated and 7 % of the recorded ones",
+            "It looks at all events of the pattern, 42 % of the generated and 7 % of the recorded ones",
         ),
         Claim(
             "figure 6", "the factor over one thread that never prunes grows with the stream", _STEP,
-            _grows_with_the_stream, "", "the pairs that it looks at grow with the square of the length",
+            _grows_with_the_stream, "", "The pairs that it looks at grow with the square of the length",
         ),
         Claim(
             "figure 6", "up to two orders of magnitude over RIP, stocks", "greatest ratio",
@@ -463,12 +466,12 @@ def _claims_of_the_model() -> list[Claim]:
         Claim(
             "section IV", "pairs of every agent as printed, within 15 %", measure,
             _pairs("paper, one side"), "",
-            "the model counts all orders of events, so it has (i - 2)! times too many pairs",
+            "The model counts all orders of events, so it has (i - 2)! times too many pairs",
         ),
         Claim(
             "section IV", "pairs of every agent divided by (i - 2)!, within 15 %", measure,
             _pairs("simplex"), "",
-            "the streams are Poisson and the conditions are independent, as the model assumes",
+            "The streams are Poisson and the conditions are independent, as the model assumes",
         ),
     ]  # fmt: skip
 
