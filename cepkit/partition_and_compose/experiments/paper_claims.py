@@ -191,7 +191,8 @@ CLAIMS = (
         "worst of the five, paper = 1",
         _fitted,
         "",
-        "A binary search finds the constants. On recorded trades, even the smallest `t1` selects half as much.",
+        "A binary search finds the constants. On recorded trades, even the smallest `t1` "
+        "selects half as much.",
     ),
     Claim(
         "table 6",
@@ -233,7 +234,8 @@ CLAIMS = (
             lambda ratio: ratio < 1,
         ),
         "0.63",
-        "finance3 and finance4 spend their time in VWAP and MinMax. A queue spares finance5 most partial matches.",
+        "finance3 and finance4 spend their time in VWAP and MinMax. A queue spares finance5 "
+        "most partial matches.",
     ),
     Claim(
         "table 6",
