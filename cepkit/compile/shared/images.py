@@ -227,9 +227,9 @@ def keep_machine_code(name: str, content: bytes) -> bool:
     return path is not None
 
 
-def machine_code(header: bytes, kernels: Any) -> bytes:
+def machine_code(header: bytes, kernels: Any, effort: int = 3) -> bytes:
     """Return a description and the machine code of a module of LLVM for this machine."""
-    return header + b"\n" + host_machine().emit_object(kernels)
+    return header + b"\n" + host_machine(effort).emit_object(kernels)
 
 
 def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
@@ -370,12 +370,15 @@ def llvm() -> Any:
     return binding
 
 
-def host_machine() -> Any:
-    """Return a target machine like the one that numba uses. Each engine owns one."""
+def host_machine(effort: int = 3) -> Any:
+    """Return a target machine like the one that numba uses, which optimises with ``effort`` from 0 to 3.
+
+    Each engine owns one.
+    """
     binding = llvm()
     triple = binding.get_process_triple()
     return binding.Target.from_triple(triple).create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3,
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=effort,
         reloc="static" if triple.startswith("x86") else "default", codemodel="jitdefault", jit=True,
     )  # fmt: skip
 
