@@ -45,7 +45,8 @@ from tests.support.spark_cases import check_over_connect, plain, rows_of
 
 pytest.importorskip("pyspark")
 
-N_SHAPES = 2 if numba.config.DISABLE_JIT == 0 else 0  # of those that tests/test_sequences.py compiles
+JIT = not numba.config.DISABLE_JIT
+N_SHAPES = 2 if JIT else 0  # of those that tests/test_sequences.py compiles
 
 
 def in_one_stream(query: SequenceQuery, within: int = 4) -> SequenceQuery:
@@ -124,9 +125,14 @@ def looks_ahead(query: SequenceQuery, frame: pd.DataFrame) -> bool:
 WINDOWED = ["any", "next", "strict", "window", "negation", "kleene", "alternatives"]
 
 
+# Machine code: one seed in every run, a tenth of three more in each run of CI, and all with --full.
+COMPILED = [0, *(pytest.param(s, marks=pytest.mark.slow if s < 4 else pytest.mark.long) for s in range(1, 40))]
+
+
 @pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+@pytest.mark.parametrize("seed", COMPILED if JIT else range(40))
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
+    """Without the JIT every case has a shape of its own, and a run of CI takes a third of them."""
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
     times = sorted(set(frame["t"]))
