@@ -49,7 +49,8 @@ def test_enough_random_cases_can_be_run_in_any_order():
 def test_every_order_is_the_definition(seed, family, full, whole):
     """Without the JIT every order is tried, of a third of the cases in each run of CI.
 
-    With the JIT a run of CI compiles a tenth of the cases in four orders each, and ``--full`` all in 24 orders.
+    With the JIT a run of CI compiles a tenth of the cases in four orders each. ``--full`` compiles all cases
+    in 24 orders.
     """
     if JIT and not full:
         pytest.skip("machine code for every shape and order: with --full, or without the JIT")
