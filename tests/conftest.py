@@ -59,6 +59,12 @@ def full(request):
     return is_full(request.node)
 
 
+@pytest.fixture
+def whole(request):
+    """Whether the run has ``--full``. A tenth of the slow cases may try less of each case."""
+    return request.config.getoption("--full")
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One session for all tests: two threads, two shuffle partitions, no web page, the fast JVM compiler."""

@@ -353,17 +353,27 @@ WHAT_HOLDS: Mapping[str, Callable[[Asked, Found], bool]] = {
 
 # --- engines ---------------------------------------------------------------------------------------------
 
-# Every case is a shape of its own: with the JIT only some are compiled.
-EVERY = 1 if numba.config.DISABLE_JIT else 80
+JIT = not numba.config.DISABLE_JIT
 RUNS = [(name, False) for name in ASKED] + [(name, True) for name in SAID_OTHERWISE]
 
 
+def marks_of(number: int) -> list[pytest.MarkDecorator]:
+    """Return how often a run is compiled: always, in one of ten runs of CI, or with ``--full``."""
+    if not JIT or number % 80 == 0:
+        return []
+    return [pytest.mark.slow if number % 8 == 0 else pytest.mark.long]
+
+
 @pytest.mark.parametrize(
-    ("name", "otherwise"),
-    [pytest.param(*run, marks=[pytest.mark.slow] if i % EVERY else []) for i, run in enumerate(RUNS)],
+    ("name", "otherwise"), [pytest.param(*run, marks=marks_of(i)) for i, run in enumerate(RUNS)]
 )
 @pytest.mark.parametrize("engine", SEQUENCE_ENGINES)
 def test_engine_is_the_definition(name, otherwise, engine):
+    """Every case is a shape of its own, which takes a second to compile.
+
+    Without the JIT all cases run, in every run of CI. With it, each run of CI compiles every eightieth case
+    and a tenth of every eighth. ``--full`` compiles all.
+    """
     case = asked(name, otherwise)
     try:
         found = cep.match(case.frame(), case.query, engine=engine)

@@ -31,6 +31,21 @@ def holding(frame, text, **keywords):
     return positions(cep.match(frame, "p_", define={"p_": text}, **keywords))
 
 
+def holding_each(frame, *texts):
+    """Return for every predicate the numbers of the rows on which it holds. One kernel tests them all."""
+    n = len(frame)
+    repeated = pd.concat([frame.assign(which=i) for i in range(len(texts))], ignore_index=True)
+    found = holding(repeated, " or ".join(f"which == {i} and ({text})" for i, text in enumerate(texts)))
+    return [[position - i * n for position in found if position // n == i] for i in range(len(texts))]
+
+
+def values_of_one_match(frame, *expressions):
+    """Return the values of measures over all rows as one match. One kernel computes them all."""
+    measures = {f"m{i}": expression for i, expression in enumerate(expressions)}
+    (values,) = cep.match(frame, f".{{{len(frame)}}}", measures=measures).to_frame().to_dict("records")
+    return list(values.values())
+
+
 def one_match(frame, expression, **keywords):
     """Return the value of a measure over all rows as one match."""
     n = frame.num_rows if isinstance(frame, pa.Table) else len(frame)
@@ -67,23 +82,16 @@ WITH_NULLS = [
 @pytest.mark.parametrize("values", WITHOUT_NULLS)
 def test_numbers(values):
     frame = pd.DataFrame({"x": values()})
-    assert holding(frame, "x > 2 and x / 2 < 3") == [0, 2]
-    assert holding(frame, "x is null") == []
-    assert one_match(frame, "sum(x)") == 16
-    assert one_match(frame, "max(x) - min(x)") == 6
-    assert one_match(frame, "first(x) - last(x)") == -2
+    assert holding_each(frame, "x > 2 and x / 2 < 3", "x is null") == [[0, 2], []]
+    assert values_of_one_match(frame, "sum(x)", "max(x) - min(x)", "first(x) - last(x)") == [16, 6, -2]
 
 
 @pytest.mark.parametrize("values", WITH_NULLS)
 def test_numbers_with_nulls(values):
     frame = pd.DataFrame({"x": values()})
-    assert holding(frame, "x > 2 and x / 2 < 3") == [0, 2]
-    assert holding(frame, "x is null") == [1]
-    assert holding(frame, "not (x > 6)") == [0, 2]
-    assert one_match(frame, "sum(x)") == 15
-    assert one_match(frame, "count(x)") == 3
-    assert one_match(frame, "avg(x)") == 5
-    assert one_match(frame, "max(x) - min(x)") == 4
+    tests = "x > 2 and x / 2 < 3", "x is null", "not (x > 6)"
+    assert holding_each(frame, *tests) == [[0, 2], [1], [0, 2]]
+    assert values_of_one_match(frame, "sum(x)", "count(x)", "avg(x)", "max(x) - min(x)") == [15, 3, 5, 4]
 
 
 @pytest.mark.parametrize("values", [*WITHOUT_NULLS, *WITH_NULLS])
@@ -330,22 +338,24 @@ TEXT_KINDS = {
 @pytest.mark.parametrize("kind", TEXT_KINDS)
 def test_texts(kind):
     frame = pd.DataFrame({"s": TEXT_KINDS[kind](), "other": pd.Series(["b", "b", "b", "x", None])})
-    assert holding(frame, "s == 'b'") == [0, 3]
-    assert holding(frame, "s != 'b'") == [2, 4]
-    assert holding(frame, "s == 'never'") == []
-    assert holding(frame, "s >= 'b'") == [0, 3, 4]
-    assert holding(frame, "s like '%b'") == [0, 2, 3]
-    assert holding(frame, "starts_with(s, 'a') or s is null") == [1, 2]
-    assert holding(frame, "s in ('ab', 'c')") == [2, 4]
-    assert holding(frame, "s == other") == [0]
-    assert holding(frame, "s < other") == [2, 3]
+    expected = {
+        "s == 'b'": [0, 3],
+        "s != 'b'": [2, 4],
+        "s == 'never'": [],
+        "s >= 'b'": [0, 3, 4],
+        "s like '%b'": [0, 2, 3],
+        "starts_with(s, 'a') or s is null": [1, 2],
+        "s in ('ab', 'c')": [2, 4],
+        "s == other": [0],
+        "s < other": [2, 3],
+    }
+    assert dict(zip(expected, holding_each(frame, *expected), strict=True)) == expected
     assert positions(cep.match(frame, ". a", define={"a": "s > prev(s)"})) == [2, 3]
     assert positions(
         cep.match(frame, ". . . a", define={"a": "max(s) == s and s > first(s) or s == max(s)"})
     ) == [0, 1, 2, 3]
-    assert one_match(frame, "max(s)") == "c"
-    assert one_match(frame, "min(s)") == "ab"
-    assert list(one_match(frame, "collect(s)")) == TEXTS
+    greatest, least, collected = values_of_one_match(frame, "max(s)", "min(s)", "collect(s)")
+    assert (greatest, least, list(collected)) == ("c", "ab", TEXTS)
     found = cep.match(frame, ".", partition_by="s")
     assert found.to_frame()["s"].dtype == frame["s"].dtype
     assert "4 partitions by s" in repr(found)

@@ -45,7 +45,8 @@ from tests.support.spark_cases import check_over_connect, plain, rows_of
 
 pytest.importorskip("pyspark")
 
-N_SHAPES = 2 if numba.config.DISABLE_JIT == 0 else 0  # of those that tests/test_sequences.py compiles
+JIT = not numba.config.DISABLE_JIT
+N_SHAPES = 2 if JIT else 0  # of those that tests/test_sequences.py compiles
 
 
 def in_one_stream(query: SequenceQuery, within: int = 4) -> SequenceQuery:
@@ -124,9 +125,22 @@ def looks_ahead(query: SequenceQuery, frame: pd.DataFrame) -> bool:
 WINDOWED = ["any", "next", "strict", "window", "negation", "kleene", "alternatives"]
 
 
+def rarely(n_slow: int, *case):
+    """Return a case that begins with a seed. If it is below ``n_slow``, a run of CI may take the case.
+
+    Other cases run with ``--full``.
+    """
+    return pytest.param(*case, marks=pytest.mark.slow if case[0] < n_slow else pytest.mark.long)
+
+
+# Machine code: one seed in every run, a tenth of three more in each run of CI, and all with --full.
+COMPILED = [0, *(rarely(4, seed) for seed in range(1, 40))]
+
+
 @pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+@pytest.mark.parametrize("seed", COMPILED if JIT else range(40))
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
+    """Without the JIT every case has a shape of its own, and a run of CI takes a third of them."""
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
     times = sorted(set(frame["t"]))
@@ -378,8 +392,9 @@ def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
 MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
 
 
-@pytest.mark.parametrize(("seed", "family"), [pytest.param(*case, marks=pytest.mark.slow) for case in MANY])
+@pytest.mark.parametrize(("seed", "family"), [rarely(2, *case) for case in MANY])
 def test_random_streams_packed_as_partitions(session, seed, family):
+    """A run of CI takes a tenth of two seeds of every family. ``--full`` takes four seeds."""
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
@@ -389,12 +404,10 @@ def test_random_streams_packed_as_partitions(session, seed, family):
 
 
 @pytest.mark.parametrize(
-    ("seed", "family"),
-    [
-        *(pytest.param(s, f, marks=pytest.mark.slow) for s in range(4) for f in WINDOWED),
-    ],
+    ("seed", "family"), [rarely(2, seed, family) for seed in range(4) for family in WINDOWED]
 )
 def test_random_streams_in_slices(session, seed, family):
+    """A run of CI takes a tenth of two seeds of every family. ``--full`` takes four seeds."""
     if family == "ahead":
         query = cep.sequence_query("PATTERN SEQ(A a, B b, !A c) WITHIN 5", event_type="kind", order_by="t")
     else:

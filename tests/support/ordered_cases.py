@@ -24,13 +24,17 @@ def bound(query, rows):
 
 
 def check(query, rows, n_orders: int) -> bool:
-    """Compare up to ``n_orders`` orders with the definition, and return whether the case has matches."""
+    """Compare up to ``n_orders`` orders with the definition, and return whether the case has matches.
+
+    The orders lie as far apart as possible, so that they begin with different events.
+    """
     program, events = bound(query, rows)
     wanted = sequence_matches(query, rows)
     own = OrderedEvents(program, events)
     orders_of_branch = [list(itertools.permutations(range(len(b.accepts)))) for b in program.branches]
     lasts = [match.rows[-1] for match in wanted]
-    for i in range(min(n_orders, max(map(len, orders_of_branch)))):
+    most = max(map(len, orders_of_branch))
+    for i in np.unique(np.linspace(0, most - 1, min(n_orders, most)).astype(int)).tolist():
         orders = [orders[i % len(orders)] for orders in orders_of_branch]
         found = ordered_sequence(own, orders)
         assert as_matches(program, all_of(found)) == wanted, orders

@@ -1,7 +1,8 @@
 """How much a run tries: the cases of every run, a tenth of the slow ones too, or all with ``--full``.
 
 ``CEPKIT_TENTH=0`` to ``9`` adds a tenth of the slow cases to a run. Ten runs with different numbers cover all
-cases. Cases that are marked ``long`` belong to no tenth.
+cases. Cases that are marked ``long`` belong to no tenth. With the fixture ``whole`` a test tries less of a
+case in a tenth than with ``--full``.
 
 ``CEPKIT_THIRD=0`` to ``2`` leaves out two thirds of the cases with a seed. Three runs with different numbers
 cover all cases. CI runs the kernels as plain Python in this way.
