@@ -52,9 +52,9 @@ ABSENT_LEAF, FROM, FROM_END, TO, TO_END, FIRST_BESIDE, LAST_BESIDE = range(7)
     MOST_ALIVE, MOST_COMPLETE, LOG_BASE, FIRST_ROW,
 ) = range(15)  # fmt: skip
 N_LIMITS = 15
-# Columns of counts: created, removed, matches; then evaluations by condition, then how many held.
-CREATED, REMOVED, FOUND = range(3)
-N_COUNTS = 3
+# Columns of counts: created, removed, matches, pairs; then evaluations by condition, then how many held.
+CREATED, REMOVED, FOUND, PAIRS = range(4)
+N_COUNTS = 4
 # The state of the machine in numbers.
 (
     AT, IS_BEGUN, FREE_SLOT, N_FREE, FREE_CELL, N_FREE_CELLS, NEXT_ID, N_ALIVE, TOTAL_LENGTH, N_COMPLETE,
@@ -545,6 +545,7 @@ def advance(
                         continue
                     if not _fits(cells[before, CELL_FIRST], p, limits, time, rank):
                         continue
+                    count[PAIRS] += 1
                     cell = _cell_of(t, cells[before, CELL_FIRST], 1, p, limits, skip)
                     if skipping and skip[cell]:
                         skipped[cell] += 1
@@ -613,6 +614,7 @@ def advance(
                     left, right = (one, item) if here[IS_RIGHT] else (item, one)
                     if not _in_order(parent, left, right, nodes, orders, groups, pool, cells, limits, time):
                         continue
+                    count[PAIRS] += 1
                     cell = _cell_of(t, pool[one, FIRST], nodes[pool[one, NODE], STATE], p, limits, skip)
                     if skipping and skip[cell]:
                         skipped[cell] += 1

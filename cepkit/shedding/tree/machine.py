@@ -71,6 +71,9 @@ class EventOutcome:
         it was found.
     match_ids : tuple of int
         The numbers of the matches among all partial matches.
+    pairs : int
+        Stored partial matches that the event met in the right order and within the window: those that it was
+        combined with, and those that it skipped.
     """
 
     evaluated: np.ndarray
@@ -80,6 +83,7 @@ class EventOutcome:
     matches: list[Match]
     before_match: list[tuple[int, int]]
     match_ids: tuple[int, ...] = ()
+    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +393,11 @@ class TreeMachine:
         return int(self._info[kernel.N_ALIVE])
 
     @property
+    def max_partial_matches(self) -> int:
+        """The most partial matches that may be kept."""
+        return self._most
+
+    @property
     def most_alive(self) -> int:
         """The highest number of partial matches so far."""
         return int(self._info[kernel.MOST_SEEN])
@@ -408,6 +417,22 @@ class TreeMachine:
         """Return the number of each event's type in ``program.types``; -1: none of them."""
         return self._stream.kind[: self._stream.end - self._stream.base]
 
+    def times_of(self, positions: np.ndarray | int) -> np.ndarray:
+        """Return the ticks of the clock at positions of the stream; 0 when the query needs no clock."""
+        return self._stream.arrays[2][positions - self._stream.base]
+
+    def partitions_of(self, positions: np.ndarray | int) -> np.ndarray:
+        """Return the partitions of the events at positions of the stream."""
+        return self._stream.arrays[1][positions - self._stream.base]
+
+    def values_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
+
+        Tests of single events are not among them.
+        """
+        at = positions - self._stream.base
+        return np.concatenate([self._stream.floats[:, at], self._stream.integers[:, at]]).T
+
     def feed(self, position: int) -> EventOutcome:
         """Process one event; positions must ascend."""
         counts = self._counts
@@ -416,13 +441,14 @@ class TreeMachine:
         n = kernel.N_COUNTS + self._n_conditions
         row = counts[0]
         evaluated, passed = row[kernel.N_COUNTS : n].copy(), row[n:].copy()
-        created, removed = int(row[kernel.CREATED]), int(row[kernel.REMOVED])
+        created, removed, pairs = (int(row[c]) for c in (kernel.CREATED, kernel.REMOVED, kernel.PAIRS))
         if not self._info[kernel.N_COMPLETE]:
-            return EventOutcome(evaluated, passed, created, removed, [], [])
+            return EventOutcome(evaluated, passed, created, removed, [], [], (), pairs)
         found = self._take()
         before = [(int(a), int(b)) for a, b in found.before]
         return EventOutcome(
-            evaluated, passed, created, removed, self._as_matches(found), before, tuple(found.ids.tolist())
+            evaluated, passed, created, removed, self._as_matches(found), before, tuple(found.ids.tolist()),
+            pairs,
         )  # fmt: skip
 
     def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:
