@@ -13,7 +13,7 @@ from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
-    from cepkit.api import explain, explore, funnel, match, simulate, step, tag, why_not
+    from cepkit.api import explain, explore, funnel, match, replay, simulate, step, tag, why_not
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.errors import (
         CepError,
@@ -56,7 +56,7 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
-    "api": "explain explore funnel match simulate step tag why_not",
+    "api": "explain explore funnel match replay simulate step tag why_not",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
@@ -94,12 +94,18 @@ __all__ = [
     "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError", "PredicateError",
     "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches", "StateParallel",
     "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine",
-    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query", "seq",
-    "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
+    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query",
+    "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
 ]  # fmt: skip
 
 
+# Packages of their own, with the names of one capability.
+_PACKAGES = ("shedding",)
+
+
 def __getattr__(name: str) -> _Any:
+    if name in _PACKAGES:
+        return _import_module(f"cepkit.{name}")
     if name not in _MODULE_OF_NAME:
         from cepkit.errors import nearest
 

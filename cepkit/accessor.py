@@ -32,6 +32,7 @@ _EXAMPLES = {
     "why_not": "df.cep.why_not(query, rows=[3, 7], …)",
     "step": "for moment in df.cep.step(query, …): print(moment)",
     "simulate": "df.cep.simulate(query, engine=cep.Hybrid(threads=8), …).makespan",
+    "replay": 'df.cep.replay(query, latency_bound="1.5 s", shedding="random", …).recall',
     "explore": 'df.cep.explore("a b+ c", …)',
 }
 
@@ -98,6 +99,7 @@ class CepAccessor:
         why_not = api.why_not
         step = api.step
         simulate = api.simulate
+        replay = api.replay
         explore = api.explore
 
     def __repr__(self) -> str:

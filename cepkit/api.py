@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -41,10 +41,14 @@ if TYPE_CHECKING:
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
+    from cepkit.language.query_parts import Duration
     from cepkit.parallel.agents.crew import Costs
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.results.explanation import Explanation
     from cepkit.results.spark.matches import SparkMatches
+    from cepkit.shedding.simulation.arrivals import Arrivals
+    from cepkit.shedding.simulation.costs import Prices
+    from cepkit.shedding.strategies.strategy import Strategy
 
 
 @overload
@@ -554,6 +558,109 @@ def _arrivals(arrival: ArrayLike, events: Events) -> np.ndarray:
     if not (np.all(np.diff(arrival, prepend=0.0) >= 0) and np.all(np.isfinite(arrival))):
         raise CepError("arrival: times must be finite, at least 0, and must not fall in stream order")
     return arrival
+
+
+@takes_query_keywords
+def replay(
+    frame: Frame,
+    query: Query | Sequence[Query],
+    *,
+    arrivals: Arrivals | ArrayLike | str | None = None,
+    latency_bound: Duration | float | None = None,
+    shedding: Strategy | str = "none",
+    costs: Prices | str | None = None,
+    weights: Sequence[float] | Mapping[str, float] | None = None,
+    warm_up: int | None = None,
+    seed: int = 0,
+    **keywords: Unpack[QueryKeywords],
+) -> Any:
+    """Replay a frame as a stream under overload, in virtual time, and say what load shedding costs.
+
+    One server processes the events one by one with the engine ``"tree"``. Its clock advances by the price of
+    every unit of work. A strategy decides which events and partial matches to drop, so that matches are found
+    within the bound. The first events are a warm-up without drops, from which the strategy learns.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+        As for `match`. A Spark frame needs ``partition_by``; each key is a replay of its own, in a task.
+    query : query, or list of queries
+        Event sequences, as for `match`. Several queries share one buffer.
+    **keywords
+    arrivals : Arrivals, array or str, optional
+        When events arrive: ``"constant"``, ``"poisson"``, ``"peaks"`` (default), ``"overload"``, a value such
+        as ``cepkit.shedding.PeakArrivals(factor=100)`` or ``cepkit.shedding.ColumnArrivals("ts")``, or the
+        seconds of each row.
+    latency_bound : str, timedelta or float, optional
+        Longest time from the arrival of a match's last event until the match is found, such as ``"1.5 s"``.
+        A number is in seconds. None: nothing is dropped.
+    shedding : Strategy or str
+        What to drop under overload: a value such as ``cepkit.shedding.Random()``, or a name. The error for a
+        wrong name lists all names.
+    costs : Prices or "measured", optional
+        Seconds per unit of work; default: ``cepkit.shedding.Prices()``. ``"measured"`` measures them for this
+        query on this machine.
+    weights : list of float, or mapping of str to float, optional
+        Weight of each query for recall; default: 1 each. A mapping has weights of event types instead.
+    warm_up : int, optional
+        Events of the warm-up, among those whose type a query names. Default: 5,000, or a fifth of a shorter
+        stream.
+    seed : int
+        Seed of random decisions. The same seed gives the same result, bit by bit.
+
+    Returns
+    -------
+    ReplayResult
+        Matches, drops by type, latencies, memory, recall and precision; see `cepkit.shedding.ReplayResult`.
+        For a Spark frame: a Spark DataFrame with the rows of ``to_frame()`` for each key. Keys that cannot be
+        replayed have the reason in the column ``problem``.
+
+    Raises
+    ------
+    CepError
+        As `match`. Before any work: when the bound, weights, arrivals or the warm-up do not fit.
+    UnsupportedQueryError
+        For regex queries, for ``after_match``, and when the tree cannot run a query.
+
+    Notes
+    -----
+    Arrivals do not depend on the strategy. Source: DARLING, PVLDB 15(3), 2021.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+    >>> query = "PATTERN SEQ(a x, b y) WITHIN 20"
+    >>> late = cep.replay(frame, query, latency_bound="100 us", event_type="kind", order_by="ts")
+    >>> late.n_dropped, late.recall, late.within_bound < 0.9
+    (0, 1.0, True)
+    >>> kept = cep.replay(
+    ...     frame, query, latency_bound="100 us", shedding="random_input", event_type="kind", order_by="ts")
+    >>> kept.n_dropped > 0, kept.recall < 1, kept.within_bound > late.within_bound
+    (True, True, True)
+    """
+    from cepkit.shedding.simulation.inputs import check_settings, make_scene
+    from cepkit.shedding.simulation.replay import ReplayResult
+
+    given = query if isinstance(query, list | tuple) else [query]
+    settings = check_settings(
+        [_query_of(replay, frame, one, keywords) for one in given],
+        arrivals=arrivals, latency_bound=latency_bound, shedding=shedding, costs=costs, weights=weights,
+        warm_up=warm_up, seed=seed,
+    )  # fmt: skip
+    if spark_module(frame):
+        from cepkit.results.spark.per_key import run_per_key
+        from cepkit.shedding.simulation.tasks import ReplayTask, types_of_columns
+
+        return run_per_key(frame, settings.queries, ReplayTask(settings), types_of_columns())
+    source, native = source_of(frame)
+    for value in settings.queries:
+        source = with_types(source, value)
+    with show_progress("replaying"):
+        scene = make_scene(settings, source)
+        run = scene.run(settings.strategy, settings.seed)
+    return ReplayResult(run, source, native)
 
 
 def _program_for(

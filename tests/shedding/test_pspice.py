@@ -1,4 +1,4 @@
-"""pSPICE: its Markov chain against simulation and recursion, its counts by eye, and which matches it drops."""
+"""pSPICE: its Markov chain against recursion, its counts by eye, and which partial matches it drops."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.strategies.lineage import read_lineage
-from cepkit.shedding.strategies.markov import completion_chances, remaining_times, transition_matrix
+from cepkit.shedding.strategies.learning.lineage import read_lineage
+from cepkit.shedding.strategies.learning.markov import completion_chances, remaining_times, transition_matrix
 from cepkit.shedding.strategies.pspice import PSpice, count_moves, state_utilities, work_of_moves
 from cepkit.shedding.strategies.strategy import Event, Load
-from tests.support.strategy_cases import frame_of, machine_of, random_frame, train
+from tests.support.strategy_cases import frame_of, random_frame, train
 
 PLAIN = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match WITHIN 3 seconds"
 RISING = PLAIN.replace("any_match", "any_match AND b.x > a.x")
@@ -105,10 +105,8 @@ def load_of(clock: float, alive: int) -> Load:
 def test_the_least_useful_go():
     frame = random_frame(3, 200, "ABC")
     text = PLAIN.replace("3 seconds", "40 seconds")
-    training = train(frame, text, latency_bound=1.0)
-    shedder, machine = PSpice().begin(training), machine_of(frame, text)
-    for position in range(100):
-        machine.feed(position)
+    training = train(frame, text, 100, latency_bound=1.0)
+    shedder, machine = PSpice().begin(training), training.machine
     partial = machine.partial()
     utility = shedder._table.of(partial, 100, training_size(shedder))
     event = Event(100, int(machine.types_of_events()[100]), 0.0)
@@ -131,10 +129,8 @@ def training_size(shedder) -> float:
 def test_nothing_goes_within_the_bound_and_all_beyond_it():
     frame = random_frame(4, 200, "ABC")
     text = PLAIN.replace("3 seconds", "40 seconds")
-    training = train(frame, text, latency_bound=1.0)
-    shedder, machine = PSpice().begin(training), machine_of(frame, text)
-    for position in range(100):
-        machine.feed(position)
+    training = train(frame, text, 100, latency_bound=1.0)
+    shedder, machine = PSpice().begin(training), training.machine
     n, event = machine.n_alive, Event(100, 0, 0.0)
     shedder.before(event, load_of(0.1, n), machine)
     assert machine.n_alive == n > 0
@@ -145,10 +141,8 @@ def test_nothing_goes_within_the_bound_and_all_beyond_it():
 def test_events_that_must_be_absent_stay():
     text = "PATTERN SEQ(A a, NOT B b, C c) WHERE skip_till_any_match WITHIN 40 seconds"
     frame = frame_of("ABABACB")
-    training = train(frame, text, latency_bound=1.0)
-    shedder, machine = PSpice().begin(training), machine_of(frame, text)
-    for position in range(5):
-        machine.feed(position)
+    training = train(frame, text, 5, latency_bound=1.0)
+    shedder, machine = PSpice().begin(training), training.machine
     shedder.before(Event(5, 2, 0.0), load_of(5.0, machine.n_alive), machine)
     assert machine.partial().state.tolist() == [0, 0]
 

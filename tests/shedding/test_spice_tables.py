@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cepkit.errors import CepError
 from cepkit.shedding.strategies.espice import ESpice, event_utilities
 from cepkit.shedding.strategies.hspice import HSpice, pair_utilities
+from cepkit.shedding.strategies.learning.utility_tables import occurrences, threshold_to_drop, to_utilities
+from cepkit.shedding.strategies.learning.windows import OpenWindows, events_by_cell, windows_of
 from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.strategies.utility_tables import occurrences, threshold_to_drop, to_utilities
-from cepkit.shedding.strategies.windows import OpenWindows, events_by_cell, windows_of
-from tests.support.strategy_cases import frame_of, machine_of, train
+from tests.support.strategy_cases import frame_of, train
 
 PLAIN = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match WITHIN 3 seconds"
 RISING = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match AND b.x > a.x WITHIN 3 seconds"
@@ -21,7 +23,7 @@ A, B, C = 0, 1, 2
 
 def test_event_utilities_by_eye():
     # Match 1 has A at 0, B at 1, C at 3; match 2 has A at 0, B at 2, C at 3. So A and C count twice.
-    table = event_utilities(train(frame_of(STREAM), PLAIN), bins=4, safety=0.8)
+    table = event_utilities(train(frame_of(STREAM), PLAIN, bins=(4, 1)), safety=0.8)
     assert table.bin_size == 1 and table.mean_size == 4.0
     wanted = np.zeros((3, 4), int)
     wanted[A, 0], wanted[B, 1], wanted[B, 2], wanted[C, 3] = 100, 50, 50, 100
@@ -30,7 +32,7 @@ def test_event_utilities_by_eye():
 
 
 def test_thresholds_by_eye():
-    table = event_utilities(train(frame_of(STREAM), PLAIN), bins=4, safety=0.8)
+    table = event_utilities(train(frame_of(STREAM), PLAIN, bins=(4, 1)), safety=0.8)
     whole = table._replace(part_of_bin=np.zeros(4, np.int64))
     # Two of the four events of a window have utility 50, and two have 100.
     assert [whole.thresholds(share).tolist() for share in (0.0, 0.25, 0.5, 0.6)] == [[-1], [50], [50], [100]]
@@ -38,23 +40,27 @@ def test_thresholds_by_eye():
     assert halves.thresholds(0.5).tolist() == [50, 50]
     assert halves.thresholds(0.75).tolist() == [100, 100]
     skipped = halves.skipped(np.array([50, -1]), size=4.0)[:, :, 0]
-    assert skipped.tolist() == [[False, True, False, False], [True, True, False, False], [True, True, False, False]]
+    assert skipped.tolist() == [
+        [False, True, False, False],
+        [True, True, False, False],
+        [True, True, False, False],
+    ]
     # In windows of 8 events, bins are twice as long: position 1 has become 2 and 3.
     assert halves.skipped(np.array([50, -1]), size=8.0)[A, :, 0].tolist() == [False, False, True, True]
 
 
 def test_a_part_is_what_fits_into_the_rest_of_the_queue():
-    training = train(frame_of("ABBC" * 9), PLAIN)
-    training = train(frame_of("ABBC" * 9), PLAIN, latency_bound=10.0 * training.service)
+    training = train(frame_of("ABBC" * 9), PLAIN, bins=(4, 1))
+    training = replace(training, latency_bound=10.0 * training.service)
     # (1 - 0.8) 10 = 2 events for each part.
-    assert event_utilities(training, bins=4, safety=0.8).part_of_bin.tolist() == [0, 0, 1, 1]
-    assert event_utilities(training, bins=4, safety=0.6).part_of_bin.tolist() == [0, 0, 0, 0]
+    assert event_utilities(training, safety=0.8).part_of_bin.tolist() == [0, 0, 1, 1]
+    assert event_utilities(training, safety=0.6).part_of_bin.tolist() == [0, 0, 0, 0]
 
 
 def test_pair_utilities_by_eye():
     # The second B of each window is too low. C meets the one partial match A B.
     values = [1, 2, 0, 0, 0, 0, 0] * 3
-    table = pair_utilities(train(frame_of(STREAM, values=values), RISING), bins=4)
+    table = pair_utilities(train(frame_of(STREAM, values=values), RISING, bins=(4, 1)))
     wanted = {(A, 0, 0): (100, 1), (B, 1, 1): (100, 1), (B, 2, 1): (0, 1), (C, 3, 2): (100, 1)}
     utility, expected = np.zeros((2, *table.utility.shape))
     for cell, (own, n) in wanted.items():
@@ -67,7 +73,7 @@ def test_pair_utilities_by_eye():
 def test_pair_utilities_are_chances_of_completion():
     # Half of the pairs of B at 1 make A B; a C follows only once.
     text, values = "ABCD" + "ABDD" + "ABDD" + "ABDD" + "D", [1, 2, 0, 0] * 2 + [2, 1, 0, 0] * 2 + [0]
-    table = pair_utilities(train(frame_of(text, values=values), RISING), bins=4)
+    table = pair_utilities(train(frame_of(text, values=values), RISING, bins=(4, 1)))
     # A: 1 of 4. B: 1 of 4. C: 1 of 1. The greatest chance is 1.
     assert [int(table.utility[cell]) for cell in [(A, 0, 0), (B, 1, 1), (C, 2, 2)]] == [25, 25, 100]
 
@@ -77,13 +83,12 @@ def load_of(waiting: int, rate: float) -> Load:
 
 
 def test_pairs_below_the_threshold_are_skipped():
-    values = [1, 2, 0, 0, 0, 0, 0] * 3
-    frame = frame_of(STREAM, values=values)
-    training = train(frame, RISING)
-    shedder, machine = HSpice(bins=4).begin(training), machine_of(frame, RISING)
+    frame = frame_of(STREAM * 2, values=[1, 2, 0, 0, 0, 0, 0] * 6)
+    training = train(frame, RISING, 21, bins=(4, 1))
+    shedder, machine = HSpice(backlog=False).begin(training), training.machine
     overload = load_of(10**9, 1.3 / training.service)
     matches, lookups, evaluated = [], 0, 0
-    for position in range(len(frame)):
+    for position in range(21, len(frame)):
         event = Event(position, int(machine.types_of_events()[position]), 0.0)
         assert shedder.before(event, overload, machine)
         outcome = machine.feed(position)
@@ -99,14 +104,14 @@ def test_pairs_below_the_threshold_are_skipped():
 
 def test_events_below_the_threshold_are_skipped_in_their_windows():
     # A C at position 1 of its window is in no match. It is so in the window of the second A.
-    text = "ACBCDDD" * 3
+    text = "ACBCDDD" * 6
     query = "PATTERN SEQ(A a, C c) WHERE skip_till_any_match AND c.x > a.x WITHIN 3 seconds"
-    frame = frame_of(text, values=[1, 0, 0, 2, 0, 0, 0] * 3)
-    training = train(frame, query)
-    shedder, machine = ESpice(bins=4).begin(training), machine_of(frame, query)
+    frame = frame_of(text, values=[1, 0, 0, 2, 0, 0, 0] * 6)
+    training = train(frame, query, 21, bins=(4, 1))
+    shedder, machine = ESpice(backlog=False).begin(training), training.machine
     overload = load_of(10**9, 1.3 / training.service)
     evaluated, n_matches = 0, 0
-    for position in range(len(frame)):
+    for position in range(21, len(frame)):
         event = Event(position, int(machine.types_of_events()[position]), 0.0)
         if event.type >= 0:
             shedder.before(event, overload, machine)
@@ -118,11 +123,12 @@ def test_events_below_the_threshold_are_skipped_in_their_windows():
 
 
 def test_everything_goes_when_nothing_may_stay():
-    frame = frame_of(STREAM)
-    training = train(frame, PLAIN)
-    for strategy in (ESpice(bins=4), HSpice(bins=4)):
-        shedder, machine = strategy.begin(training), machine_of(frame, PLAIN)
-        for position in range(len(frame)):
+    frame = frame_of(STREAM * 2)
+    for strategy in (ESpice(), HSpice()):
+        training = train(frame, PLAIN, 21, bins=(4, 1))
+        shedder, machine = strategy.begin(training), training.machine
+        machine.drop(machine.partial().id)
+        for position in range(21, len(frame)):
             event = Event(position, int(machine.types_of_events()[position]), 0.0)
             may = shedder.before(event, load_of(10**9, 1e12), machine)
             assert may == (event.type < 0 or strategy.name == "hspice")
@@ -130,6 +136,21 @@ def test_everything_goes_when_nothing_may_stay():
             assert machine.n_alive == 0
         shedder.before(Event(0, A, 0.0), load_of(0, 1e12), machine)
         assert machine.skip is None
+
+
+@pytest.mark.parametrize("strategy", [ESpice, HSpice])
+def test_waiting_events_count_as_arriving_within_the_bound(strategy):
+    frame = frame_of(STREAM * 2)
+    share = {}
+    for backlog in (True, False):
+        training = train(frame, PLAIN, 21, bins=(4, 1))
+        training = replace(training, latency_bound=10 * training.service)
+        shedder = strategy(safety=0.8, backlog=backlog).begin(training)
+        # 12 more than 8 events wait, and each bound has time for 10: 2.2 times too many with the new ones.
+        shedder.before(Event(21, A, 0.0), load_of(20, 1.0 / training.service), training.machine)
+        share[backlog] = shedder.report()["share"]
+    assert share[False] == 0
+    assert share[True] == pytest.approx(1 - 1 / 2.2)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -190,7 +211,7 @@ def test_open_windows_by_brute_force(seed):
         assert now.add(e, int(time[e]), int(partition[e]), opens=bool(opens[e])) == wanted
 
 
-@pytest.mark.parametrize("settings", [{"bins": 0}, {"interval": 0}, {"safety": 0.0}, {"safety": 2}, {"bins": 1.5}])
+@pytest.mark.parametrize("settings", [{"interval": 0}, {"interval": 1.5}, {"safety": 0.0}, {"safety": 2}])
 @pytest.mark.parametrize("strategy", [ESpice, HSpice])
 def test_wrong_settings(strategy, settings):
     with pytest.raises(CepError, match=next(iter(settings))):

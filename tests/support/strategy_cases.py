@@ -34,16 +34,18 @@ def random_frame(seed: int, n: int, letters: str = "ABCD") -> pd.DataFrame:
     """Return a stream of random types and values; few events are tied in time."""
     generator = np.random.default_rng(seed)
     types = "".join(generator.choice(list(letters), n))
-    return frame_of(types, seconds=np.cumsum(generator.integers(1, 3, n)), values=generator.integers(0, 100, n))
+    return frame_of(
+        types, seconds=np.cumsum(generator.integers(1, 3, n)), values=generator.integers(0, 100, n)
+    )
 
 
-def machine_of(frame: pd.DataFrame, text: str) -> TreeMachine:
+def machine_of(frame: pd.DataFrame, text: str, n_bins: int = 12, bin_size: int = 2) -> TreeMachine:
     """Return a machine for a query over a frame."""
     source = PandasSource(frame)
     program = compile_sequence(sequence_query(text, event_type="type", order_by="time"), source.schema)
     tree = TreeProgram.of(program)
     assert isinstance(tree, TreeProgram), tree
-    return TreeMachine(tree, build_events(source, program))
+    return TreeMachine(tree, build_events(source, program), n_bins=n_bins, bin_size=bin_size)
 
 
 def events_of(frame: pd.DataFrame, machine: TreeMachine) -> Events:
@@ -51,11 +53,19 @@ def events_of(frame: pd.DataFrame, machine: TreeMachine) -> Events:
     return build_events(PandasSource(frame), machine.program.program)
 
 
-def train(frame: pd.DataFrame, text: str, n_events: int | None = None, **changes) -> Training:
-    """Return what a warm-up over the first events of a frame measures."""
-    machine = machine_of(frame, text)
+def train(
+    frame: pd.DataFrame,
+    text: str,
+    n_events: int | None = None,
+    *,
+    bins: tuple[int, int] = (12, 2),
+    prices=None,
+    **changes,
+) -> Training:
+    """Return what a warm-up over the first events of a frame measures, with this number and size of bins."""
+    machine = machine_of(frame, text, *bins)
     n_events = len(frame) if n_events is None else n_events
-    prices, types = Prices().table(), machine.types_of_events()
+    prices, types = prices or Prices().table(), machine.types_of_events()
     machine.learning = True
     service, alive, own = [], [], []
     n_conditions = len(machine.program.conditions)
@@ -70,6 +80,7 @@ def train(frame: pd.DataFrame, text: str, n_events: int | None = None, **changes
         service.append(seconds_of(outcome, prices))
         alive.append(before)
         own.append(int(types[position]))
+    machine.learning = False
     made = Training(
         machine.program, events_of(frame, machine), n_events, 1.0,
         np.bincount(own, minlength=len(machine.program.types)) / n_events, float(np.mean(service)), passed,
@@ -96,14 +107,16 @@ class Served:
     created: int = 0
 
 
-def serve(
-    machine: TreeMachine, shedder: Shedder, arrivals: np.ndarray, prices, service: float, *, swap=None, swap_at=-1
-) -> Served:
-    """Serve a stream with one shedder in virtual time; ``swap`` replaces the shedder before an event."""
+def serve(training: Training, shedder: Shedder, arrivals: np.ndarray, *, swap=None, swap_at=-1) -> Served:
+    """Serve the events after a warm-up with one shedder in virtual time.
+
+    ``swap`` replaces the shedder before the event ``swap_at``.
+    """
+    machine, prices, service = training.machine, training.prices, training.service
     served, types = Served(), machine.types_of_events()
     waiting: deque[int] = deque()
     clock, latency, gap, at, last = 0.0, 0.0, service * 2, 0, None
-    positions = [p for p in range(len(types)) if types[p] >= 0]
+    positions = [p for p in range(training.n_events, len(types)) if types[p] >= 0]
 
     def load() -> Load:
         oldest = arrivals[waiting[0]] if waiting else clock

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cepkit.shedding.strategies.lineage import completed, read_lineage
+from cepkit.shedding.strategies.learning.lineage import completed, read_lineage
+from cepkit.shedding.strategies.learning.utility_tables import to_utilities
+from cepkit.shedding.strategies.learning.windows import opening_types, read_windows
 from cepkit.shedding.strategies.overload import SAFETY
 from cepkit.shedding.strategies.skipping import INTERVAL, SkippingShedder, UtilityTable, check_skipping
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
-from cepkit.shedding.strategies.utility_tables import to_utilities
-from cepkit.shedding.strategies.windows import opening_types, read_windows
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Outcome
+    from cepkit.shedding.tree.machine import EventOutcome
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ class HSpice:
     ----------
     safety : float
         f: share of the queue limit from which the shedder skips.
-    bins : int
-        Number of bins for the positions in a window.
     interval : int
         Number of events after which the threshold is computed again during an overload.
+    backlog : bool
+        Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
+        one latency bound. False: the arrival rate alone decides how much to skip, as published.
     always : bool
         Whether to pay for lookups also without an overload. This shows the overhead alone.
 
@@ -37,9 +38,9 @@ class HSpice:
     -----
     Source: Slo, Bhowmik, Rothermel, "hSPICE: State-Aware Event Shedding in Complex Event Processing",
     DEBS 2020. Written from knowledge of the published algorithm only.
-    Differs: the table has the probability that the pair makes a partial match that completes, divided by the
-    greatest one. An event that opens a window counts as a pair with state 0. One mean size of windows scales
-    the position bins.
+    Differs: the published amount to skip does not know the queue; see `ESpice`. The table has the probability
+    that the pair makes a partial match that completes, divided by the greatest one. An event that opens a
+    window counts as a pair with state 0. One mean size of windows scales the position bins.
 
     Examples
     --------
@@ -48,39 +49,26 @@ class HSpice:
     """
 
     safety: float = SAFETY
-    bins: int = 100
     interval: int = INTERVAL
+    backlog: bool = True
     always: bool = False
     name: ClassVar[str] = "hspice"
 
     def __post_init__(self) -> None:
-        check_skipping(self.safety, self.bins, self.interval)
+        check_skipping(self.safety, self.interval)
 
     def begin(self, training: Training) -> Shedder:
         """Return a shedder that knows utilities and numbers of pairs by type, position and state."""
-        table = pair_utilities(training, self.bins)
-        return _SkippedPairs(training, table, self.safety, self.interval, always=self.always)
+        table = pair_utilities(training)
+        return _SkippedPairs(training, table, self)
 
 
-def pair_utilities(training: Training, bins: int) -> UtilityTable:
+def pair_utilities(training: Training) -> UtilityTable:
     """Return UT(T, P, s) of a warm-up, and the expected number of pairs of a window in each cell.
 
-    Notes
-    -----
-    The bins need the mean size of windows, which the warm-up itself did not know. So a second machine
-    processes its events again and counts the pairs.
+    The bins of positions are those of the machine.
     """
-    windows = read_windows(training)[0]
-    bin_size = max(1, int(np.ceil(windows.mean_size / bins)))
-    machine = type(training.machine)(
-        training.program,
-        training.events,
-        max_partial_matches=training.machine.max_partial_matches,
-        n_bins=bins,
-        bin_size=bin_size,
-    )
-    machine.learning = True
-    machine.feed_many(0, training.n_events)
+    machine, windows = training.machine, read_windows(training)[0]
     lineage = read_lineage(machine)
     useful = completed(lineage)
     good = np.zeros(machine.considered.shape)
@@ -94,8 +82,8 @@ def pair_utilities(training: Training, bins: int) -> UtilityTable:
     return UtilityTable(
         to_utilities(chance),
         considered / n_windows,
-        np.zeros(bins, np.int64),
-        bin_size,
+        np.zeros(considered.shape[1], np.int64),
+        machine.bin_size,
         windows.mean_size,
     )
 
@@ -104,8 +92,8 @@ class _SkippedPairs(SkippingShedder):
     def _look_up(self, n_windows: int) -> None:
         """Pay after the event, when the number of its pairs is known."""
 
-    def after(self, event: Event, load: Load, outcome: Outcome) -> None:
+    def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Pay for one lookup per pair."""
-        if self._is_shedding or self._always:
+        if self._is_shedding or self._settings.always:
             self.charged["lookup"] += outcome.pairs
             self._n_lookups += outcome.pairs

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from cepkit.errors import whole_number
-from cepkit.shedding.strategies.lineage import Lineage, first_positions, read_lineage
-from cepkit.shedding.strategies.markov import (
+from cepkit.shedding.strategies.learning.lineage import Lineage, first_positions, read_lineage
+from cepkit.shedding.strategies.learning.markov import (
     completion_chances,
     remaining_times,
     transition_matrix,
     utilities_of_states,
 )
+from cepkit.shedding.strategies.learning.windows import StreamClock, open_windows, opening_types, read_windows
 from cepkit.shedding.strategies.overload import SAFETY, ServiceLine, check_safety, fit_service, surplus
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
-from cepkit.shedding.strategies.windows import OpenWindows, StreamClock, opening_types, read_windows
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import PartialMatches, TreeMachine
@@ -177,7 +177,7 @@ class _LeastUseful(Shedder):
         self._table = state_utilities(training, strategy.bins)
         self._clock = StreamClock(training.machine)
         self._opening = opening_types(training.program)
-        self._windows = OpenWindows(self._clock.span, self._table.mean_size)
+        self._windows = open_windows(training, self._table.mean_size)
         self._n_dropped = 0
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:

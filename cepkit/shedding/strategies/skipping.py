@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from cepkit.errors import whole_number
-from cepkit.shedding.strategies.overload import check_safety, queue_room
-from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
-from cepkit.shedding.strategies.utility_tables import (
+from cepkit.shedding.strategies.learning.utility_tables import (
     KEEP_ALL,
     occurrences,
     scaled_bins,
     share_to_drop,
     threshold_to_drop,
 )
-from cepkit.shedding.strategies.windows import OpenWindows, StreamClock, opening_types, present_types
+from cepkit.shedding.strategies.learning.windows import (
+    StreamClock,
+    open_windows,
+    opening_types,
+    present_types,
+)
+from cepkit.shedding.strategies.overload import check_safety, queue_room
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import TreeMachine
@@ -60,19 +65,44 @@ class UtilityTable(NamedTuple):
         for part in range(self.n_parts):
             own = self.part_of_bin == part
             expected = self.expected[:, own]
-            found[part] = threshold_to_drop(occurrences(self.utility[:, own], expected), share * expected.sum())
+            found[part] = threshold_to_drop(
+                occurrences(self.utility[:, own], expected), share * expected.sum()
+            )
         return found
 
     def skipped(self, thresholds: np.ndarray, size: float) -> np.ndarray:
-        """Return which pairs to skip, bool, (n_types, n_bins, n_states), when windows have this many events."""
+        """Return the pairs to skip, bool, (n_types, n_bins, n_states), in windows of this many events."""
         bins = scaled_bins(len(self.part_of_bin), self.mean_size, size)
         return self.utility[:, bins] <= thresholds[self.part_of_bin[bins]][:, None]
 
 
-def check_skipping(safety: float, bins: int, interval: int) -> None:
+class SkippingSettings(Protocol):
+    """The settings that eSPICE and hSPICE share."""
+
+    @property
+    def safety(self) -> float:
+        """f: share of the queue limit from which the shedder skips."""
+        ...
+
+    @property
+    def interval(self) -> int:
+        """Number of events after which thresholds are computed again."""
+        ...
+
+    @property
+    def backlog(self) -> bool:
+        """Whether waiting events add to the arrival rate."""
+        ...
+
+    @property
+    def always(self) -> bool:
+        """Whether lookups are paid for also without an overload."""
+        ...
+
+
+def check_skipping(safety: float, interval: int) -> None:
     """Raise unless the settings of a strategy that skips pairs are valid."""
     check_safety(safety)
-    whole_number("bins", bins, 1)
     whole_number("interval", interval, 1)
 
 
@@ -83,27 +113,20 @@ class SkippingShedder(Shedder):
     ----------
     training : Training
     table : UtilityTable
-    safety : float
-        f: share of the queue limit from which the shedder skips.
-    interval : int
-        Number of events after which it computes thresholds again.
-    always : bool
-        Whether it pays for lookups also without an overload.
+    settings : ESpice or HSpice
     """
 
-    def __init__(
-        self, training: Training, table: UtilityTable, safety: float, interval: int, *, always: bool = False
-    ):
+    def __init__(self, training: Training, table: UtilityTable, settings: SkippingSettings):
         super().__init__()
-        self._always = always
+        self._settings, self._bound = settings, training.latency_bound
         self._clock = StreamClock(training.machine)
         self._opening, self._present = opening_types(training.program), present_types(training.program)
-        self._table, self._interval = table, interval
-        self._room = queue_room(training, safety)
+        self._table = table
+        self._room = queue_room(training, settings.safety)
         self._capacity = 1.0 / training.service if training.service > 0 else float("inf")
-        self._windows = OpenWindows(self._clock.span, table.mean_size)
+        self._windows = open_windows(training, table.mean_size)
         self._thresholds = np.full(table.n_parts, KEEP_ALL)
-        self._is_shedding, self._left = False, 0
+        self._is_shedding, self._left, self._share = False, 0, 0.0
         self._n_lookups = 0
         self._is_known = False  # whether the machine has the table of this shedder
         self._is_useless = np.zeros(len(table.utility), bool)  # by type: whether all its pairs are skipped
@@ -123,9 +146,12 @@ class SkippingShedder(Shedder):
         if load.waiting <= self._room:
             self._is_shedding = False
         elif not self._is_shedding or self._left <= 0:
-            self._is_shedding, self._left = True, self._interval
-            share = share_to_drop(load.arrival_rate, self._capacity)
-            self._thresholds = self._table.thresholds(share)
+            self._is_shedding, self._left = True, self._settings.interval
+            rate = load.arrival_rate
+            if self._settings.backlog:
+                rate += (load.waiting - self._room) / self._bound
+            self._share = share_to_drop(rate, self._capacity)
+            self._thresholds = self._table.thresholds(self._share)
             self.charged["update"] += len(self._thresholds)
             self._is_known = False
         self._left -= 1
@@ -143,9 +169,6 @@ class SkippingShedder(Shedder):
                 machine.skip = None
         elif not self._is_known or machine.skip is None:
             table = self._table
-            n_bins = len(table.part_of_bin)
-            if machine.considered.shape[1] != n_bins or machine.bin_size != table.bin_size:
-                machine.set_bins(n_bins, table.bin_size)
             skipped = np.broadcast_to(
                 table.skipped(self._thresholds, self._windows.size), machine.considered.shape
             ).copy()
@@ -165,9 +188,10 @@ class SkippingShedder(Shedder):
         return self._table.utility.nbytes + self._table.expected.nbytes
 
     def report(self) -> Mapping[str, Any]:
-        """Return the thresholds now, the mean size of windows, and the lookups so far."""
+        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups."""
         return {
             "is_shedding": self._is_shedding,
+            "share": self._share if self._is_shedding else 0.0,
             "thresholds": self._thresholds.tolist() if self._is_shedding else [],
             "window_size": self._windows.size,
             "lookups": self._n_lookups,
@@ -180,6 +204,7 @@ class SkippingShedder(Shedder):
             "thresholds": self._thresholds,
             "is_shedding": self._is_shedding,
             "left": self._left,
+            "share": self._share,
             "lookups": self._n_lookups,
             "windows": self._windows.save(),
         }
@@ -189,6 +214,6 @@ class SkippingShedder(Shedder):
         self._table = UtilityTable(**saved["table"])
         self._thresholds = np.asarray(saved["thresholds"])
         self._is_shedding, self._left = bool(saved["is_shedding"]), int(saved["left"])
-        self._n_lookups = int(saved["lookups"])
+        self._share, self._n_lookups = float(saved["share"]), int(saved["lookups"])
         self._windows.restore(saved["windows"])
         self._is_known = False

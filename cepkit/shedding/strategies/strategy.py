@@ -98,6 +98,8 @@ class Training:
         Type of each of these events, and number of partial matches before it.
     weight : float
         Weight of the pattern, 1 for a single one.
+    weight_of_type : mapping of str to float
+        Weights that the user gave to event types; missing types have weight 1.
     others : tuple of Training
         The other patterns of the run. They share its buffers. Empty for a single pattern.
     """
@@ -117,11 +119,12 @@ class Training:
     type_of_event: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     alive_before: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     weight: float = 1.0
+    weight_of_type: Mapping[str, float] = field(default_factory=dict)
     others: tuple[Training, ...] = ()
 
     @property
     def patterns(self) -> tuple[Training, ...]:
-        """This training and the `others`."""
+        """The own training, and the `others`."""
         return (self, *self.others)
 
     @property
@@ -137,7 +140,8 @@ class Strategy(Protocol):
     -----
     Several patterns share one buffer. Each pattern has a shedder of its own, which `Shedder.before` and
     `Shedder.after` ask about its own machine. Only the shedder of the first pattern decides which events
-    enter the buffer. Its training has the `Training.others`, so it can weigh all patterns.
+    enter the buffer. Its training has the `Training.others`, so it can weigh all patterns. Its ``before`` is
+    called for every event that leaves the buffer, also for types that only other patterns name.
     """
 
     @property
@@ -175,7 +179,7 @@ class Shedder:
     charged: Counter[str] = field(default_factory=Counter)
 
     def admit(self, event: Event, load: Load) -> Sequence[int]:
-        """Return the positions of waiting events to drop. The new event waits already and may be among them."""
+        """Return the positions of waiting events to drop. The new event waits already and may be dropped."""
         return ()
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from cepkit.errors import CepError, whole_number
-from cepkit.shedding.strategies.classes import GAP, require_scikit_learn
-from cepkit.shedding.strategies.knapsack import UNITS, cheapest_cover, greedy_cover
+from cepkit.shedding.strategies.learning.classes import GAP, require_scikit_learn
+from cepkit.shedding.strategies.learning.knapsack import UNITS, cheapest_cover, greedy_cover
+from cepkit.shedding.strategies.learning.zhao_costs import ClassModel
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
-from cepkit.shedding.strategies.zhao_costs import ClassModel
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Match, Outcome, TreeMachine
+    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
 
 DYNAMIC, GREEDY = "dynamic", "greedy"
 SMOOTHING = 0.1  # weight of the newest events in the moving averages of classes
@@ -89,9 +89,10 @@ class _ShedClasses(Shedder):
         self._model = ClassModel(training, strategy.clusters, strategy.time_slices, strategy.interval)
         self._generator = np.random.default_rng([training.seed, 4])
         self._shed = np.zeros(self._model.n_classes)  # share of each class to drop
-        self._since = self._newest = 0
+        known = training.machine.ancestry
+        self._since, self._newest = 0, known.base + len(known.left) - 1
         self._ids, self._class_of_id = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._matches: list[Match] = []
+        self._matches: list[np.ndarray] = []  # events by leaf of new matches
         self._n_dropped = self._n_events = 0
 
     def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
@@ -109,11 +110,12 @@ class _ShedClasses(Shedder):
             return False
         return True
 
-    def after(self, event: Event, load: Load, outcome: Outcome) -> None:
+    def after(self, event: Event, load: Load, outcome: EventOutcome) -> None:
         """Pay for the class of each new partial match, and keep the matches for the moving averages."""
         self._since += 1
         self.charged["classify"] += outcome.created
-        self._matches += outcome.matches
+        if len(outcome.found):
+            self._matches.append(self._model.shape.members_of_matches(outcome.found))
 
     def _evaluate(self, load: Load, machine: TreeMachine) -> None:
         """Update what classes cost, choose the shedding set, and drop its partial matches."""
@@ -124,7 +126,7 @@ class _ShedClasses(Shedder):
             self._newest = max(self._newest, int(partial.id[-1]))
         if not self._shed.any():
             node, member = partial.node[is_new], partial.members[is_new]
-            n = self._model.update(machine, node, member, self._matches, SMOOTHING)
+            n = self._model.update(machine, node, member, self._new_matches(), SMOOTHING)
             self.charged["update"] += n
         self._matches = []
         self._shed = self._choose(load.latency)
@@ -138,6 +140,10 @@ class _ShedClasses(Shedder):
             self.charged["drop"] += n
             self._n_dropped += n
         self._ids, self._class_of_id = partial.id[~goes], classes[~goes]
+
+    def _new_matches(self) -> np.ndarray:
+        none = np.zeros((0, self._model.shape.program.n_leaves), np.int64)
+        return np.concatenate([none, *self._matches])
 
     def _classes(self, machine: TreeMachine, partial: Any) -> np.ndarray:
         """Return the class of each partial match. Those that are already known keep it."""
@@ -198,7 +204,7 @@ class _ShedClasses(Shedder):
             "newest": self._newest,
             "ids": self._ids,
             "classes": self._class_of_id,
-            "matches": [list(map(list, match)) for match in self._matches],
+            "matches": self._new_matches(),
             "generator": self._generator.bit_generator.state,
             "dropped": [self._n_dropped, self._n_events],
         }
@@ -209,6 +215,6 @@ class _ShedClasses(Shedder):
         self._shed = np.array(saved["shed"], np.float64)
         self._since, self._newest = int(saved["since"]), int(saved["newest"])
         self._ids, self._class_of_id = np.asarray(saved["ids"]), np.asarray(saved["classes"])
-        self._matches = [tuple(map(tuple, match)) for match in saved["matches"]]
+        self._matches = [np.asarray(saved["matches"])]
         self._generator.bit_generator.state = saved["generator"]
         self._n_dropped, self._n_events = map(int, saved["dropped"])

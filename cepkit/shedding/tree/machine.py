@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -54,9 +55,13 @@ class TreeMatches:
         return len(self.trees)
 
 
-@dataclass(frozen=True, slots=True)
+_ZERO = np.zeros(0, np.int64)
+NO_MATCHES = TreeMatches(_ZERO, _ZERO, np.zeros(1, np.int64), _ZERO, _ZERO, np.zeros((0, 2), np.int64))
+
+
+@dataclass(frozen=True)
 class EventOutcome:
-    """What one event did.
+    """What one event did. The matches become tuples when they are first read.
 
     Parameters
     ----------
@@ -64,13 +69,8 @@ class EventOutcome:
         How often each condition was evaluated, and how often it held.
     created, removed : int
         Partial matches that were created, matches among them, and that expired.
-    matches : list
-        Each match as a tuple over the variables of the query, with the positions of their events.
-    before_match : list of (int, int)
-        For each match: how many conditions were evaluated and how many partial matches were created before
-        it was found.
-    match_ids : tuple of int
-        The numbers of the matches among all partial matches.
+    found : TreeMatches
+        The matches as arrays.
     pairs : int
         Stored partial matches that the event met in the right order and within the window: those that it was
         combined with, and those that it skipped.
@@ -80,10 +80,24 @@ class EventOutcome:
     passed: np.ndarray
     created: int
     removed: int
-    matches: list[Match]
-    before_match: list[tuple[int, int]]
-    match_ids: tuple[int, ...] = ()
-    pairs: int = 0
+    found: TreeMatches
+    pairs: int
+    _as_matches: Callable[[TreeMatches], list[Match]] = field(repr=False, compare=False)
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        """Each match as a tuple over the variables of the query, with the positions of their events."""
+        return self._as_matches(self.found) if len(self.found) else []
+
+    @property
+    def before_match(self) -> list[tuple[int, int]]:
+        """For each match: how many conditions were evaluated and partial matches created before it."""
+        return [(evaluated, created) for evaluated, created in self.found.before.tolist()]
+
+    @property
+    def match_ids(self) -> tuple[int, ...]:
+        """The numbers of the matches among all partial matches."""
+        return tuple(self.found.ids.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,18 +451,17 @@ class TreeMachine:
         """Process one event; positions must ascend."""
         counts = self._counts
         counts[:] = 0
-        self._call(position, position + 1, position, counts)
+        parts = []
+        while self._call(position, position + 1, position, counts):
+            parts.append(self._take())  # more matches than one call may have
         n = kernel.N_COUNTS + self._n_conditions
         row = counts[0]
-        evaluated, passed = row[kernel.N_COUNTS : n].copy(), row[n:].copy()
-        created, removed, pairs = (int(row[c]) for c in (kernel.CREATED, kernel.REMOVED, kernel.PAIRS))
-        if not self._info[kernel.N_COMPLETE]:
-            return EventOutcome(evaluated, passed, created, removed, [], [], (), pairs)
-        found = self._take()
-        before = [(int(a), int(b)) for a, b in found.before]
+        if self._info[kernel.N_COMPLETE] or parts:
+            parts.append(self._take())
+        found = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
         return EventOutcome(
-            evaluated, passed, created, removed, self._as_matches(found), before, tuple(found.ids.tolist()),
-            pairs,
+            row[kernel.N_COUNTS : n].copy(), row[n:].copy(), int(row[kernel.CREATED]),
+            int(row[kernel.REMOVED]), found, int(row[kernel.PAIRS]), self._as_matches,
         )  # fmt: skip
 
     def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:
@@ -651,6 +664,18 @@ class TreeMachine:
             self._stream.chain, code.groups, code.trees,
         )  # fmt: skip
         return len(slots)
+
+
+def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
+    """Return the matches of several parts in one, at least one part."""
+    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
+    names = ("trees", "ids", "before")
+    return TreeMatches(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.components for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+    )
 
 
 def _whole_ticks(width: float, closed: bool) -> int:

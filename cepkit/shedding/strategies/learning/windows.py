@@ -122,7 +122,12 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
 
 
 def events_by_cell(
-    windows: Windows, type_of_event: np.ndarray, partition: np.ndarray, n_types: int, n_bins: int, bin_size: int
+    windows: Windows,
+    type_of_event: np.ndarray,
+    partition: np.ndarray,
+    n_types: int,
+    n_bins: int,
+    bin_size: int,
 ) -> np.ndarray:
     """Return S: the mean number of events of each type in each bin of positions of a window.
 
@@ -220,3 +225,16 @@ def read_windows(training: Training) -> tuple[Windows, np.ndarray, np.ndarray]:
     types, partition = machine.types_of_events()[: training.n_events], machine.partitions_of(positions)
     opens = np.isin(types, list(opening_types(training.program)))
     return windows_of(opens, clock.at(machine, positions), partition, clock.span), types, partition
+
+
+def open_windows(training: Training, size: float) -> OpenWindows:
+    """Return the windows that are open at the end of a warm-up."""
+    machine, positions = training.machine, np.arange(training.n_events)
+    clock, opening = StreamClock(machine), opening_types(training.program)
+    opens = np.isin(machine.types_of_events()[: training.n_events], list(opening))
+    places, partition = clock.at(machine, positions).tolist(), machine.partitions_of(positions).tolist()
+    now = OpenWindows(clock.span, size)
+    for position in np.flatnonzero(opens).tolist():
+        now.add(position, places[position], partition[position], opens=True)
+    now.size = size
+    return now

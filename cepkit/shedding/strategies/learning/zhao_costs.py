@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.kernels import tree as kernel
-from cepkit.shedding.strategies.classes import (
+from cepkit.shedding.strategies.learning.classes import (
     MISSING,
     MOST_SAMPLED,
     ClassTree,
@@ -16,12 +16,18 @@ from cepkit.shedding.strategies.classes import (
     grow_tree,
     to_features,
 )
-from cepkit.shedding.strategies.lineage import consumptions, contributions, lengths, members, read_lineage
+from cepkit.shedding.strategies.learning.lineage import (
+    consumptions,
+    contributions,
+    lengths,
+    members,
+    read_lineage,
+)
+from cepkit.shedding.strategies.learning.windows import NO_LIMIT, StreamClock
 from cepkit.shedding.strategies.strategy import Training
-from cepkit.shedding.strategies.windows import NO_LIMIT, StreamClock
 
 if TYPE_CHECKING:
-    from cepkit.shedding.tree.machine import Match, TreeMachine
+    from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
     from cepkit.shedding.tree.program import TreeProgram
 
 
@@ -48,7 +54,8 @@ class NodeShape:
             parts = [part for part in (node.left, node.right) if part >= 0]
             found = [ancestor for part in parts for ancestor in self.ancestors[part]]
             self.ancestors.append([*found, *(part for part in parts if self.kept[part])])
-        self.roots = np.flatnonzero(code[:, kernel.IS_ROOT] == 1)
+        roots = np.flatnonzero(code[:, kernel.IS_ROOT] == 1)
+        self.roots = roots[np.argsort(code[roots, kernel.TREE], kind="stable")]
 
     def of_type(self, number: int) -> list[int]:
         """Return the leaves of a type, without those of absent events."""
@@ -60,19 +67,22 @@ class NodeShape:
         row = self.program.code.nodes[leaf]
         return int(row[kernel.PARENT]) if row[kernel.TRIES] == 1 else -1
 
-    def members_of_match(self, match: Match) -> tuple[int, np.ndarray] | None:
-        """Return the root of the tree of a match, and the last event of each leaf."""
-        variables = self.program.program.query.variables
-        place = {name: i for i, name in enumerate(variables)}
-        given = {i for i, events in enumerate(match) if events}
-        for root in self.roots:
-            leaves = self.leaves[root]
-            if {place[self.program.leaves[leaf].variable] for leaf in leaves} == given:
-                found = np.full(self.program.n_leaves, -1, np.int64)
-                for leaf in leaves:
-                    found[leaf] = match[place[self.program.leaves[leaf].variable]][-1]
-                return int(root), found
-        return None
+    def members_of_matches(self, found: TreeMatches) -> np.ndarray:
+        """Return the last event of each leaf in each match, int64, (n_matches, n_leaves); -1: none."""
+        member = np.full((len(found), self.program.n_leaves), -1, np.int64)
+        match = np.repeat(np.arange(len(found)), np.diff(found.first_item))
+        for tree, leaves in enumerate(self.program.code.leaf_of_component):
+            own = found.trees[match] == tree
+            leaf = np.array(leaves, np.int64)[found.components[own]]
+            np.maximum.at(member, (match[own], leaf), found.positions[own])
+        return member
+
+    def root_of(self, member: np.ndarray) -> np.ndarray:
+        """Return the root of the tree of each match, by the last event of each leaf."""
+        leaf = np.argmax(member >= 0, axis=1)
+        tree_of_leaf = np.array([one.tree for one in self.program.leaves])
+        tree_of_root = self.program.code.nodes[self.roots, kernel.TREE]
+        return self.roots[np.searchsorted(tree_of_root, tree_of_leaf[leaf])]
 
 
 class ClassModel:
@@ -130,7 +140,7 @@ class ClassModel:
         count = np.maximum(np.bincount(lineage.node, minlength=n_nodes), 1)
         self.work_of_node = np.bincount(lineage.node, weighted, minlength=n_nodes) / count
         slices, generator = self._slices_of(machine, member), np.random.default_rng([training.seed, 3])
-        consumption, contribution, node_of_class = [], [], []
+        node_of_class: list[int] = []
         for one in np.flatnonzero(self.shape.kept):
             for part in range(self._slices):
                 rows = np.flatnonzero((node == one) & (slices == part))
@@ -217,7 +227,7 @@ class ClassModel:
         machine: TreeMachine,
         node: np.ndarray,
         member: np.ndarray,
-        matches: Sequence[Match],
+        matches: np.ndarray,
         smoothing: float,
     ) -> int:
         """Add new partial matches and matches to the moving averages; return the number of additions.
@@ -227,7 +237,8 @@ class ClassModel:
         machine : TreeMachine
         node : ndarray of int64, (n,)
         member : ndarray of int64, (n, n_leaves)
-        matches : sequence of matches
+        matches : ndarray of int64, (n_matches, n_leaves)
+            Result of `NodeShape.members_of_matches`.
         smoothing : float
             Weight of the new values.
         """
@@ -239,12 +250,9 @@ class ClassModel:
             for ancestor in [*self.shape.ancestors[one], *own]:
                 np.add.at(spent, self.classify(machine, ancestor, rows), self.work_of_node[one])
                 n += len(rows)
-        by_root: dict[int, list[np.ndarray]] = {}
-        for match in matches:
-            if (found := self.shape.members_of_match(match)) is not None:
-                by_root.setdefault(found[0], []).append(found[1])
-        for root, rows_of_root in by_root.items():
-            rows = np.array(rows_of_root)
+        root_of_match = self.shape.root_of(matches) if len(matches) else np.zeros(0, np.int64)
+        for root in np.unique(root_of_match):
+            rows = matches[root_of_match == root]
             for ancestor in self.shape.ancestors[root]:
                 classes = self.classify(machine, ancestor, rows)
                 np.add.at(useful, classes, 1.0)

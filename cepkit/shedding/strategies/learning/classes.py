@@ -1,4 +1,4 @@
-"""Classes of partial matches: clusters by what they cost and bring, and trees that predict them from attributes."""
+"""Classes of partial matches: clusters by cost and use, and trees that predict them from attributes."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def threshold_to_drop(occurrence: np.ndarray, amount: float) -> int:
 
 
 def share_to_drop(arrival_rate_hz: float, capacity_hz: float) -> float:
-    """Return the share of the work that must go, so that the rest fits the capacity: (R - th) / R, at least 0.
+    """Return (R - th) / R, at least 0: the share of the work to drop, so that the rest fits the capacity.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a warm-up says about partial matches: their parents, what they cost, and the matches that they led to."""
+"""What a warm-up says about partial matches: their parents, their cost, and the matches they led to."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def contributions(lineage: Lineage) -> np.ndarray:
 
 
 def consumptions(lineage: Lineage) -> np.ndarray:
-    """Return Gamma-: the cost of all partial matches derived from each one, weighted by length, float64, (n,).
+    """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,).
 
     Notes
     -----

@@ -1,0 +1,333 @@
+"""When events arrive: schedules as values, in seconds of virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Protocol
+
+import numpy as np
+
+from cepkit.errors import CepError, nearest
+
+BOOST = ((0.03, 0.30), (0.40, 0.10), (0.60, 0.20), (0.90, 0.10))  # of DARLING's authors: start and share
+REGULAR_LOAD = 0.5  # rho: share of its time that the server works outside of peaks
+
+
+class Arrivals(Protocol):
+    """A schedule of arrivals."""
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return the seconds at which ``n`` events arrive, float64, never falling.
+
+        Parameters
+        ----------
+        n : int
+            Number of events.
+        service : float
+            Mean seconds to process an event, measured in the warm-up.
+        seed : int
+            Seed of random schedules.
+        """
+        ...
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return the peaks among ``n`` events, each as its first event and the event after its last."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantArrivals:
+    """Events arrive at equal distances.
+
+    Parameters
+    ----------
+    load : float
+        Arrivals per second, divided by the events that the server can process in a second.
+
+    Examples
+    --------
+    >>> ConstantArrivals(load=0.5).times(4, 0.001, 0).tolist()
+    [0.002, 0.004, 0.006, 0.008]
+    """
+
+    load: float = REGULAR_LOAD
+
+    def __post_init__(self) -> None:
+        _check_positive("load", self.load)
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return when events arrive."""
+        return np.arange(1, n + 1) * (service / self.load)
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return the peaks: the whole run above a load of 1."""
+        return ((0, n),) if self.load > 1 and n else ()
+
+
+@dataclass(frozen=True)
+class PoissonArrivals:
+    """Events arrive at random, independently of each other.
+
+    Parameters
+    ----------
+    load : float
+        As for `ConstantArrivals`, on average.
+
+    Examples
+    --------
+    >>> bool(PoissonArrivals(load=2).times(10_000, 0.001, seed=1)[-1].round(0) == 5)
+    True
+    """
+
+    load: float = REGULAR_LOAD
+
+    def __post_init__(self) -> None:
+        _check_positive("load", self.load)
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return when events arrive."""
+        return np.cumsum(np.random.default_rng([seed, n]).exponential(service / self.load, n))
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return the peaks: the whole run above a load of 1."""
+        return ((0, n),) if self.load > 1 and n else ()
+
+
+@dataclass(frozen=True)
+class PeakArrivals:
+    """Events arrive at equal distances, and much faster in peaks.
+
+    Parameters
+    ----------
+    load : float
+        Load outside of the peaks, as for `ConstantArrivals`.
+    factor : float
+        How many times faster events arrive in a peak.
+    shares : tuple of (float, float)
+        Start and length of each peak, as shares of the events. The default has 70 % of the events in peaks.
+    poisson : bool
+        Whether the distances are random, with the same means.
+
+    Notes
+    -----
+    Source: DARLING, section 5.1, with the peaks of the authors' programs.
+
+    Examples
+    --------
+    >>> arrivals = PeakArrivals(factor=100, shares=((0.25, 0.5),))
+    >>> arrivals.times(8, 0.001, 0).round(6).tolist()
+    [0.002, 0.004, 0.00402, 0.00404, 0.00406, 0.00408, 0.00608, 0.00808]
+    >>> arrivals.peaks(8)
+    ((2, 6),)
+    """
+
+    load: float = REGULAR_LOAD
+    factor: float = 1000.0
+    shares: tuple[tuple[float, float], ...] = BOOST
+    poisson: bool = False
+
+    def __post_init__(self) -> None:
+        _check_positive("load", self.load)
+        _check_positive("factor", self.factor)
+        end = 0.0
+        for one in self.shares:
+            start, share = one
+            if not (end <= start + 1e-9 and share > 0 and start + share <= 1 + 1e-9):
+                raise CepError(
+                    f"shares={self.shares}: peaks are (start, share) from 0 to 1, in order and apart; "
+                    f"{one} is not"
+                )
+            end = start + share
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return when events arrive."""
+        gap = np.full(n, service / self.load)
+        for start, stop in self.peaks(n):
+            gap[start:stop] /= self.factor
+        if self.poisson:
+            gap *= np.random.default_rng([seed, n]).exponential(1.0, n)
+        return np.cumsum(gap)
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return the first event of each peak and the event after its last."""
+        return tuple((round(start * n), round((start + share) * n)) for start, share in self.shares)
+
+
+@dataclass(frozen=True)
+class OverloadArrivals:
+    """More events than the server can process arrive all the time.
+
+    Parameters
+    ----------
+    excess : float
+        r: events arrive at (1 + r) times the server's capacity.
+
+    Notes
+    -----
+    DARLING's figure 9 has an "overload rate" that the paper does not define. This is one reading of it.
+
+    Examples
+    --------
+    >>> OverloadArrivals(excess=1.0).times(3, 0.001, 0).tolist()
+    [0.0005, 0.001, 0.0015]
+    """
+
+    excess: float = 0.4
+
+    def __post_init__(self) -> None:
+        _check_positive("excess", self.excess)
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return when events arrive."""
+        return np.arange(1, n + 1) * (service / (1.0 + self.excess))
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return the whole run as one peak."""
+        return ((0, n),) if n else ()
+
+
+@dataclass(frozen=True)
+class ColumnArrivals:
+    """Events arrive at the times of a column.
+
+    Parameters
+    ----------
+    column : str
+        Column of times, durations, or numbers in seconds. Its times must not fall in stream order.
+    speed : float
+        How many times faster than the column says.
+
+    Examples
+    --------
+    >>> ColumnArrivals("ts", speed=60)
+    ColumnArrivals(column='ts', speed=60)
+    """
+
+    column: str
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("speed", self.speed)
+        if not isinstance(self.column, str):
+            raise CepError(f"ColumnArrivals: column={self.column!r}: expected the name of a column")
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Raise: the replay puts the values of the column in the place of this schedule."""
+        raise CepError(f"the times of column {self.column!r} are in the frame; give arrivals to cep.replay")
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return no peaks: the column does not name any."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class GivenArrivals:
+    """Events arrive at given times, those of the warm-up too.
+
+    Parameters
+    ----------
+    seconds : ndarray of float64, shape (n_events,)
+        One number per row of the frame. They must not fall in stream order.
+
+    Examples
+    --------
+    >>> GivenArrivals(np.array([0.0, 0.5, 0.5])).times(3, 0.001, 0).tolist()
+    [0.0, 0.5, 0.5]
+    """
+
+    seconds: np.ndarray
+
+    def __post_init__(self) -> None:
+        try:
+            seconds = np.asarray(self.seconds)
+            if seconds.dtype.kind in "mM":  # times and durations
+                seconds = np.where(
+                    np.isnat(seconds), np.nan, (seconds - seconds.min()) / np.timedelta64(1, "s")
+                )
+            seconds = np.asarray(seconds, np.float64)
+        except (TypeError, ValueError):
+            raise CepError("arrivals: expected numbers, the seconds of each row") from None
+        if seconds.ndim != 1:
+            raise CepError(f"arrivals: expected one number per row, got an array of shape {seconds.shape}")
+        if n_missing := int(np.count_nonzero(~np.isfinite(seconds))):
+            raise CepError(f"arrivals: {n_missing:,} of {len(seconds):,} times are missing or infinite")
+        object.__setattr__(self, "seconds", seconds)
+
+    def times(self, n: int, service: float, seed: int) -> np.ndarray:
+        """Return when events arrive."""
+        if n != len(self.seconds):
+            raise CepError(f"arrivals: {len(self.seconds):,} times for {n:,} events; give one per row")
+        return self.seconds
+
+    def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
+        """Return no peaks: the times do not name any."""
+        return ()
+
+
+ARRIVALS: dict[str, Callable[[], Arrivals]] = {
+    "constant": ConstantArrivals,
+    "poisson": PoissonArrivals,
+    "peaks": PeakArrivals,
+    "overload": OverloadArrivals,
+}
+
+
+def as_arrivals(given: Any) -> Arrivals:
+    """Return a schedule for its name, for a schedule, or for times in stream order.
+
+    Examples
+    --------
+    >>> as_arrivals("poisson")
+    PoissonArrivals(load=0.5)
+    >>> as_arrivals("poison")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: arrivals='poison' is not known. Did you mean 'poisson'? Schedules: ['constant', \
+'poisson', 'peaks', 'overload']. For the times of a column, give cep.shedding.ColumnArrivals('poison')
+    """
+    if given is None:
+        return PeakArrivals()
+    if isinstance(given, str):
+        if given not in ARRIVALS:
+            raise CepError(
+                f"arrivals={given!r} is not known.{nearest(given, ARRIVALS)} Schedules: {list(ARRIVALS)}. "
+                f"For the times of a column, give cep.shedding.ColumnArrivals({given!r})"
+            )
+        return ARRIVALS[given]()
+    if isinstance(given, type):
+        raise CepError(f"arrivals={given.__name__} is a class. Give a value: {given.__name__}(…)")
+    if callable(getattr(given, "times", None)):
+        return given
+    return GivenArrivals(given)
+
+
+def check_order(seconds: np.ndarray) -> np.ndarray:
+    """Return times in stream order; raise where they fall."""
+    falls = np.flatnonzero(np.diff(seconds) < 0)
+    if len(falls):
+        at = int(falls[0])
+        raise CepError(
+            f"arrivals: event {at + 1:,} of the stream arrives at {seconds[at + 1]:g} s, before event "
+            f"{at:,} at {seconds[at]:g} s. Arrivals must not fall in stream order"
+        )
+    return seconds
+
+
+def schedule(arrivals: Arrivals, n_warm: int, n: int, service: float, seed: int) -> np.ndarray:
+    """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,).
+
+    The warm-up has the regular load. Given times include it.
+    """
+    if isinstance(arrivals, GivenArrivals):
+        return check_order(arrivals.times(n_warm + n, service, seed))
+    warm = np.arange(1, n_warm + 1) * (service / REGULAR_LOAD)
+    times = np.asarray(arrivals.times(n, service, seed), np.float64)
+    if times.shape != (n,):
+        raise CepError(f"arrivals: {arrivals!r} made {times.shape} times for {n:,} events")
+    return check_order(GivenArrivals(np.concatenate([warm, times + (warm[-1] if n_warm else 0.0)])).seconds)
+
+
+def _check_positive(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+        raise CepError(f"{name}={value!r}: expected a number above 0")

@@ -1,0 +1,350 @@
+"""The result of a replay: matches, drops, latencies, memory, and the comparison with no shedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
+from cepkit.errors import CepError
+from cepkit.events import Frame, Source
+from cepkit.language.numbers import seconds_text
+from cepkit.planning.planner import Engine, engines
+from cepkit.progress import show_progress
+from cepkit.results.explanation import Explanation
+from cepkit.results.matches import Matches
+from cepkit.results.sequence_found import SequenceFound
+from cepkit.shedding.simulation.found import LATE, common
+from cepkit.shedding.simulation.scene import ReplayRun
+
+COLUMNS = {
+    "pattern": "string", "strategy": "string", "seed": "long", "events": "long", "dropped_events": "long",
+    "dropped_partial_matches": "long", "skipped_pairs": "long", "matches": "long",
+    "matches_without_shedding": "long", "recall": "double", "precision": "double", "mean_latency": "double",
+    "max_latency": "double", "within_bound": "double", "max_waiting": "long", "max_partial_matches": "long",
+    "peak_bytes": "long", "seconds": "double", "shedding_seconds": "double",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PatternResult:
+    """The matches of one pattern in a replay.
+
+    Latencies, recall and precision are those of matches that end after the warm-up.
+
+    Parameters
+    ----------
+    run : ReplayRun
+    number : int
+        Number of the pattern in the replay.
+    native : callable
+        Converts results to the kind of the frame. It makes them say what was dropped.
+    source : Source
+    engine : Engine
+    """
+
+    run: ReplayRun
+    number: int
+    native: Callable[[Frame], Frame]
+    source: Source
+    engine: Engine
+
+    @property
+    def _own(self) -> MatchBlock:
+        return self.run.found[self.number].block
+
+    @cached_property
+    def _is_counted(self) -> np.ndarray:
+        return self._own.last >= self.run.scene.end_of_warm_up
+
+    @property
+    def weight(self) -> float:
+        """Weight of the pattern."""
+        return self.run.scene.weights[self.number]
+
+    @property
+    def name(self) -> str:
+        """The pattern as text."""
+        return str(self.run.scene.programs[self.number].query.pattern)
+
+    @property
+    def matches(self) -> Matches:
+        """The matches that the run found, those of the warm-up too."""
+        program, events = self.run.scene.programs[self.number], self.run.scene.events[self.number]
+        found = SequenceFound(program, KnownMatches(events, self._own))
+        return ShedMatches(found, self.source, self.engine, self.native, losses(self.run))
+
+    @property
+    def latencies(self) -> np.ndarray:
+        """Seconds from the arrival of each match's last event until it was found, float64, in match order."""
+        return self.run.found[self.number].latency[self._is_counted]
+
+    @cached_property
+    def compared(self) -> tuple[float, int, int]:
+        """Matches in common with the run without shedding, matches found, and matches without shedding.
+
+        Matches that come later than 1,800 s are not in common.
+        """
+        own = self._own.take(np.flatnonzero(self._is_counted))
+        truth = self.run.scene.truth[self.number]
+        n_truth = int(np.count_nonzero(truth.last >= self.run.scene.end_of_warm_up))
+        is_true = common(own, truth)
+        return int(np.count_nonzero(is_true & (self.latencies <= LATE))), int(is_true.sum()), n_truth
+
+    @property
+    def recall(self) -> float:
+        """Share of the matches without shedding that the run found; NaN if there are none."""
+        kept, _, n_truth = self.compared
+        return kept / n_truth if n_truth else nan
+
+    @property
+    def precision(self) -> float:
+        """Share of the found matches that the run without shedding finds, too; NaN without matches.
+
+        Only patterns with negation can find others.
+        """
+        n = int(self._is_counted.sum())
+        return self.compared[1] / n if n else nan
+
+    def summary(self) -> dict[str, Any]:
+        """Return one row of `ReplayResult.to_frame`."""
+        run, latencies = self.run, self.latencies
+        n = len(latencies)
+        return {
+            "pattern": self.name,
+            "strategy": run.strategy.name,
+            "seed": run.seed,
+            "events": len(run.scene.positions),
+            "dropped_events": len(run.dropped),
+            "dropped_partial_matches": run.n_partial_dropped,
+            "skipped_pairs": run.n_skipped_pairs,
+            "matches": n,
+            "matches_without_shedding": self.compared[2],
+            "recall": self.recall,
+            "precision": self.precision,
+            "mean_latency": float(latencies.mean()) if n else nan,
+            "max_latency": float(latencies.max()) if n else nan,
+            "within_bound": float((latencies <= run.scene.latency_bound).mean()) if n else nan,
+            "max_waiting": run.most_waiting,
+            "max_partial_matches": run.most_alive,
+            "peak_bytes": run.peak_bytes,
+            "seconds": run.seconds,
+            "shedding_seconds": run.shedding_seconds,
+        }
+
+
+class ReplayResult:
+    """What a replay kept, dropped and found; see `cepkit.replay`.
+
+    Matches that end in the warm-up count in ``matches``, and nowhere else.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+    >>> query = "PATTERN SEQ(a x, b y) WITHIN 20"
+    >>> result = cep.replay(
+    ...     frame, query, latency_bound="100 us", shedding="random_input", event_type="kind", order_by="ts")
+    >>> result.n_dropped == sum(result.dropped.values()), 0 < result.recall < 1, result.precision
+    (True, True, 1.0)
+    """
+
+    def __init__(self, run: ReplayRun, source: Source, native: Callable[[Frame], Frame]):
+        self._run, engine = run, engines().get("tree", engines()["search"])
+
+        def mark(frame: Frame) -> Frame:
+            frame = native(frame)
+            if isinstance(frame, pd.DataFrame) and (said := losses(run)):
+                frame.attrs["shedding"] = said
+            return frame
+
+        self.patterns: tuple[PatternResult, ...] = tuple(
+            PatternResult(run, number, mark, source, engine) for number in range(len(run.scene.trees))
+        )
+
+    @property
+    def _only(self) -> PatternResult:
+        if len(self.patterns) > 1:
+            raise CepError(
+                f"the replay has {len(self.patterns)} patterns; say which one: result.patterns[0].matches"
+            )
+        return self.patterns[0]
+
+    @property
+    def run(self) -> ReplayRun:
+        """The numbers of the run."""
+        return self._run
+
+    @property
+    def matches(self) -> Matches:
+        """The matches of a replay of one pattern; for several, see ``patterns``."""
+        return self._only.matches
+
+    @property
+    def latencies(self) -> np.ndarray:
+        """Latency of each match in seconds, of all patterns, float64."""
+        return np.concatenate([one.latencies for one in self.patterns])
+
+    @property
+    def mean_latency(self) -> float:
+        """Mean latency of the matches in seconds; NaN without matches."""
+        return float(self.latencies.mean()) if len(self.latencies) else nan
+
+    @property
+    def max_latency(self) -> float:
+        """Greatest latency of a match in seconds; NaN without matches."""
+        return float(self.latencies.max()) if len(self.latencies) else nan
+
+    @property
+    def within_bound(self) -> float:
+        """Share of the matches that came within the latency bound; NaN without matches."""
+        bound = self._run.scene.latency_bound
+        return float((self.latencies <= bound).mean()) if len(self.latencies) else nan
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Number of dropped events by type."""
+        return dict(zip(self._run.scene.types, self._run.dropped_of_type, strict=True))
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """Number of processed events by type, after the warm-up."""
+        return dict(zip(self._run.scene.types, self._run.processed_of_type, strict=True))
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of dropped events."""
+        return len(self._run.dropped)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Greatest memory of partial matches, waiting events and the strategy's own arrays."""
+        return self._run.peak_bytes
+
+    @property
+    @show_progress("replaying without shedding")
+    def recall(self) -> float:
+        """Share of the matches without shedding that the run found, weighted by pattern; NaN without any.
+
+        Notes
+        -----
+        Source: DARLING, equation 4. Matches later than 1,800 s count as lost.
+        """
+        wanted = sum(one.weight * one.compared[2] for one in self.patterns)
+        return sum(one.weight * one.compared[0] for one in self.patterns) / wanted if wanted else nan
+
+    @property
+    @show_progress("replaying without shedding")
+    def precision(self) -> float:
+        """Share of the found matches that are matches without shedding, weighted by pattern."""
+        found = sum(one.weight * len(one.latencies) for one in self.patterns)
+        return sum(one.weight * one.compared[1] for one in self.patterns) / found if found else nan
+
+    def series(self) -> pd.DataFrame:
+        """Return the state after each event that left the buffers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``time`` in seconds, ``waiting`` events, ``partial_matches``, and ``dropped`` events so far.
+        """
+        return pd.DataFrame(dict(self._run.series))
+
+    def drops(self) -> pd.DataFrame:
+        """Return the kept and dropped events of each type, and the share that was dropped."""
+        table = pd.DataFrame(
+            {"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()}
+        )
+        total = table["kept"] + table["dropped"]
+        table["share_dropped"] = (table["dropped"] / total.where(total > 0)).fillna(0.0)
+        return table
+
+    def peaks(self) -> list[tuple[float, float]]:
+        """Return when each peak of the arrivals begins and ends, in seconds."""
+        scene = self._run.scene
+        own = self._run.arrival_of_event[scene.positions][scene.n_warm :]
+        bounds = scene.arrivals.peaks(len(own))
+        return [(float(own[start]), float(own[stop - 1])) for start, stop in bounds if start < stop]
+
+    @show_progress("replaying without shedding")
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches."""
+        frame = pd.DataFrame([one.summary() for one in self.patterns], columns=list(COLUMNS))
+        if said := losses(self._run):
+            frame.attrs["shedding"] = said
+        return frame
+
+    def report(self) -> dict[str, object]:
+        """Return what the strategy says about itself, such as thresholds; for several patterns, by number."""
+        if len(self.patterns) == 1:
+            return dict(self._run.report[0])
+        return {str(number): report for number, report in enumerate(self._run.report)}
+
+    def explain(self) -> Explanation:
+        """Return how the query was read and run, and what was dropped."""
+        one = self._only
+        note = ("shedding", losses(self._run) or f"{self._run.strategy.name}: nothing was dropped")
+        return Explanation(self._run.scene.programs[0], one.engine, (), (note,))
+
+    def __repr__(self) -> str:
+        run = self._run
+        n = sum(len(one.latencies) for one in self.patterns)
+        lines = [f"{run.strategy.name}: {losses(run) or 'nothing was dropped'}"]
+        kept = f"{n:,} match{'' if n == 1 else 'es'} after the warm-up of {run.scene.n_warm:,} events"
+        if losses(run):
+            kept += f", recall {_percent(self.recall)}, precision {_percent(self.precision)}"
+        lines.append(kept)
+        if n:
+            bound = run.scene.latency_bound
+            said = "" if bound == inf else f", {_percent(self.within_bound)} within {_time(bound)}"
+            lines.append(
+                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{said}"
+            )
+        lines.append(
+            f"at most {run.most_waiting:,} events waited, {run.most_alive:,} partial matches, "
+            f"{run.peak_bytes:,} bytes"
+        )
+        return "\n".join(lines)
+
+
+class ShedMatches(Matches):
+    """The matches of a run that may have dropped something. The repr says so."""
+
+    def __init__(self, found: SequenceFound, source: Source, engine: Engine, native: Any, said: str):
+        super().__init__(found, source, engine, native)
+        self._said = said
+
+    @cached_property
+    def _headline(self) -> str:
+        head = Matches._headline.func(self)  # type: ignore[attr-defined]
+        return f"{head}; {self._said}" if self._said else head
+
+
+def losses(run: ReplayRun) -> str:
+    """Return what a run dropped, in words; empty if nothing."""
+    n = len(run.scene.positions)
+    parts = []
+    if len(run.dropped):
+        parts.append(f"{len(run.dropped):,} of {n:,} events were dropped")
+    if run.n_partial_dropped:
+        parts.append(f"{run.n_partial_dropped:,} partial matches were dropped")
+    if run.n_skipped_pairs:
+        parts.append(f"{run.n_skipped_pairs:,} pairs were skipped")
+    return ", ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return "unknown" if share != share else f"{100 * share:.3g} %"
+
+
+def _time(seconds: float) -> str:
+    if 0 < seconds < 0.001:
+        return f"{seconds * 1e6:.3g} us"
+    return seconds_text(seconds)

@@ -1,0 +1,326 @@
+"""What all runs of one study share: patterns, events, arrivals and prices; and the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.sequence_set import MatchBlock, joined
+from cepkit.events import Events
+from cepkit.progress import checkpoint
+from cepkit.shedding.simulation.arrivals import Arrivals, schedule
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.found import FoundOnce, collect_matches
+from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, Work, WorkPrices
+from cepkit.shedding.strategies.none import NoShedding
+from cepkit.shedding.strategies.strategy import Strategy, Training
+from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
+from cepkit.shedding.tree.program import TreeProgram
+
+N_BINS = 100  # of the positions in a window
+_TOGETHER = 256  # events between two checkpoints
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Patterns over one stream of events, with its arrivals and the prices of work.
+
+    Every run processes the same events with the same arrivals. `run` is reproducible: a strategy and a seed
+    give the same result, bit by bit.
+
+    Parameters
+    ----------
+    programs : tuple of SequenceProgram
+        The patterns.
+    trees : tuple of TreeProgram
+        The same patterns as trees.
+    events : tuple of Events
+        The stream, with the columns of each pattern.
+    weights : tuple of float
+        Weight of each pattern.
+    arrivals : Arrivals
+    prices : Prices
+    latency_bound : float
+        In seconds; infinite for no bound.
+    n_warm : int
+        Events of the warm-up, among those that a pattern names.
+    weight_of_type : mapping of str to float
+        Weights of event types that differ from 1.
+    """
+
+    programs: tuple[SequenceProgram, ...]
+    trees: tuple[TreeProgram, ...]
+    events: tuple[Events, ...]
+    weights: tuple[float, ...]
+    arrivals: Arrivals
+    prices: Prices
+    latency_bound: float
+    n_warm: int
+    weight_of_type: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Names of the event types of all patterns, each once."""
+        return tuple(dict.fromkeys(name for tree in self.trees for name in tree.types))
+
+    @cached_property
+    def own_types(self) -> tuple[np.ndarray, ...]:
+        """Per pattern, the number of each event's type in its tree; -1 for other types."""
+        return tuple(
+            TreeMachine(tree, events).types_of_events().copy()
+            for tree, events in zip(self.trees, self.events, strict=True)
+        )
+
+    @cached_property
+    def type_of_event(self) -> np.ndarray:
+        """Number of each event's type among `types`; -1 for other types."""
+        found = np.full(self.events[0].n_events, -1, np.int64)
+        number = {name: i for i, name in enumerate(self.types)}
+        for tree, own in zip(self.trees, self.own_types, strict=True):
+            of_own = np.array([*(number[name] for name in tree.types), -1], np.int64)
+            found = np.where(found >= 0, found, of_own[own])
+        return found
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """Positions of the events that a pattern names, int64, in stream order."""
+        return np.flatnonzero(self.type_of_event >= 0)
+
+    @property
+    def end_of_warm_up(self) -> int:
+        """Position of the first event after the warm-up."""
+        own = self.positions
+        return int(own[self.n_warm]) if self.n_warm < len(own) else self.events[0].n_events
+
+    @cached_property
+    def event_bytes(self) -> int:
+        """Memory of one waiting event: the values of its columns, and a pointer to it."""
+        columns = {name: column for events in self.events for name, column in events.columns.items()}
+        return 8 + sum(column.values.itemsize for column in columns.values())
+
+    @cached_property
+    def truth(self) -> tuple[MatchBlock, ...]:
+        """The matches of each pattern without shedding."""
+        blocks = []
+        for tree, events in zip(self.trees, self.events, strict=True):
+            machine = TreeMachine(tree, events)
+            found = [machine.block(of) for _, of in machine.run(0, events.n_events)]
+            blocks.append(joined([*found, machine.block(machine.finish())]).sorted())
+        return tuple(blocks)
+
+    def run(self, strategy: Strategy | None = None, seed: int = 0) -> ReplayRun:
+        """Process the stream with a strategy, in virtual time."""
+        return _run(self, NoShedding() if strategy is None else strategy, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class WarmUp:
+    """A pattern after its warm-up."""
+
+    training: Training
+    work_of_event: Mapping[int, Work]
+    matches: list[TreeMatches] = field(default_factory=list)
+    found_at: list[np.ndarray] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayRun:
+    """The numbers of one run in virtual time.
+
+    Attributes
+    ----------
+    scene : Scene
+    strategy : Strategy
+    seed : int
+    found : tuple of FoundOnce
+        Per pattern, the matches with the time when each was found.
+    arrival_of_event : ndarray of float64, shape (n_events,)
+        In seconds; NaN for events that no pattern names.
+    series : mapping of str to ndarray
+        ``time``, ``waiting``, ``partial_matches`` and ``dropped`` after each event that left the buffers.
+    processed_of_type, dropped_of_type, waiting_of_type : tuple of int
+        Events after the warm-up, by type.
+    dropped : ndarray of int64
+        Positions of the dropped events.
+    n_partial_dropped, n_skipped_pairs : int
+        Partial matches that the strategy dropped, and pairs that the tree did not combine for it.
+    most_waiting, most_alive, peak_bytes : int
+        Greatest numbers of waiting events and partial matches, and greatest memory.
+    shedding_seconds, seconds : float
+        Time of the strategy's own work, and of the whole run.
+    report : tuple of mapping
+        What the shedder of each pattern reports.
+    """
+
+    scene: Scene
+    strategy: Strategy
+    seed: int
+    found: tuple[FoundOnce, ...]
+    arrival_of_event: np.ndarray
+    series: Mapping[str, np.ndarray]
+    processed_of_type: tuple[int, ...]
+    dropped_of_type: tuple[int, ...]
+    waiting_of_type: tuple[int, ...]
+    dropped: np.ndarray
+    n_partial_dropped: int
+    n_skipped_pairs: int
+    most_waiting: int
+    most_alive: int
+    peak_bytes: int
+    shedding_seconds: float
+    seconds: float
+    report: tuple[Mapping[str, object], ...]
+
+
+def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
+    warm_ups = [_warm_up(scene, p, seed) for p in range(len(scene.trees))]
+    positions, n_warm = scene.positions, scene.n_warm
+    service = sum(one.training.service_of_event.sum() for one in warm_ups) / max(1, n_warm)
+    times = schedule(scene.arrivals, n_warm, len(positions) - n_warm, float(service), seed)
+    arrival_of_event = np.full(scene.events[0].n_events, np.nan)
+    arrival_of_event[positions] = times
+    arrivals = arrival_of_event.tolist()
+    clock = VirtualClock()
+    _play_warm_up(clock, warm_ups, positions[:n_warm].tolist(), arrivals)
+    trainings = _trainings(scene, warm_ups, float(service), times[:n_warm])
+    lanes = [
+        Lane(training.machine, own.tolist(), strategy.begin(training), training.weight)
+        for training, own in zip(trainings, scene.own_types, strict=True)
+    ]
+    server = Server(
+        lanes, scene.type_of_event.tolist(), arrivals, len(scene.types), prices=scene.prices, clock=clock,
+        service=float(service), arrival_rate=_mean_rate(times[:n_warm]), event_bytes=scene.event_bytes,
+    )  # fmt: skip
+    series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
+    found = tuple(
+        collect_matches(
+            lane.machine,
+            [*warm.matches, *lane.matches],
+            [*warm.found_at, *lane.found_at],
+            clock.now,
+            arrival_of_event,
+        )
+        for warm, lane in zip(warm_ups, lanes, strict=True)
+    )
+    skipped = sum(int(np.sum(getattr(lane.machine, "skipped", 0))) for lane in lanes)
+    return ReplayRun(
+        scene=scene, strategy=strategy, seed=seed, found=found, arrival_of_event=arrival_of_event,
+        series=series, processed_of_type=tuple(server.processed_of_type),
+        dropped_of_type=tuple(server.dropped_of_type), waiting_of_type=tuple(server.waiting_of_type),
+        dropped=np.array(server.dropped, np.int64),
+        n_partial_dropped=sum(lane.n_partial_dropped for lane in lanes),
+        n_skipped_pairs=skipped, most_waiting=server.most_waiting,
+        most_alive=sum(lane.most_alive for lane in lanes), peak_bytes=server.peak_bytes,
+        shedding_seconds=server.shedding_seconds, seconds=clock.now,
+        report=tuple(dict(lane.shedder.report()) for lane in lanes),
+    )  # fmt: skip
+
+
+def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
+    """Process the first events of a pattern without shedding, and measure them."""
+    tree, events, own = scene.trees[p], scene.events[p], scene.own_types[p]
+    n_bins, bin_size = choose_bins(tree, events, scene.end_of_warm_up)
+    machine, work = TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size), WorkPrices(scene.prices)
+    machine.learning = True
+    positions = scene.positions[: scene.n_warm]
+    positions = positions[own[positions] >= 0]
+    evaluated = np.zeros(len(tree.conditions), np.int64)
+    passed = np.zeros(len(tree.conditions), np.int64)
+    work_of_event, alive = {}, []
+    for i, position in enumerate(positions.tolist()):
+        alive.append(machine.n_alive)
+        done = work_of_event[position] = work.feed(machine, position)
+        evaluated += done.outcome.evaluated
+        passed += done.outcome.passed
+        if i % _TOGETHER == 0:
+            checkpoint()
+    machine.learning = False
+    seconds = np.array([one.seconds for one in work_of_event.values()])
+    training = Training(
+        program=tree, events=events, n_events=scene.end_of_warm_up, latency_bound=scene.latency_bound,
+        rates=np.bincount(own[positions], minlength=len(tree.types)).astype(np.float64),
+        service=float(seconds.mean()) if len(seconds) else 0.0, passed=passed, evaluated=evaluated,
+        prices=scene.prices.table(), machine=machine, seed=seed, service_of_event=seconds,
+        type_of_event=own[positions], alive_before=np.array(alive, np.int64), weight=scene.weights[p],
+        weight_of_type=scene.weight_of_type,
+    )  # fmt: skip
+    return WarmUp(training, work_of_event)
+
+
+def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
+    """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events.
+
+    Bins cover the window of most events in the middle of these events, with a quarter to spare.
+    """
+    window = tree.program.window
+    size = n if window.within_events is None else window.within_events
+    if window.within is not None and n and (clock := tree.program.clock) in events.columns:
+        time = events.columns[clock].values[:n]
+        last = np.searchsorted(time, time + window.within, side="right")
+        size = min(size, int(np.median(last - np.arange(n))))
+    return N_BINS, max(1, -(-5 * size // (4 * N_BINS)))
+
+
+def _trainings(scene: Scene, warm_ups: Sequence[WarmUp], service: float, times: np.ndarray) -> list[Training]:
+    """Return the trainings with their rates in events per second, and each with the others."""
+    seconds = float(times[-1] - times[0]) if len(times) > 1 else 0.0
+    per_second = 0.0 if seconds <= 0 else 1.0 / seconds
+    rated = [
+        replace(one.training, rates=one.training.rates * per_second, service=service) for one in warm_ups
+    ]
+    return [replace(one, others=tuple(o for o in rated if o is not one)) for one in rated]
+
+
+def _mean_rate(times: np.ndarray) -> float:
+    """Return events per second."""
+    seconds = float(times[-1] - times[0]) if len(times) > 1 else 0.0
+    return (len(times) - 1) / seconds if seconds > 0 else 1.0
+
+
+def _play_warm_up(
+    clock: VirtualClock, warm_ups: Sequence[WarmUp], positions: Sequence[int], arrivals: Sequence[float]
+) -> None:
+    """Let the work of the warm-up take its time, and note when its matches were found."""
+    for position in positions:
+        clock.wait_until(arrivals[position])
+        for one in warm_ups:
+            if (work := one.work_of_event.get(position)) is None:
+                continue
+            if len(work.found_after):
+                one.matches.append(work.outcome.found)
+                one.found_at.append(clock.time_within(clock.now, work.found_after))
+            clock.spend(work.seconds)
+
+
+def _serve_all(
+    server: Server, clock: VirtualClock, positions: Sequence[int], arrivals: Sequence[float]
+) -> dict[str, np.ndarray]:
+    """Admit and serve all events, and return the series of the run."""
+    time, waiting, alive, dropped = [], [], [], []
+    next_one, n = 0, len(positions)
+    while True:
+        while next_one < n and arrivals[positions[next_one]] <= clock.now:
+            server.admit(positions[next_one])
+            next_one += 1
+        if not server.n_waiting:
+            if next_one == n:
+                break
+            clock.wait_until(arrivals[positions[next_one]])
+            continue
+        server.serve()
+        time.append(clock.now)
+        waiting.append(server.n_waiting)
+        alive.append(server.alive)
+        dropped.append(server.n_dropped)
+        if len(time) % _TOGETHER == 0:
+            checkpoint((server.n_processed + server.n_dropped) / n)
+    return {
+        "time": np.array(time, np.float64),
+        "waiting": np.array(waiting, np.int64),
+        "partial_matches": np.array(alive, np.int64),
+        "dropped": np.array(dropped, np.int64),
+    }

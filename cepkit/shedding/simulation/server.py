@@ -1,0 +1,358 @@
+"""One server with buffers, a clock, and a tree and a shedder for each pattern."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder
+
+if TYPE_CHECKING:
+    from cepkit.shedding.tree.machine import EventOutcome, TreeMachine, TreeMatches
+
+SMOOTHING = 0.02  # share of the newest value in a moving average: it follows about 50 events
+NEVER = float("nan")
+
+
+class ServerClock(Protocol):
+    """The time of a server, in seconds from its start."""
+
+    @property
+    def now(self) -> float:
+        """The time now."""
+        ...
+
+    def spend(self, seconds: float) -> None:
+        """Let the priced work take its time."""
+        ...
+
+    def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
+        """Return when parts of the work were done that began at ``start`` and have these prices."""
+        ...
+
+
+@dataclass
+class VirtualClock:
+    """A clock that advances by the prices of work, and not otherwise."""
+
+    now: float = 0.0
+
+    def spend(self, seconds: float) -> None:
+        """Advance the clock."""
+        self.now += seconds
+
+    def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
+        """Return the start plus the price of each part."""
+        return start + priced
+
+    def wait_until(self, time: float) -> None:
+        """Advance the clock to a time, if it is later."""
+        self.now = max(self.now, time)
+
+
+@dataclass
+class Lane:
+    """One pattern in a server: its tree, its shedder and what it has found.
+
+    Parameters
+    ----------
+    machine : TreeMachine
+    type_of_event : sequence of int
+        Per position of the stream, the number of its type in the tree; -1 for events of other types.
+    shedder : Shedder
+    weight : float
+
+    Attributes
+    ----------
+    matches : list of TreeMatches
+        The matches of each event that completed any.
+    found_at : list of ndarray of float64
+        When each of these matches was found, in seconds.
+    n_partial_dropped : int
+        Partial matches that the shedder dropped.
+    most_alive : int
+        Greatest number of partial matches.
+    """
+
+    machine: TreeMachine
+    type_of_event: Sequence[int]
+    shedder: Shedder
+    weight: float = 1.0
+    matches: list[TreeMatches] = field(default_factory=list)
+    found_at: list[np.ndarray] = field(default_factory=list)
+    n_partial_dropped: int = 0
+    most_alive: int = 0
+
+    def __post_init__(self) -> None:
+        own = type(self.shedder)
+        self.asks_before = own.before is not Shedder.before
+        self.asks_after = own.after is not Shedder.after
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the tree did with one event.
+
+    Parameters
+    ----------
+    seconds : float
+        Price of all work for the event.
+    found_after : ndarray of float64, shape (n_matches,)
+        Price of the work before each match.
+    outcome : EventOutcome
+        The matches and counts.
+    """
+
+    seconds: float
+    found_after: np.ndarray
+    outcome: EventOutcome
+
+
+_NONE = np.empty(0)
+
+
+class WorkPrices:
+    """Feeds events to trees and prices their work."""
+
+    def __init__(self, prices: Prices):
+        self._event, self._condition = prices.event, prices.condition
+        self._create, self._remove = prices.create, prices.remove
+
+    def feed(self, machine: TreeMachine, position: int) -> Work:
+        """Process one event."""
+        outcome = machine.feed(position)
+        seconds = (
+            self._event
+            + self._condition * int(outcome.evaluated.sum())
+            + self._create * outcome.created
+            + self._remove * outcome.removed
+        )
+        if not len(outcome.found):
+            return Work(seconds, _NONE, outcome)
+        before = outcome.found.before
+        after = self._event + self._condition * before[:, 0] + self._create * before[:, 1]
+        return Work(seconds, after, outcome)
+
+
+class Server:
+    """Serve events one by one, the oldest first, and let shedders drop some.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        The patterns. The shedder of the first lane decides which events wait.
+    type_of_event : sequence of int
+        Per position of the stream, the number of its type among the types of all patterns; -1 for events
+        that no pattern names. Those must not be admitted.
+    arrival_of_event : sequence of float
+        Per position, when it arrives, in seconds. It may grow while the server runs.
+    n_types : int
+        Number of types of all patterns.
+    prices : Prices
+    clock : ServerClock
+    service, arrival_rate : float
+        Where the moving averages start: seconds per event, and events per second.
+    event_bytes : int
+        Memory of a waiting event.
+
+    Attributes
+    ----------
+    n_waiting, n_processed, n_dropped : int
+        Every admitted event is in exactly one of these numbers.
+    waiting_of_type, dropped_of_type, processed_of_type : list of int
+        The same numbers by type.
+
+    Notes
+    -----
+    An event that all patterns refuse when it leaves the buffers counts as dropped.
+    Each event takes O(1) besides the work of the tree and of the shedder.
+    """
+
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        type_of_event: Sequence[int],
+        arrival_of_event: Sequence[float],
+        n_types: int,
+        *,
+        prices: Prices,
+        clock: ServerClock,
+        service: float,
+        arrival_rate: float,
+        event_bytes: int = 0,
+    ):
+        self.lanes, self.clock = tuple(lanes), clock
+        self._type, self._arrival = type_of_event, arrival_of_event
+        self._price = prices.table()
+        self._prices, self._work = prices, WorkPrices(prices)
+        self._leader = self.lanes[0].shedder
+        self._asks_admit = type(self._leader).admit is not Shedder.admit
+        self._sizes = [
+            lane.shedder for lane in lanes if type(lane.shedder).size_bytes is not Shedder.size_bytes
+        ]
+        self._waiting: OrderedDict[int, None] = OrderedDict()
+        self.waiting_of_type = [0] * n_types
+        self.dropped_of_type = [0] * n_types
+        self.processed_of_type = [0] * n_types
+        self.n_processed = self.n_dropped = 0
+        self.service, self.latency, self._gap = service, 0.0, 1.0 / arrival_rate
+        self._last_arrival = NEVER
+        self._event_bytes = event_bytes
+        self.alive = sum(lane.machine.n_alive for lane in self.lanes)
+        self.most_waiting = self.peak_bytes = 0
+        self.shedding_seconds = 0.0
+        self.dropped: list[int] = []
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of events that wait."""
+        return len(self._waiting)
+
+    @property
+    def waiting(self) -> list[int]:
+        """Positions of the waiting events, oldest first."""
+        return list(self._waiting)
+
+    @property
+    def load(self) -> Load:
+        """The situation of the server now."""
+        now = self.clock.now
+        oldest = self._arrival[next(iter(self._waiting))] if self._waiting else now
+        return Load(
+            now,
+            len(self._waiting),
+            oldest,
+            1.0 / max(self._gap, 1e-12),
+            self.service,
+            self.latency,
+            self.alive,
+        )
+
+    def admit(self, position: int) -> Sequence[int]:
+        """Take in an event that arrives, and return the positions of the events that are dropped for it."""
+        number, arrival = self._type[position], self._arrival[position]
+        if self._last_arrival == self._last_arrival:  # not the first
+            self._gap += SMOOTHING * (arrival - self._last_arrival - self._gap)
+        self._last_arrival = arrival
+        self._waiting[position] = None
+        self.waiting_of_type[number] += 1
+        self.clock.spend(self._prices.admit)
+        dropped: Sequence[int] = ()
+        if self._asks_admit:
+            dropped = self._leader.admit(Event(position, number, arrival), self.load)
+            self._pay(self._leader)
+            if len(dropped):
+                self.drop(dropped)
+        if len(self._waiting) > self.most_waiting:
+            self.most_waiting = len(self._waiting)
+        return dropped
+
+    def drop(self, positions: Iterable[int]) -> None:
+        """Drop waiting events.
+
+        Raises
+        ------
+        CepError
+            When one of them does not wait: the strategy has an error.
+        """
+        for position in positions:
+            if position not in self._waiting:
+                raise CepError(
+                    f"{type(self._leader).__name__}.admit dropped event {position}, which does not wait. "
+                    "It may drop the new event and events that arrived before and were not processed yet"
+                )
+            del self._waiting[position]
+            number = self._type[position]
+            self.waiting_of_type[number] -= 1
+            self._count_drop(position, number)
+            self.clock.spend(self._prices.drop)
+
+    def serve(self) -> int:
+        """Process the oldest waiting event and return its position."""
+        position, _ = self._waiting.popitem(last=False)
+        number, arrival = self._type[position], self._arrival[position]
+        self.waiting_of_type[number] -= 1
+        start = self.clock.now
+        is_processed = False
+        for i, lane in enumerate(self.lanes):
+            own = lane.type_of_event[position]
+            if own < 0 and i:
+                continue
+            may = True
+            if lane.asks_before:
+                before = lane.machine.n_alive
+                event = Event(position, own if i else number, arrival)
+                may = lane.shedder.before(event, self.load, lane.machine)
+                change = lane.machine.n_alive - before
+                self.alive += change
+                lane.n_partial_dropped -= change
+                self._pay(lane.shedder)
+            if own < 0:
+                continue
+            if not may:
+                continue
+            is_processed = True
+            self._feed(lane, position, own, arrival)
+        if is_processed:
+            self.n_processed += 1
+            self.processed_of_type[number] += 1
+        else:
+            self._count_drop(position, number)
+        now = self.clock.now
+        self.service += SMOOTHING * (now - start - self.service)
+        self.latency += SMOOTHING * (now - arrival - self.latency)
+        return position
+
+    def _feed(self, lane: Lane, position: int, number: int, arrival: float) -> None:
+        machine, clock = lane.machine, self.clock
+        before, start = machine.n_alive, clock.now
+        work = self._work.feed(machine, position)
+        clock.spend(work.seconds)
+        if len(work.found_after):
+            lane.matches.append(work.outcome.found)
+            lane.found_at.append(clock.time_within(start, work.found_after))
+        alive = machine.n_alive
+        self.alive += alive - before
+        if alive > lane.most_alive:
+            lane.most_alive = alive
+        if lane.asks_after:
+            lane.shedder.after(Event(position, number, arrival), self.load, work.outcome)
+            self._pay(lane.shedder)
+        used = self.size_bytes()
+        if used > self.peak_bytes:
+            self.peak_bytes = used
+
+    def size_bytes(self) -> int:
+        """Return the memory of partial matches, waiting events and the shedders' own arrays."""
+        used = len(self._waiting) * self._event_bytes + sum(shedder.size_bytes() for shedder in self._sizes)
+        return used + sum(int(lane.machine.size_bytes) for lane in self.lanes)
+
+    def _count_drop(self, position: int, number: int) -> None:
+        self.n_dropped += 1
+        self.dropped_of_type[number] += 1
+        self.dropped.append(position)
+
+    def _pay(self, shedder: Shedder) -> None:
+        """Let the shedder's own work take its time."""
+        if not shedder.charged:
+            return
+        price = self._price
+        try:
+            seconds = sum(price[name] * units for name, units in shedder.charged.items())
+        except KeyError as missing:
+            self._prices[missing.args[0]]  # raises the error that lists the names
+            raise
+        shedder.charged.clear()
+        self.shedding_seconds += seconds
+        self.clock.spend(seconds)
+
+    def counts(self, types: Sequence[str]) -> Mapping[str, tuple[int, int, int]]:
+        """Return the processed, dropped and waiting events of each type."""
+        numbers = zip(self.processed_of_type, self.dropped_of_type, self.waiting_of_type, strict=True)
+        return dict(zip(types, numbers, strict=True))

@@ -1,0 +1,73 @@
+"""Strategies by name. A strategy loads when it is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from cepkit.errors import CepError, nearest
+from cepkit.shedding.strategies.strategy import Strategy
+
+# Name of each strategy: its module in this room, and its class.
+_STRATEGIES: dict[str, tuple[str, str]] = {
+    "none": ("none", "NoShedding"),
+    "random": ("random", "Random"),
+    "random_input": ("random", "RandomInput"),
+    "integral": ("by_type", "IntegralShedding"),
+    "fractional": ("by_type", "FractionalShedding"),
+    "espice": ("espice", "ESpice"),
+    "hspice": ("hspice", "HSpice"),
+    "pspice": ("pspice", "PSpice"),
+    "zhao": ("zhao", "Zhao"),
+}
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Return the names of all strategies.
+
+    Examples
+    --------
+    >>> strategy_names()[:2]
+    ('none', 'random')
+    """
+    return tuple(_STRATEGIES)
+
+
+def class_of_strategy(name: str) -> Any:
+    """Return the class of a strategy by name."""
+    module, of = _STRATEGIES[name]
+    return getattr(import_module(f"cepkit.shedding.strategies.{module}"), of)
+
+
+def modules_of_strategies() -> dict[str, str]:
+    """Return the module of each class of strategies, below ``cepkit.shedding``."""
+    return {of: f"strategies.{module}" for module, of in _STRATEGIES.values()}
+
+
+def as_strategy(given: Any) -> Strategy:
+    """Return a strategy for its name or for a value of its own.
+
+    Examples
+    --------
+    >>> as_strategy("random")
+    Random(safety=0.8)
+    >>> as_strategy("randon")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: shedding='randon' is not known. Did you mean 'random'? Strategies: ['none', \
+'random', 'random_input', 'integral', 'fractional', 'espice', 'hspice', 'pspice', 'zhao']
+    """
+    if isinstance(given, str):
+        if given not in _STRATEGIES:
+            known = strategy_names()
+            raise CepError(
+                f"shedding={given!r} is not known.{nearest(given, known)} Strategies: {list(known)}"
+            )
+        return class_of_strategy(given)()
+    if isinstance(given, type):
+        raise CepError(f"shedding={given.__name__} is a class. Give a value: {given.__name__}()")
+    if not callable(getattr(given, "begin", None)):
+        raise CepError(
+            f"shedding={given!r}: give a name of {list(strategy_names())}, or a value with a method "
+            "begin(training)"
+        )
+    return given

@@ -1,0 +1,317 @@
+"""Replays in virtual time: reproducible, nothing is lost uncounted, and clear errors for bad input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.shedding.simulation.inputs import check_settings, make_scene
+from cepkit.shedding.simulation.scene import Scene
+from cepkit.shedding.strategies.names import strategy_names
+from cepkit.shedding.strategies.strategy import Shedder, Training
+
+STRATEGIES = [name for name in strategy_names() if name != "none"]
+QUERY = "PATTERN SEQ(a x, b y, c z) WHERE y.v > x.v WITHIN 30"
+SETTINGS = {"event_type": "kind", "order_by": "ts"}
+
+
+def frame_of(n: int, seed: int, types: str = "abcd") -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    ts = np.cumsum(generator.integers(0, 3, n))
+    return pd.DataFrame({"kind": generator.choice(list(types), n), "ts": ts, "v": generator.random(n)})
+
+
+def replay(frame, query=QUERY, **given):
+    return cep.replay(frame, query, **{"latency_bound": 2e-4, **SETTINGS, **given})
+
+
+def keys_of(result) -> set[tuple]:
+    """Return the matches as tuples of positions."""
+    lineage = result.matches.lineage()
+    return set(lineage.groupby("match")["position"].agg(tuple))
+
+
+# --- promises
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_same_seed_gives_the_same_bits(name):
+    frame = frame_of(3000, 1)
+    arrivals = cep.shedding.PeakArrivals(poisson=True)
+    one, other = (replay(frame, shedding=name, arrivals=arrivals, seed=5) for _ in range(2))
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame(), check_exact=True)
+    pd.testing.assert_frame_equal(one.series(), other.series(), check_exact=True)
+    assert one.latencies.tobytes() == other.latencies.tobytes()
+    assert one.run.dropped.tobytes() == other.run.dropped.tobytes()
+
+
+def test_arrivals_do_not_depend_on_the_strategy():
+    frame = frame_of(2000, 2)
+    times = [replay(frame, shedding=name).run.arrival_of_event for name in strategy_names()]
+    assert all(np.array_equal(times[0], own, equal_nan=True) for own in times)
+
+
+@pytest.mark.parametrize("name", strategy_names())
+def test_every_event_is_processed_dropped_or_waiting(name):
+    result = replay(frame_of(3000, 3), shedding=name)
+    run = result.run
+    counts = np.array([run.processed_of_type, run.dropped_of_type, run.waiting_of_type])
+    of_type = run.scene.type_of_event[run.scene.positions[run.scene.n_warm :]]
+    assert counts.sum(axis=0).tolist() == np.bincount(of_type, minlength=counts.shape[1]).tolist()
+    assert result.n_dropped == sum(result.dropped.values()) == len(set(run.dropped.tolist()))
+    assert not run.waiting_of_type[0]
+    assert (run.dropped >= run.scene.end_of_warm_up).all()
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize(
+    "seeds", [range(200), pytest.param(range(200, 1000), marks=pytest.mark.slow)], ids=["200", "800"]
+)
+def test_shedding_without_negation_finds_no_other_matches(name, seeds):
+    n_lossy = 0
+    for seed in seeds:
+        frame = frame_of(400, seed, "abc")
+        query = QUERY if seed % 2 else "PATTERN SEQ(a x, b+ y[], c z) WHERE y[i].v > x.v WITHIN 6"
+        bound = float(np.random.default_rng(seed).choice([2e-5, 5e-5, 2e-4]))
+        result = replay(frame, query, shedding=name, seed=seed, latency_bound=bound)
+        assert result.precision != result.precision or result.precision == 1.0
+        n_lossy += result.recall < 1
+    assert n_lossy > len(seeds) // 4
+
+
+def test_matches_equal_those_of_the_other_engines_when_nothing_is_dropped():
+    frame = frame_of(2000, 4)
+    result = replay(frame)
+    found = cep.match(frame, QUERY, **SETTINGS)
+    pd.testing.assert_frame_equal(result.matches.to_frame(), found.to_frame())
+    assert result.recall == result.precision == 1.0
+
+
+# --- a user's own strategy
+
+
+@dataclass(frozen=True)
+class DropCheap:
+    """Drop the waiting event of least value when too many wait."""
+
+    room: int = 20
+    name: ClassVar[str] = "drop_cheap"
+
+    def begin(self, training: Training) -> Shedder:
+        return _Cheap(self.room, training.events.columns["v"].values)
+
+
+class _Cheap(Shedder):
+    def __init__(self, room, values):
+        super().__init__()
+        self.room, self.values, self.waiting = room, values, set()
+
+    def admit(self, event, load):
+        self.waiting.add(event.position)
+        if len(self.waiting) <= self.room:
+            return ()
+        self.charged["sort"] += len(self.waiting)
+        cheapest = min(self.waiting, key=lambda position: self.values[position])
+        self.waiting.remove(cheapest)
+        return (cheapest,)
+
+    def before(self, event, load, machine):
+        self.waiting.discard(event.position)
+        return True
+
+
+def test_a_strategy_of_the_user_runs():
+    result = replay(frame_of(3000, 6), shedding=DropCheap())
+    assert result.n_dropped > 500 and result.run.most_waiting <= 20
+    assert result.run.shedding_seconds > 0
+    assert result.to_frame()["strategy"].tolist() == ["drop_cheap"]
+
+
+def test_work_without_a_price_is_an_error():
+    class Odd(_Cheap):
+        def admit(self, event, load):
+            self.charged["sorting"] += 1
+            return ()
+
+    @dataclass(frozen=True)
+    class OddStrategy(DropCheap):
+        def begin(self, training):
+            return Odd(1, training.events.columns["v"].values)
+
+    with pytest.raises(CepError, match=r"no price of 'sorting'\. Did you mean 'sort'\?"):
+        replay(frame_of(500, 7), shedding=OddStrategy())
+    prices = cep.shedding.Prices(others={"sorting": 1e-6})
+    assert replay(frame_of(500, 7), shedding=OddStrategy(), costs=prices).run.shedding_seconds > 0
+
+
+# --- latency by hand
+
+
+def test_latency_by_hand():
+    # One second per condition, nothing else costs. Each b has the condition with each stored a.
+    frame = pd.DataFrame({"kind": list("ababb"), "ts": range(5), "v": [1, 2, 0, 3, 4]})
+    free = dict.fromkeys(cep.shedding.Prices().table(), 0.0)
+    prices = cep.shedding.Prices(**{**free, "condition": 1.0})
+    result = replay(
+        frame, "PATTERN SEQ(a x, b y) WHERE y.v > x.v", arrivals=[0.0, 10.0, 20.0, 20.5, 20.5], costs=prices,
+        warm_up=2, latency_bound=1.5,
+    )  # fmt: skip
+    # Event 1 is served at 10 s, and its match is found after one condition. Events 3 and 4 arrive at 20.5 s.
+    # Each evaluates two conditions: event 3 until 22.5 s, event 4 until 24.5 s. The tree first combines an
+    # event with all its partners, and then reports the matches.
+    assert result.matches.lineage().groupby("match")["position"].agg(tuple).tolist() == [
+        (0, 1), (0, 3), (2, 3), (0, 4), (2, 4),
+    ]  # fmt: skip
+    assert result.run.found[0].latency.tolist() == [1.0, 2.0, 2.0, 4.0, 4.0]
+    assert result.latencies.tolist() == [2.0, 2.0, 4.0, 4.0]
+    assert (result.mean_latency, result.max_latency, result.within_bound) == (3.0, 4.0, 0.0)
+    assert result.series()["time"].tolist() == [20.0, 22.5, 24.5]
+
+
+# --- several patterns
+
+
+def test_several_patterns_share_one_buffer():
+    frame = frame_of(3000, 8)
+    queries = [QUERY, "PATTERN SEQ(d x, a y) WHERE y.v > x.v WITHIN 10"]
+    alone = [replay(frame, query) for query in queries]
+    both = replay(frame, queries, weights=[3, 1], shedding="random_input")
+    assert [one.compared[2] > 0 for one in both.patterns] == [True, True]
+    recall = [one.recall for one in both.patterns]
+    truth = [one.compared[2] for one in both.patterns]
+    assert both.recall == pytest.approx(np.average(recall, weights=np.multiply([3, 1], truth)))
+    none = replay(frame, queries)
+    for one, other in zip(none.patterns, alone, strict=True):
+        pd.testing.assert_frame_equal(one.matches.to_frame(), other.matches.to_frame())
+    assert set(both.dropped) == set("abcd")
+    assert len(both.to_frame()) == 2
+    with pytest.raises(CepError, match="2 patterns"):
+        _ = both.matches
+
+
+# --- what results say
+
+
+def test_results_say_what_was_dropped():
+    result = replay(frame_of(3000, 9), shedding="random_input")
+    said = f"{result.n_dropped:,} of {result.run.scene.positions.size:,} events were dropped"
+    assert said in repr(result) and said in repr(result.matches) and said in str(result.explain())
+    assert result.matches.to_frame().attrs["shedding"] == said
+    assert result.matches.to_frame("all").attrs["shedding"] == said
+    assert result.to_frame().attrs["shedding"] == said
+    assert said in result.matches._repr_html_()
+    late = replay(frame_of(3000, 9))
+    assert "nothing was dropped" in repr(late) and not late.matches.to_frame().attrs
+
+
+@pytest.mark.parametrize("convert", [pa.Table.from_pandas, lambda own: own.sample(frac=1, random_state=0)])
+def test_other_frames_give_the_same_result(convert):
+    frame = frame_of(2000, 10).assign(ts=range(2000))
+    one, other = (replay(own, shedding="random") for own in (frame, convert(frame)))
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame(), check_exact=True)
+
+
+def test_arrivals_of_rows_are_taken_in_stream_order():
+    frame = frame_of(1000, 11).assign(ts=range(1000))
+    shuffled = frame.sample(frac=1, random_state=1)
+    given = replay(shuffled, arrivals=shuffled["ts"].to_numpy() * 1e-5)
+    column = replay(frame, arrivals=cep.shedding.ColumnArrivals("ts", speed=1e5))
+    pd.testing.assert_frame_equal(given.series(), column.series())
+    times = frame.assign(at=pd.Timestamp("2024-01-01") + pd.to_timedelta(frame["ts"], unit="s"))
+    of_times = replay(times, arrivals=cep.shedding.ColumnArrivals("at", speed=1e5))
+    pd.testing.assert_frame_equal(of_times.series(), column.series())
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"latency_bound": 0}, "latency_bound=0: expected a duration above 0"),
+        ({"latency_bound": -1.5}, "latency_bound=-1.5: expected a duration above 0"),
+        ({"latency_bound": "0 s"}, "latency_bound='0 s': expected a duration above 0"),
+        ({"latency_bound": "soon"}, "latency_bound='soon': expected a duration above 0, as in '1.5 s'; "),
+        ({"latency_bound": True}, "latency_bound=True: expected a duration above 0"),
+        ({"latency_bound": float("nan")}, "latency_bound=nan: expected"),
+        ({"latency_bound": None, "shedding": "random"}, "shedding='random' needs a latency bound"),
+        ({"shedding": "randm"}, "shedding='randm' is not known. Did you mean 'random'?"),
+        ({"shedding": 3}, "shedding=3: give a name of"),
+        ({"shedding": cep.shedding.Random}, "shedding=Random is a class"),
+        ({"weights": [1, 2]}, "weights=[1, 2]: 2 weights for 1 pattern"),
+        ({"weights": [-1]}, "weights: -1 of 0 is no weight"),
+        ({"weights": [0]}, "weights: at least one pattern"),
+        ({"weights": ["1"]}, "weights: '1' of 0 is no weight"),
+        ({"weights": 2}, "weights=2: give one number per pattern"),
+        ({"weights": {"e": 2}}, "weights: no pattern has the event type 'e'"),
+        ({"warm_up": 0}, "warm_up=0: expected a whole number, 1 or more"),
+        ({"warm_up": 2}, "the warm-up of 2 events has no event of type"),
+        ({"warm_up": 10_000}, "warm_up=10,000: there are only"),
+        ({"seed": -1}, "seed=-1: expected a whole number"),
+        ({"costs": 3}, "costs=3: give cep.shedding.Prices(…), or 'measured'"),
+        ({"arrivals": "poison"}, "arrivals='poison' is not known. Did you mean 'poisson'?"),
+        ({"arrivals": [1.0, 2.0]}, "arrivals: 2 times for 1,000 rows"),
+        ({"arrivals": np.arange(1000.0)[::-1]}, "arrivals: event 1 of the stream arrives at 998 s, before"),
+        ({"arrivals": [None] * 1000}, "arrivals: 1,000 of 1,000 times are missing or infinite"),
+        ({"arrivals": ["a"] * 1000}, "arrivals: expected numbers"),
+        ({"arrivals": cep.shedding.ColumnArrivals("tss")}, "arrivals: column 'tss' not found. Did you mean"),
+        ({"arrivals": cep.shedding.ColumnArrivals("kind")}, "arrivals: column 'kind' is of type text"),
+        ({"arrivals": cep.shedding.PoissonArrivals}, "arrivals=PoissonArrivals is a class"),
+        ({"query": []}, "the list of queries is empty"),
+        ({"query": "PATTERN SEQ(a x, b y) WITHIN 9", "after_match": "past_last"}, "after_match removes"),
+        ({"query": "PATTERN SEQ(a x, q y) WITHIN 9"}, "the warm-up of 100 events has no event of type 'q'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_error_before_work(given, said):
+    frame = frame_of(1000, 12).assign(ts=range(1000))
+    with pytest.raises(CepError) as caught:
+        replay(frame, **{"warm_up": 100, **given})
+    assert str(caught.value).startswith(said) or said in str(caught.value).splitlines()[0]
+
+
+def test_a_query_that_the_tree_cannot_run_is_refused():
+    frame = frame_of(500, 13)
+    with pytest.raises(UnsupportedQueryError, match="event sequences only"):
+        replay(frame, "x", define={"x": "v > 0"}, event_type=None)
+    with pytest.raises(UnsupportedQueryError, match="skip-till-any-match only"):
+        replay(frame, QUERY, strategy="next")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cep.shedding.ConstantArrivals(load=0),
+        lambda: cep.shedding.PeakArrivals(shares=((0.5, 0.6),)),
+        lambda: cep.shedding.PeakArrivals(shares=((0.5, 0.2), (0.6, 0.1))),
+        lambda: cep.shedding.OverloadArrivals(excess=-1),
+        lambda: cep.shedding.Random(safety=0),
+        lambda: cep.shedding.FractionalShedding(safety=1.5),
+        lambda: cep.shedding.Prices(lookup=-1),
+        lambda: cep.shedding.Prices(others={"own": "1"}),
+    ],
+)
+def test_values_check_themselves(make):
+    with pytest.raises(CepError, match=r"expected|are"):
+        make()
+
+
+def scene_of(frame: pd.DataFrame, **given) -> Scene:
+    from cepkit.api import source_of
+    from cepkit.planning.arguments import Arguments
+    from cepkit.planning.queries import as_query
+
+    settings = check_settings([as_query(QUERY, Arguments(**SETTINGS))], **given)
+    return make_scene(settings, source_of(frame)[0])
+
+
+def test_measured_prices_are_numbers_of_0_or_more():
+    prices = scene_of(frame_of(2000, 14), costs="measured").prices.table()
+    assert all(0 <= seconds < 1e-2 for seconds in prices.values())
+    assert prices["lookup"] > 0 and sum(prices[name] for name in ("event", "condition", "create")) > 0
