@@ -36,7 +36,7 @@ QUERIES = {
     "kleene": "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 10 seconds",
     "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
 }
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 170))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 170))]
 
 
 def arrivals_of(seed: int, n: int, service: float, factor: float) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
 def test_shedding_happens_and_helps(strategy):
     lost, latency = 0, []
-    for seed in range(4):
+    for seed in range(2):
         case = Prepared(seed, QUERIES["sequence"], n=600)
         full, found = case.run(), case.run(strategy)
         lost += len(full.matches) - len(found.matches)
@@ -91,7 +91,7 @@ def test_shedding_happens_and_helps(strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_below_the_limit_nothing_is_dropped(seed, strategy):
     case = Prepared(seed, QUERIES["sequence"], latency_bound=1e6)
     full, found = case.run(), case.run(strategy)
@@ -102,7 +102,7 @@ def test_below_the_limit_nothing_is_dropped(seed, strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(1))
 def test_runs_repeat(seed, strategy):
     case = Prepared(seed, QUERIES["sequence"])
     assert case.run(strategy) == case.run(strategy) == Prepared(seed, QUERIES["sequence"]).run(strategy)
@@ -124,7 +124,7 @@ def test_espice_pays_for_every_window_of_every_event(seed):
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_hspice_pays_for_every_pair(seed, kind):
     case = Prepared(seed, QUERIES[kind])
     found = case.run(HSpice(always=True))
@@ -166,8 +166,8 @@ def is_plain(value) -> bool:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
-@pytest.mark.parametrize("share", [0.4, 0.55, 0.7])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("share", [0.45, 0.7])
+@pytest.mark.parametrize("seed", range(1))
 def test_a_restored_shedder_continues(seed, share, strategy):
     case = Prepared(seed, QUERIES["sequence"])
     # The new shedder learned from another warm-up; what it restores must replace all of that.
