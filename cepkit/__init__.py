@@ -49,6 +49,7 @@ if _TYPE_CHECKING:
     from cepkit.results.matches import Matches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
+    from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
     from cepkit.streaming.stream import Stream
 
@@ -82,6 +83,7 @@ _NAMES_OF_MODULE = {
     "results.matches": "Matches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
+    "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
     "streaming.stream": "Stream",
 }
@@ -89,13 +91,14 @@ _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() fo
 
 # A list, since type checkers read no expression here.
 __all__ = [
-    "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "DataParallel",
-    "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches", "MissingDependencyError",
-    "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError", "PredicateError",
-    "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches", "StateParallel",
-    "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of", "corr", "cosine",
-    "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure", "regex_query",
-    "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
+    "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
+    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches",
+    "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
+    "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
+    "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of",
+    "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure",
+    "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view",
+    "why_not",
 ]  # fmt: skip
 
 

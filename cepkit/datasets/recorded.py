@@ -45,6 +45,14 @@ RECORDED = {
         "aarhus_traffic.parquet", "reports of 449 traffic sensors in Aarhus",
         ("ts", "sensor", "avg_speed", "vehicle_count"),
     ),
+    "soccer": Recorded(
+        "debs2013_mini.parquet", "events of three sensors of the DEBS 2013 match, before the kick-off",
+        ("sid", "ts_ps", "x_mm", "y_mm", "z_mm", "v", "a"),
+    ),
+    "buses": Recorded(
+        "dublin_bus_20130131.parquet", "GPS reports of Dublin's buses in one night",
+        ("ts", "line", "delay", "vehicle", "at_stop", "dist"),
+    ),
     "tweets": Recorded(
         "tweets_vaccine.parquet", "tweets about a vaccine, with masked texts",
         ("ts", "id", "author", "content", "tags"),

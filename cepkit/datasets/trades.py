@@ -270,6 +270,14 @@ def sizes(rng: np.random.Generator, n_trades: int) -> np.ndarray:
     return size
 
 
+def steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float) -> np.ndarray:
+    """Return standard normal autoregressive series, one per column."""
+    noise = rng.standard_normal(shape)
+    for r in range(1, shape[0]):
+        noise[r] = persistence * noise[r - 1] + np.sqrt(1 - persistence**2) * noise[r]
+    return noise
+
+
 def check_count(name: str, value: int, low: int, high: int | None = None) -> None:
     """Raise CepError unless ``value`` is a whole number from ``low`` to ``high`` (None: no upper limit)."""
     if not isinstance(value, int | np.integer):

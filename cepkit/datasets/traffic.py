@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cepkit.datasets.trades import check_count, start_ticks
+from cepkit.datasets.trades import check_count, start_ticks, steady
 
 # Measured on two months of 449 sensors of a city, 7,135,969 reports.
 N_SENSORS = 449
@@ -97,7 +97,7 @@ def traffic(
 
     hour = (start_ms // 1000 + np.arange(n_rounds) * ROUND_S) // 3600 % 24
     profile = np.array(COUNT_OF_HOUR)[hour] / np.mean(COUNT_OF_HOUR)
-    load = _steady(rng_count, (n_rounds, n_sensors), _LOAD_PERSISTENCE) * _LOAD_SD
+    load = steady(rng_count, (n_rounds, n_sensors), _LOAD_PERSISTENCE) * _LOAD_SD
     rate = mean_count * profile[:, None] * np.exp(load - _LOAD_SD**2 / 2)
     count = rng_count.poisson(rate * (1 - _COUNT_PERSISTENCE))
     for r in range(1, n_rounds):
@@ -165,14 +165,6 @@ def citybench_lines(n_rounds: int, *, sensor: int = 158505, seed: int = 0) -> li
             f"OK,{seconds},{row.avg_speed},616,{seconds},{time},{row.vehicle_count},{number},{sensor}"
         )
     return lines
-
-
-def _steady(rng: np.random.Generator, shape: tuple[int, int], persistence: float) -> np.ndarray:
-    """Return standard normal autoregressive series, one per column."""
-    noise = rng.standard_normal(shape)
-    for r in range(1, shape[0]):
-        noise[r] = persistence * noise[r - 1] + np.sqrt(1 - persistence**2) * noise[r]
-    return noise
 
 
 def _speeds(

@@ -11,8 +11,129 @@ Source: ZStream, left-deep trees; DARLING, section 3.
 from numba import njit
 from numba import types as T
 
+from cepkit.kernels.interpreted_walk import NEEDS
 from cepkit.kernels.interpreted_walk import _holds as holds
 from cepkit.kernels.opcodes import NOWHERE
+from cepkit.kernels.tree_layout import (
+    ABSENT_LEAF,
+    AFTER,
+    AFTER_OF_FIRST,
+    ALIVE,
+    ALLOWED_ALONE,
+    AT,
+    BASE,
+    BEFORE,
+    BEFORE_OF_FIRST,
+    BIN_SIZE,
+    CELL_BEFORE,
+    CELL_FIRST,
+    CELL_LAST,
+    CELL_SIZE,
+    CELL_USERS,
+    COMPLETE,
+    COMPONENT,
+    CREATED,
+    DONE,
+    ENDS_BY_EVENTS,
+    FIRST,
+    FIRST_ABSENCE,
+    FIRST_BESIDE,
+    FIRST_CLOSE,
+    FIRST_JOIN,
+    FIRST_ORDER,
+    FIRST_OWN,
+    FIRST_ROW,
+    FIRST_UNARY,
+    FOUND,
+    FREE,
+    FREE_CELL,
+    FREE_SLOT,
+    FROM,
+    FROM_END,
+    GAP,
+    HAS_SKIP,
+    HELD,
+    HIGH,
+    ID,
+    IS_ABSENT,
+    IS_BEGUN,
+    IS_CLOSED,
+    IS_FULL,
+    IS_GROUP,
+    IS_LEARNING,
+    IS_NEXT,
+    IS_RIGHT,
+    IS_ROOT,
+    IS_STRICT,
+    KEEPS,
+    KILLS,
+    LAST,
+    LAST_ABSENCE,
+    LAST_BESIDE,
+    LAST_CLOSE,
+    LAST_JOIN,
+    LAST_ORDER,
+    LAST_OWN,
+    LAST_UNARY,
+    LEFT,
+    LEFT_FIRST,
+    LENGTH,
+    LOG_BASE,
+    LOG_BIN,
+    LOG_COST,
+    LOG_ID,
+    LOG_LEFT,
+    LOG_NODE,
+    LOG_POSITION,
+    LOG_RIGHT,
+    LOG_STATE,
+    LOG_TYPE,
+    LONGEST,
+    LOW,
+    MEMBERS,
+    MOST_ALIVE,
+    MOST_COMPLETE,
+    MOST_SEEN,
+    MOST_WORK,
+    N_ALIVE,
+    N_COMPLETE,
+    N_COMPONENTS,
+    N_COUNTS,
+    N_FREE,
+    N_FREE_CELLS,
+    N_LEAVES,
+    N_NODES,
+    N_WAITING,
+    NEEDS_CELLS,
+    NEEDS_LOG,
+    NEEDS_PATH,
+    NEEDS_SLOTS,
+    NEXT_ID,
+    NODE,
+    NOT_ABSENT,
+    PAIRS,
+    PARENT,
+    PARTITION,
+    PEER,
+    RELATION,
+    REMOVED,
+    RIGHT,
+    RIGHT_FIRST,
+    STATE,
+    STATUS,
+    STOP,
+    SWEEP,
+    TO,
+    TO_END,
+    TOO_MANY,
+    TOTAL_LENGTH,
+    TREE,
+    TRIES,
+    TYPE_TEST,
+    WAITS,
+    WITHIN,
+    WITHIN_EVENTS,
+)  # fmt: skip
 
 _I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
 _READ, _READ2 = (T.Array(T.int64, n, "C", readonly=True) for n in (1, 2))
@@ -21,53 +142,6 @@ _U2 = T.Array(T.uint8, 2, "C", readonly=True)
 _B3 = T.Array(T.uint8, 3, "C", readonly=True)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {**_OPTIONS, "no_cpython_wrapper": True}
-
-# Columns of the pool.
-(
-    NODE, ID, FIRST, LAST, LENGTH, STATUS, BEFORE, AFTER, BEFORE_OF_FIRST, AFTER_OF_FIRST, PARTITION,
-    IS_CLOSED,
-) = range(12)  # fmt: skip
-MEMBERS = 12
-FREE, HELD, ALIVE, COMPLETE = range(4)  # statuses
-# Columns of cells.
-CELL_LAST, CELL_BEFORE, CELL_FIRST, CELL_SIZE, CELL_USERS = range(5)
-# Columns of nodes: leaves come first, then inner nodes.
-(
-    PARENT, PEER, IS_RIGHT, KEEPS, TRIES, STATE, TREE, IS_ROOT, TYPE_TEST, FIRST_UNARY, LAST_UNARY, IS_GROUP,
-    LOW, HIGH, COMPONENT, IS_ABSENT, FIRST_OWN, LAST_OWN, FIRST_CLOSE, LAST_CLOSE, FIRST_ORDER, LAST_ORDER,
-    FIRST_JOIN, LAST_JOIN,
-) = range(24)  # fmt: skip
-N_NODE_COLUMNS = 24
-NOT_ABSENT, KILLS, ALLOWED_ALONE, ALLOWED_BESIDE = range(4)  # values of IS_ABSENT
-# Columns of orders: a component of the left side, one of the right side, and what their events must be.
-LEFT, RIGHT, RELATION, IS_NEXT = range(4)
-LEFT_FIRST, RIGHT_FIRST, DIFFERENT = range(3)
-# Columns of trees.
-N_COMPONENTS, FIRST_ABSENCE, LAST_ABSENCE, WAITS = range(4)
-# Columns of absences.
-ABSENT_LEAF, FROM, FROM_END, TO, TO_END, FIRST_BESIDE, LAST_BESIDE = range(7)
-# Limits of a call.
-(
-    BASE, STOP, WITHIN, WITHIN_EVENTS, GAP, IS_STRICT, N_NODES, N_LEAVES, BIN_SIZE, IS_LEARNING, HAS_SKIP,
-    MOST_ALIVE, MOST_COMPLETE, LOG_BASE, FIRST_ROW,
-) = range(15)  # fmt: skip
-N_LIMITS = 15
-# Columns of counts: created, removed, matches, pairs; then evaluations by condition, then how many held.
-CREATED, REMOVED, FOUND, PAIRS = range(4)
-N_COUNTS = 4
-# The state of the machine in numbers.
-(
-    AT, IS_BEGUN, FREE_SLOT, N_FREE, FREE_CELL, N_FREE_CELLS, NEXT_ID, N_ALIVE, TOTAL_LENGTH, N_COMPLETE,
-    LONGEST, N_WAITING, SWEEP, MOST_SEEN,
-) = range(14)  # fmt: skip
-N_INFO = 14
-# Why a call ended.
-DONE, NEEDS_SLOTS, NEEDS_CELLS, NEEDS_PATH, NEEDS_LOG, TOO_MANY, IS_FULL = range(7)
-# Columns of the log of what a machine learns.
-(
-    LOG_ID, LOG_LEFT, LOG_RIGHT, LOG_NODE, LOG_COST, LOG_POSITION, LOG_TYPE, LOG_BIN, LOG_STATE,
-) = range(9)  # fmt: skip
-N_LOG_COLUMNS = 9
 
 
 @njit(**_HELPER)
@@ -286,8 +360,8 @@ def _cell_of(kind, first, state, position, limits, skip):
 
 
 @njit(**_HELPER)
-def _absent_kills(slot, tables, events, state, own_counts):
-    """Return whether an absent event forbids a complete match."""
+def _absent_kills(slot, is_over, tables, events, state, own_counts):
+    """Return whether an absent event forbids a match: one after it if its window is over, else any other."""
     nodes, listed, _, trees, absences, groups, query, n_conditions = tables
     time, _, limits = events
     _, pool, cells, heads, path, first = state
@@ -297,6 +371,8 @@ def _absent_kills(slot, tables, events, state, own_counts):
     last = -1
     for x in range(trees[tree, FIRST_ABSENCE], trees[tree, LAST_ABSENCE]):
         own = absences[x]
+        if (own[TO] < 0) != is_over:
+            continue
         reading = nodes[own[ABSENT_LEAF], IS_ABSENT]
         low, high = -1, -1
         if own[FROM] >= 0:
@@ -335,13 +411,8 @@ def _absent_kills(slot, tables, events, state, own_counts):
 
 @njit(**_HELPER)
 def _finish(slot, tables, events, state, own_counts, complete):
-    """Report a complete match, or free its row when an absent event forbids it."""
-    nodes, trees, groups, n_conditions = tables[0], tables[3], tables[5], tables[7]
-    info, pool, cells = state[0], state[1], state[2]
-    if _absent_kills(slot, tables, events, state, own_counts):
-        tree = nodes[pool[slot, NODE], TREE]
-        _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
-        return 0
+    """Report a complete match."""
+    info, pool, n_conditions = state[0], state[1], tables[7]
     pool[slot, STATUS] = COMPLETE
     pool[slot, BEFORE], pool[slot, AFTER] = _sum_of(own_counts, n_conditions), own_counts[CREATED]
     complete[info[N_COMPLETE]] = slot
@@ -371,7 +442,7 @@ def advance(
     Parameters
     ----------
     limits : ndarray of int64
-        The columns are constants of this module.
+        The columns are in `cepkit.kernels.tree_layout`.
     kind, partition, time, rank : ndarray of int64, shape (n_events,)
         Type, partition, ticks and number in its partition of each event from position ``limits[BASE]`` on.
     accept : ndarray of uint8, shape (n_tests, n_events)
@@ -413,6 +484,7 @@ def advance(
     state = info, pool, cells, heads, path, first
     learning = limits[IS_LEARNING] != 0
     skipping = limits[HAS_SKIP] != 0
+    work = 0
     while True:
         p = info[AT]
         if p >= limits[STOP]:
@@ -425,22 +497,22 @@ def advance(
             while info[SWEEP] < p:
                 s = info[SWEEP] - base
                 is_over = limits[WITHIN] >= 0 and time[own] - time[s] > limits[WITHIN]
-                if not is_over and limits[WITHIN_EVENTS] > 0 and partition[s] == k:
-                    is_over = rank[own] - rank[s] >= limits[WITHIN_EVENTS]
-                if not is_over and limits[WITHIN_EVENTS] > 0:
+                if not is_over and limits[ENDS_BY_EVENTS]:
                     is_over = chain[s] < 0
+                    if partition[s] == k:
+                        is_over = rank[own] - rank[s] >= limits[WITHIN_EVENTS]
                 if not is_over:
                     break
                 while chain[s] >= 0:
                     slot = chain[s]
                     _take_out(slot, limits, info, pool, heads, sizes, chain)
                     node = pool[slot, NODE]
-                    if nodes[node, IS_ROOT]:
+                    tree = nodes[node, TREE]
+                    count[REMOVED] += 1
+                    if nodes[node, IS_ROOT] and not _absent_kills(slot, True, tables, events, state, count):
                         _finish(slot, tables, events, state, count, complete)
                     else:
-                        tree = nodes[node, TREE]
                         _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
-                        count[REMOVED] += 1
                 info[SWEEP] += 1
             if t >= 0:
                 for leaf in range(n_leaves - 1, -1, -1):
@@ -472,6 +544,7 @@ def advance(
             if learning and info[NEXT_ID] - limits[LOG_BASE] + n_tried + 2 > len(log):
                 return NEEDS_LOG
             info[N_WAITING] -= 1
+            work += 1 + n_tried
             tree = here[TREE]
             n_components = trees[tree, N_COMPONENTS]
             if item < 0:
@@ -506,7 +579,7 @@ def advance(
                     passes = True
                     if here[FIRST_OWN] < here[LAST_OWN]:
                         for x in range(here[FIRST_OWN], here[LAST_OWN]):
-                            if conditions[listed[x, 0], 8] == NOWHERE and not _all_true(
+                            if conditions[listed[x, 0], NEEDS] == NOWHERE and not _all_true(
                                 x, x + 1, listed, query, path, first, 0, 0, count, n_conditions
                             ):
                                 passes = False
@@ -584,12 +657,14 @@ def advance(
             # A new partial match: a match, or one to combine with its peers.
             node = pool[item, NODE]
             if here[IS_ROOT]:
-                if trees[tree, WAITS]:
+                if _absent_kills(item, False, tables, events, state, count):
+                    _give_back(item, tree, n_components, groups, info, pool, cells)
+                elif trees[tree, WAITS]:
                     _store(item, limits, info, pool, heads, sizes, chain)
                 else:
                     _finish(item, tables, events, state, count, complete)
                 continue
-            if here[PEER] < 0 and pool[item, IS_CLOSED]:
+            if here[PEER] < 0 and here[PARENT] >= 0 and pool[item, IS_CLOSED]:
                 # A pattern of one component that takes several events: its sets are matches, and grow.
                 begin, end = pool[item, FIRST], pool[item, LAST]
                 slot = _take_slot(here[PARENT], k, begin, end, pool[item, LENGTH], info, pool)
@@ -665,7 +740,9 @@ def advance(
                 _give_back(item, tree, n_components, groups, info, pool, cells)
         info[IS_BEGUN] = 0
         info[AT] += 1
-        if info[N_COMPLETE] >= limits[MOST_COMPLETE] and info[AT] < limits[STOP]:
+        if info[AT] < limits[STOP] and (
+            info[N_COMPLETE] >= limits[MOST_COMPLETE] or work > limits[MOST_WORK]
+        ):
             return IS_FULL
 
 
@@ -743,5 +820,9 @@ def finish_waiting(
     for slot in range(len(pool)):
         node = pool[slot, NODE]
         if pool[slot, STATUS] == ALIVE and nodes[node, IS_ROOT]:
+            tree = nodes[node, TREE]
             _take_out(slot, limits, info, pool, heads, sizes, chain)
-            _finish(slot, tables, events, state, counts[0], complete)
+            if _absent_kills(slot, True, tables, events, state, counts[0]):
+                _give_back(slot, tree, trees[tree, N_COMPONENTS], groups, info, pool, cells)
+            else:
+                _finish(slot, tables, events, state, counts[0], complete)

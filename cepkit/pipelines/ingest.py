@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 
 from cepkit.errors import nearest
 from cepkit.pipelines import spark_functions as F
-from cepkit.pipelines.formats import casas, casas_features, citybench, eoddata, inet, nasdaq100, tweets
+from cepkit.pipelines.formats import (
+    casas,
+    casas_features,
+    citybench,
+    debs2013,
+    eoddata,
+    inet,
+    nasdaq100,
+    siri,
+    tweets,
+)
 from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
 from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
@@ -27,7 +37,7 @@ FORMATS: dict[str, Format] = {
     format.name: format
     for format in (
         inet.FORMAT, eoddata.FORMAT, nasdaq100.FORMAT, tweets.FORMAT, citybench.FORMAT, casas.FORMAT,
-        casas_features.FORMAT,
+        casas_features.FORMAT, debs2013.FORMAT, siri.FORMAT,
     )
 }  # fmt: skip
 

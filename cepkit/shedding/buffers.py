@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cepkit.errors import CepError, whole_number
 from cepkit.shedding.model.utility import utility_slot
@@ -88,6 +89,20 @@ class UtilityArrays:
         del self._slot_of[event]
         return event
 
+    def save(self) -> dict[str, Any]:
+        """Return the state as numbers and lists."""
+        slots = {str(i): list(slot) for i, slot in enumerate(self._slots) if len(slot)}
+        return {"slots": slots, "random": list(self._random.getstate()[1])}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned, into empty arrays."""
+        for number, events in saved["slots"].items():
+            slot = self._slots[int(number)]
+            for event in events:
+                slot[event] = None
+                self._slot_of[event] = int(number)
+        self._random.setstate((3, tuple(int(word) for word in saved["random"]), None))
+
 
 class _Bag:
     """Events without an order. Any one is removed in constant time: the last one takes its place."""
@@ -98,6 +113,9 @@ class _Bag:
 
     def __len__(self) -> int:
         return len(self._events)
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self._events)
 
     def __setitem__(self, event: Hashable, _: None) -> None:
         self._place[event] = len(self._events)
@@ -123,13 +141,13 @@ class BufferRule:
     ----------
     limit : float
         Events that may wait in all buffers before any is dropped: beta N_in.
-    limit_of_type : mapping of str to int
-        N_T.
-    threshold_of_type : mapping of str to int
+    limit_of_type : mapping of type to int
+        N_T. Any values can name the types.
+    threshold_of_type : mapping of type to int
         gamma_T: the size from which a buffer has utility arrays.
     utility : callable
         Takes the type and the event, and returns a number from 0 to 1.
-    tie_of_type : mapping of str to str
+    tie_of_type : mapping
         See `UtilityArrays`; missing types have ``"random"``.
     n_slots : int
         xi.
@@ -137,10 +155,10 @@ class BufferRule:
     """
 
     limit: float
-    limit_of_type: Mapping[str, int]
-    threshold_of_type: Mapping[str, int]
-    utility: Callable[[str, Hashable], float]
-    tie_of_type: Mapping[str, str] = field(default_factory=dict)
+    limit_of_type: Mapping[Any, int]
+    threshold_of_type: Mapping[Any, int]
+    utility: Callable[[Any, Hashable], float]
+    tie_of_type: Mapping[Any, str] = field(default_factory=dict)
     n_slots: int = N_SLOTS
     seed: int = 0
 
@@ -166,22 +184,22 @@ class EventBuffers:
 
     def __init__(self, rule: BufferRule):
         self.rule = rule
-        self._waiting: dict[str, OrderedDict[Hashable, None]] = {t: OrderedDict() for t in rule.limit_of_type}
-        self._arrays: dict[str, UtilityArrays] = {}
+        self._waiting: dict[Any, OrderedDict[Hashable, None]] = {t: OrderedDict() for t in rule.limit_of_type}
+        self._arrays: dict[Any, UtilityArrays] = {}
         self._n_waiting = 0
 
     def __len__(self) -> int:
         return self._n_waiting
 
-    def size(self, event_type: str) -> int:
+    def size(self, event_type: Any) -> int:
         """Return how many events of a type wait."""
         return len(self._waiting[event_type])
 
-    def arrays(self, event_type: str) -> UtilityArrays | None:
+    def arrays(self, event_type: Any) -> UtilityArrays | None:
         """Return the utility arrays of a type, or None while there are none."""
         return self._arrays.get(event_type)
 
-    def push(self, event_type: str, event: Hashable) -> list[Hashable]:
+    def push(self, event_type: Any, event: Hashable) -> list[Hashable]:
         """Add an event that arrives, and return the events that are dropped for it; it may be one of them."""
         own, arrays = self._waiting[event_type], self._arrays.get(event_type)
         own[event] = None
@@ -192,9 +210,15 @@ class EventBuffers:
             self._build(event_type)
         if self._n_waiting <= self.rule.limit:
             return []
+        return self.drop_surplus()
+
+    def drop_surplus(self) -> list[Hashable]:
+        """Drop events of all types above their limits if the buffers together are full, and return them."""
+        if self._n_waiting <= self.rule.limit:
+            return []
         return [event for name in self._waiting for event in self._drop_surplus(name)]
 
-    def _drop_surplus(self, event_type: str) -> list[Hashable]:
+    def _drop_surplus(self, event_type: Any) -> list[Hashable]:
         """Drop the events of a type above its limit, those of least utility first."""
         own, limit = self._waiting[event_type], self.rule.limit_of_type[event_type]
         dropped = []
@@ -205,24 +229,70 @@ class EventBuffers:
             self._n_waiting -= 1
         return dropped
 
-    def pop(self, event_type: str) -> Hashable:
+    def pop(self, event_type: Any) -> Hashable:
         """Remove and return the oldest event of a type."""
-        event, _ = self._waiting[event_type].popitem(last=False)
-        self._n_waiting -= 1
-        if (arrays := self._arrays.get(event_type)) is not None:
-            arrays.remove(event)
-            if 2 * len(arrays) < self.rule.threshold_of_type[event_type] or not len(arrays):
-                del self._arrays[event_type]
+        event = next(iter(self._waiting[event_type]))
+        self.remove(event_type, event)
         return event
 
-    def oldest(self, event_type: str) -> Hashable | None:
+    def remove(self, event_type: Any, event: Hashable) -> bool:
+        """Remove an event that leaves its buffer to be processed; return whether it was in an array."""
+        del self._waiting[event_type][event]
+        self._n_waiting -= 1
+        if (arrays := self._arrays.get(event_type)) is None:
+            return False
+        arrays.remove(event)
+        if 2 * len(arrays) < self.rule.threshold_of_type[event_type] or not len(arrays):
+            del self._arrays[event_type]
+        return True
+
+    def events(self, event_type: Any) -> Iterator[Hashable]:
+        """Iterate over the waiting events of a type, oldest first."""
+        return iter(self._waiting[event_type])
+
+    def waits(self, event_type: Any, event: Hashable) -> bool:
+        """Return whether an event waits."""
+        return event in self._waiting[event_type]
+
+    def change(self, rule: BufferRule) -> None:
+        """Set new limits and utilities for the same types. Arrays are built again with the new utilities."""
+        self.rule = rule
+        built, self._arrays = list(self._arrays), {}
+        for event_type in built:
+            if len(self._waiting[event_type]) >= max(1, rule.threshold_of_type[event_type]):
+                self._build(event_type)
+
+    def save(self) -> dict[str, Any]:
+        """Return the waiting events and the arrays as lists in the order of the types of the rule."""
+        arrays = [self._arrays.get(event_type) for event_type in self._waiting]
+        return {
+            "waiting": [list(own) for own in self._waiting.values()],
+            "arrays": [None if own is None else own.save() for own in arrays],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned, with a rule for the same types."""
+        for event_type, events, of_type in zip(
+            list(self._waiting), saved["waiting"], saved["arrays"], strict=True
+        ):
+            self._waiting[event_type] = OrderedDict.fromkeys(events)
+            self._arrays.pop(event_type, None)
+            if of_type is not None:
+                self._arrays[event_type] = self._empty(event_type)
+                self._arrays[event_type].restore(of_type)
+        self._n_waiting = sum(map(len, self._waiting.values()))
+
+    def oldest(self, event_type: Any) -> Hashable | None:
         """Return the oldest event of a type, or None."""
         return next(iter(self._waiting[event_type]), None)
 
-    def _build(self, event_type: str) -> UtilityArrays:
-        rule = self.rule
-        arrays = UtilityArrays(rule.n_slots, tie=rule.tie_of_type.get(event_type, RANDOM), seed=rule.seed)
+    def _build(self, event_type: Any) -> UtilityArrays:
+        arrays = self._empty(event_type)
         for event in self._waiting[event_type]:
-            arrays.add(event, rule.utility(event_type, event))
+            arrays.add(event, self.rule.utility(event_type, event))
         self._arrays[event_type] = arrays
         return arrays
+
+    def _empty(self, event_type: Any) -> UtilityArrays:
+        rule = self.rule
+        return UtilityArrays(rule.n_slots, tie=rule.tie_of_type.get(event_type, RANDOM), seed=rule.seed)

@@ -1,10 +1,14 @@
-"""Register the view of utilities with the rooms below."""
+"""Register the engine ``tree`` and the view of utilities with the rooms below."""
 
 from __future__ import annotations
 
 import pandas as pd
 
+from cepkit.planning.planner import register_engine
 from cepkit.results.views import one_of, view_of
+from cepkit.shedding.tree.engine import ENGINE
+
+register_engine(ENGINE)
 
 
 @view_of.register(pd.DataFrame)

@@ -449,7 +449,18 @@ def test_mistakes_are_told_before_work_starts(tmp_path):
 
 
 def test_every_format_tells_what_it_is():
-    assert list(FORMATS) == ["inet", "eoddata", "nasdaq100", "tweets", "citybench", "casas", "casas_features"]
+    names = [
+        "inet",
+        "eoddata",
+        "nasdaq100",
+        "tweets",
+        "citybench",
+        "casas",
+        "casas_features",
+        "debs2013",
+        "siri",
+    ]
+    assert list(FORMATS) == names
     for name, chosen in FORMATS.items():
         assert chosen.name == name
         assert "\n" not in chosen.description

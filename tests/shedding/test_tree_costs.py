@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,50 @@ def test_corrected_form_of_a_sequence_charges_what_an_event_meets():
     assert [event_cost(tree, i) for i in range(3)] == pytest.approx([of_a, of_b, of_c])
 
 
+def test_order_of_the_tree_moves_the_work_to_the_event_that_completes():
+    tree = replace(
+        figure_4(is_sequence=True), place_of_leaf=(1, 2, 0)
+    )  # the tree joins C last, and C is first
+    assert stored_matches(tree, 2) == pytest.approx(250 / 6)
+    of_a = (1 + 0.5 * 2) * US
+    of_b = (1 * (2 * 10 + 2) + 1 * (7 * 50 + 2) + 5 * 2) * US
+    of_c = 1 * 2 * US  # no A and B come after a new C
+    assert [event_cost(tree, i) for i in range(3)] == pytest.approx([of_a, of_b, of_c])
+
+
+def with_negation(is_sequence: bool) -> CostTree:
+    """A and C with no B between them: c1 reads A, c2 reads B, c3 reads A and B, c4 reads A and C."""
+    conditions = (
+        CostedCondition(frozenset({0}), 1 * US, 0.5),
+        CostedCondition(frozenset({1}), 2 * US, 0.2),
+        CostedCondition(frozenset({0, 1}), 3 * US, 0.1),
+        CostedCondition(frozenset({0, 2}), 4 * US, 0.5),
+    )
+    leaves = (Leaf("A", 2.0), Leaf("B", 6.0, is_negated=True), Leaf("C", 5.0))
+    return CostTree(leaves, conditions, 10.0, 1 * US, 1 * US, is_sequence)
+
+
+def test_negated_component_joins_nothing_and_is_compared_with_complete_matches():
+    tree = with_negation(is_sequence=True)
+    assert node_conditions(tree, 1) == ()
+    assert node_conditions(tree, 2) == tree.conditions[3:]
+    assert [stored_in_leaf(tree, i) for i in range(3)] == pytest.approx([10, 12, 50])
+    assert stored_matches(tree, 1) == stored_matches(tree, 0) == pytest.approx(10)
+    assert stored_matches(tree, 2) == pytest.approx(0.5 * 10 * 50 / 2)
+    assert new_matches(tree, 2, 1) == new_matches(tree, 1, 0) == 0
+    absent = 3 * 12 / 3  # c3 for a third of the 12 events of type B
+    of_c = (1 * (4 * 10 + 2) + 5 * (2 + absent)) * US
+    assert [event_cost(tree, i) for i in range(3)] == pytest.approx([2 * US, (2 + 0.2 * 2) * US, of_c])
+
+
+def test_negation_as_printed_charges_both_ends_of_a_conjunction():
+    tree = with_negation(is_sequence=False)
+    absent = 3 * 12
+    of_a = (0.5 * (4 * 50 + 2) + 12.5 * (2 + absent)) * US
+    of_c = (1 * (4 * 10 + 2) + 5 * (2 + absent)) * US
+    assert [event_cost(tree, i, PRINTED) for i in range(3)] == pytest.approx([of_a, 0.2 * 2 * US, of_c])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_corrected_stored_matches_are_those_of_a_random_stream(seed):
     rng = np.random.default_rng(seed)
@@ -113,6 +158,26 @@ def test_corrected_kleene_closure_counts_the_sets_of_a_random_stream(seed):
     sets = 2.0**fitting - 1
     assert abs(sets.mean() - stored_in_leaf(tree, 0)) < 6 * sets.std() / 200
     assert new_in_leaf(tree, 0) == pytest.approx(share * (stored_in_leaf(tree, 0) + 1))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corrected_kleene_closure_with_a_limit_and_neighbours_counts_sets(seed):
+    rng = np.random.default_rng(seed)
+    rate, window, share = 2.0, 2.0, 0.4
+    counted = []
+    for _ in range(3000):
+        n = rng.poisson(rate * window)
+        holds = rng.uniform(size=(n, n)) < share  # whether j may follow i
+        counted.append(
+            n + sum(holds[i, j] for i, j in itertools.combinations(range(n), 2))
+            + sum(holds[i, j] and holds[j, k] for i, j, k in itertools.combinations(range(n), 3))
+        )  # fmt: skip
+    tree = CostTree((Leaf("A", rate, True, most=3, extending=share),), (), window, 0, 0)
+    assert abs(np.mean(counted) - stored_in_leaf(tree, 0)) < 6 * np.std(counted) / math.sqrt(3000)
+    endless = CostTree((Leaf("A", rate, True, extending=share),), (), window, 0, 0)
+    assert stored_in_leaf(endless, 0) == pytest.approx((math.exp(4 * share) - 1) / share)
+    assert new_in_leaf(endless, 0) == pytest.approx(1 + share * stored_in_leaf(endless, 0))
+    assert new_in_leaf(tree, 0) == pytest.approx(1 + share * (4 + 8 * share))
 
 
 def test_kleene_closure_as_printed_depends_on_the_unit_of_time():

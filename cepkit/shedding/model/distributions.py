@@ -195,6 +195,8 @@ _FITS: dict[str, Callable[[np.ndarray], Distribution]] = {
     "kde": KernelDensity,
 }
 
+PDFS = tuple(_FITS)
+
 
 def _probabilities(n: int) -> list[float]:
     return ((np.arange(n) + 0.5) / n).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 from cepkit.errors import CepError
@@ -42,11 +42,30 @@ class CostedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A component of a pattern: its type, how often such events arrive, and whether it repeats."""
+    """A component of a pattern: its type and how often such events arrive.
+
+    Parameters
+    ----------
+    event_type : str
+    rate_hz : float
+        R: events per second.
+    is_kleene : bool
+        Whether it takes several events.
+    is_negated : bool
+        Whether its events must be absent.
+    most : int, optional
+        How many events a Kleene closure takes at most. The corrected form uses this.
+    extending : float
+        Share of the events that fit after a given event in a Kleene closure, by the conditions between them.
+        The corrected form uses this.
+    """
 
     event_type: str
     rate_hz: float
     is_kleene: bool = False
+    is_negated: bool = False
+    most: int | None = None
+    extending: float = 1.0
 
     def __post_init__(self) -> None:
         _not_negative("rate_hz", self.rate_hz)
@@ -57,7 +76,8 @@ class CostTree:
     """A left-deep evaluation tree with measured costs.
 
     The first inner node joins components 0 and 1. Inner node k joins inner node k - 1 with component k. A
-    condition belongs to the lowest node that knows all of its components.
+    condition belongs to the lowest node that knows all of its components. A negated component joins nothing:
+    its events wait in the leaf until a match is complete.
 
     Parameters
     ----------
@@ -69,7 +89,9 @@ class CostTree:
     create_s, remove_s : float
         V_n and V_r: seconds to create and to remove a partial match.
     is_sequence : bool
-        Whether components must arrive in the order of the leaves. The corrected form uses this.
+        Whether components must arrive in an order. The corrected form uses this.
+    place_of_leaf : tuple of int
+        Place of each leaf in this order; empty: the order of the leaves.
 
     Raises
     ------
@@ -84,6 +106,7 @@ class CostTree:
     create_s: float
     remove_s: float
     is_sequence: bool = True
+    place_of_leaf: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("window_s", "create_s", "remove_s"):
@@ -104,8 +127,14 @@ def leaf_conditions(tree: CostTree, leaf: int) -> tuple[CostedCondition, ...]:
 
 
 def node_conditions(tree: CostTree, node: int) -> tuple[CostedCondition, ...]:
-    """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``."""
-    return tuple(c for c in tree.conditions if len(c.components) > 1 and max(c.components) == node)
+    """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``.
+
+    Those of negated components are not among them.
+    """
+    return tuple(
+        c for c in tree.conditions
+        if len(c.components) > 1 and max(c.components) == node and not _reads_negated(tree, c)
+    )  # fmt: skip
 
 
 def condition_cost(conditions: Iterable[CostedCondition]) -> float:
@@ -131,7 +160,8 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     Source: DARLING, equation 10, first case.
     Differs: for a Kleene closure, the paper replaces the rate R by 2^R, which depends on the unit of time.
     The corrected form counts the non-empty sets of the events in a window. Their number is Poisson with mean
-    n = R SEL w, so it expects e^n - 1 sets.
+    n = R SEL w, so it expects e^n - 1 sets. With conditions between neighbours, which hold for a share s, it
+    expects n^k s^(k - 1) / k! sets of k events.
     """
     _check_form(form)
     own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
@@ -139,7 +169,7 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
         return own.rate_hz * share * tree.window_s
     if form == PRINTED:
         return min(MOST_SETS, _power_of_two(own.rate_hz) * share * tree.window_s)
-    return min(MOST_SETS, _exponential(own.rate_hz * share * tree.window_s) - 1)
+    return min(MOST_SETS, _sets(own, own.rate_hz * share * tree.window_s))
 
 
 def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
@@ -157,7 +187,8 @@ def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
         return share
     if form == PRINTED:
         return min(MOST_SETS, share * _power_of_two(own.rate_hz) * tree.window_s)
-    return min(MOST_SETS, share * _exponential(own.rate_hz * share * tree.window_s))
+    shorter = own if own.most is None else replace(own, most=own.most - 1)
+    return min(MOST_SETS, share * (1 + own.extending * _sets(shorter, own.rate_hz * share * tree.window_s)))
 
 
 def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
@@ -169,11 +200,11 @@ def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
     Differs: in a sequence, a combination at node k also needs its newest component last. Each of
     the k + 1 components is the newest one equally often. So the corrected form divides by k + 1.
     """
-    stored = stored_in_leaf(tree, 0, form)
-    for k in range(1, node + 1):
-        stored *= (
-            selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
-        )
+    stored = 1.0
+    for k in range(node + 1):
+        if not tree.leaves[k].is_negated:
+            own = selectivity(node_conditions(tree, k)) if k else 1.0
+            stored *= own * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
     return min(stored, MOST_SETS)
 
 
@@ -183,18 +214,19 @@ def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> 
     Notes
     -----
     Source: DARLING, equations 8 and 9.
-    Differs: the event is the newest one. So in a sequence, it creates partial matches only at the node where
-    its component is the last one, and the corrected form is 0 above that node.
+    Differs: the event is the newest one. So in a sequence, it creates partial matches only at nodes where
+    its component is the last one, and the corrected form is 0 elsewhere.
     """
-    if node < leaf:
+    if node < leaf or tree.leaves[leaf].is_negated or tree.leaves[node].is_negated:
+        return 0.0
+    if form == CORRECTED and not _is_last(tree, leaf, node):
         return 0.0
     new = new_in_leaf(tree, leaf, form)
     if leaf > 0:
         new *= selectivity(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
     for k in range(leaf + 1, node + 1):
-        if form == CORRECTED and tree.is_sequence:
-            return 0.0
-        new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
+        if not tree.leaves[k].is_negated:
+            new *= selectivity(node_conditions(tree, k)) * stored_in_leaf(tree, k, form)
     return min(new, MOST_SETS)
 
 
@@ -214,7 +246,9 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     Time O(leaves^2). Source: DARLING, equations 6 and 7.
     Differs: equation 7 leaves out the conditions of the leaf itself; the corrected form adds them. In a
     sequence, the engine compares the order before it evaluates a condition, and a new event is after all
-    events of the leaves to its right. So the corrected form charges no conditions there.
+    events of the leaves to its right. So the corrected form charges no conditions there. Both forms charge
+    conditions between a negated component and others to the event that completes a match, because the
+    events of a negated component are compared with complete matches only.
 
     Examples
     --------
@@ -225,44 +259,86 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     42.0
     """
     _check_form(form)
-    top = len(tree.leaves) - 1
+    joined = [k for k, one in enumerate(tree.leaves) if not one.is_negated]
     handling = tree.create_s + tree.remove_s
-    cost = new_in_leaf(tree, leaf, form) * (_peer_cost_of_leaf(tree, leaf, form) + handling)
-    if form == CORRECTED:
-        cost += condition_cost(leaf_conditions(tree, leaf))
-    for node in range(max(leaf, 1), top + 1):
-        cost += new_matches(tree, node, leaf, form) * (_peer_cost_of_node(tree, node, form) + handling)
-    return cost
+    cost = condition_cost(leaf_conditions(tree, leaf)) if form == CORRECTED else 0.0
+    cost += new_in_leaf(tree, leaf, form) * handling
+    if tree.leaves[leaf].is_negated:
+        return cost
+    cost += new_in_leaf(tree, leaf, form) * _peer_cost_of_leaf(tree, leaf, joined, form)
+    for node in joined[1:]:
+        new = new_matches(tree, node, leaf, form)
+        cost += new * (_peer_cost_of_node(tree, node, leaf, joined, form) + handling)
+    whole = new_in_leaf(tree, leaf, form) if len(joined) == 1 else new_matches(tree, joined[-1], leaf, form)
+    return cost + whole * _absence_cost(tree, form)
 
 
-def _peer_cost_of_leaf(tree: CostTree, leaf: int, form: str) -> float:
+def _peer_cost_of_leaf(tree: CostTree, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of a leaf, equation 6: seconds to combine one of its partial matches with all peers."""
-    if len(tree.leaves) == 1:
+    if leaf == joined[0]:
+        return _peer_cost_of_node(tree, leaf, leaf, joined, form)
+    if form == CORRECTED and not _is_last(tree, leaf, leaf):
         return 0.0
-    if leaf > 0:
-        return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
-    if form == CORRECTED and tree.is_sequence:
-        return 0.0
-    return condition_cost(node_conditions(tree, 1)) * stored_in_leaf(tree, 1, form)
+    return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
 
 
-def _peer_cost_of_node(tree: CostTree, node: int, form: str) -> float:
+def _peer_cost_of_node(tree: CostTree, node: int, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of an inner node, equation 6; the root has no peer."""
-    if node == len(tree.leaves) - 1 or (form == CORRECTED and tree.is_sequence):
+    if node == joined[-1]:
         return 0.0
-    return condition_cost(node_conditions(tree, node + 1)) * stored_in_leaf(tree, node + 1, form)
+    peer = joined[joined.index(node) + 1]
+    if form == CORRECTED and not _is_last(tree, leaf, peer):
+        return 0.0
+    return condition_cost(node_conditions(tree, peer)) * stored_in_leaf(tree, peer, form)
+
+
+def _absence_cost(tree: CostTree, form: str) -> float:
+    """Return the seconds to compare a complete match with the events of negated components.
+
+    These events lie between two components. In the corrected form, a gap of k components in order is the
+    (k + 1)-th part of the window.
+    """
+    n_joined = sum(not one.is_negated for one in tree.leaves)
+    share = 1 / (n_joined + 1) if form == CORRECTED and tree.is_sequence else 1.0
+    return sum(
+        share * stored_in_leaf(tree, k, form)
+        * condition_cost(c for c in tree.conditions if len(c.components) > 1 and k in c.components)
+        for k, one in enumerate(tree.leaves)
+        if one.is_negated
+    )  # fmt: skip
+
+
+def _is_last(tree: CostTree, leaf: int, node: int) -> bool:
+    """Return whether a leaf's component may be the newest one of a combination at a node."""
+    if not tree.is_sequence:
+        return True
+    place = tree.place_of_leaf or range(len(tree.leaves))
+    return all(place[leaf] >= place[k] for k in range(node + 1) if not tree.leaves[k].is_negated)
+
+
+def _reads_negated(tree: CostTree, condition: CostedCondition) -> bool:
+    return any(tree.leaves[component].is_negated for component in condition.components)
 
 
 def _in_order(tree: CostTree, node: int, form: str) -> float:
-    return 1 / (node + 1) if form == CORRECTED and tree.is_sequence else 1.0
+    """Return the share of combinations at a node whose newest component is the last one."""
+    if form != CORRECTED or not tree.is_sequence:
+        return 1.0
+    return 1 / sum(not one.is_negated for one in tree.leaves[: node + 1])
 
 
 def _power_of_two(rate: float) -> float:
     return 2.0**rate if rate < 1000 else MOST_SETS
 
 
-def _exponential(mean: float) -> float:
-    return math.exp(mean) if mean < 700 else MOST_SETS
+def _sets(leaf: Leaf, mean: float) -> float:
+    """Return the expected number of sets of a Kleene closure among a Poisson number of events."""
+    s, most = leaf.extending, leaf.most
+    if most is not None and most <= 64:
+        return sum(mean**k * s ** (k - 1) / math.factorial(k) for k in range(1, most + 1))
+    if s == 0:
+        return mean
+    return math.expm1(mean * s) / s if mean * s < 700 else MOST_SETS
 
 
 def _check_form(form: str) -> None:

@@ -157,7 +157,7 @@ class ReplayResult:
     """
 
     def __init__(self, run: ReplayRun, source: Source, native: Callable[[Frame], Frame]):
-        self._run, engine = run, engines().get("tree", engines()["search"])
+        self._run, engine = run, engines()["tree"]
 
         def mark(frame: Frame) -> Frame:
             frame = native(frame)

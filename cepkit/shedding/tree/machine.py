@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from cepkit.engines.interpreted.values import read_value
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import Events
-from cepkit.kernels import tree as kernel
+from cepkit.kernels import tree_layout as kernel
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 
@@ -23,6 +24,7 @@ KERNELS = "cepkit.kernels.tree"
 MOST_PARTIAL_MATCHES = 1 << 20
 _EVENTS_PER_CALL = 1 << 12
 _MATCHES_PER_CALL = 1 << 16
+_WORK_PER_CALL = 1 << 20  # partial matches looked at between two checkpoints
 _CHUNK = 1 << 16
 
 Match = tuple[tuple[int, ...], ...]
@@ -276,9 +278,13 @@ class TreeMachine:
         if window.gap_within is not None:
             limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
+        absences = self.program.code.absences  # the windows of those at an edge are in time only
+        at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
+        limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time
         limits[kernel.N_NODES], limits[kernel.N_LEAVES] = n_nodes, self.program.n_leaves
         limits[kernel.MOST_ALIVE], limits[kernel.MOST_COMPLETE] = self._most, _MATCHES_PER_CALL
+        limits[kernel.MOST_WORK] = _WORK_PER_CALL
 
     # --- room
 
@@ -475,7 +481,7 @@ class TreeMachine:
                 )
             info[kernel.AT] = first
         limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
-        code, advance = self.program.code, load_kernels(KERNELS).advance
+        code, advance = self.program.code, _kernels().advance
         while True:
             why = advance(
                 limits, *stream.arrays, stream.accept, code.nodes, code.listed, code.unary,
@@ -542,7 +548,7 @@ class TreeMachine:
         self._limits[kernel.BASE] = stream.base
         if (2 * int(self._info[kernel.LONGEST]) + 4) > len(self._path):
             self._make_room(kernel.NEEDS_PATH)
-        load_kernels(KERNELS).finish_waiting(
+        _kernels().finish_waiting(
             self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
             stream.chain, self._complete, self._path, code.listed, code.orders, code.trees, code.absences,
             code.groups, *code.walk, stream.floats, stream.integers, stream.float_registers,
@@ -557,7 +563,7 @@ class TreeMachine:
         positions, components = np.empty(n_items, np.int64), np.empty(n_items, np.int64)
         first_item, of_match = np.zeros(n + 1, np.int64), np.empty((n, 4), np.int64)
         if n:
-            load_kernels(KERNELS).take_matches(
+            _kernels().take_matches(
                 code.nodes, info, pool, self._cells, code.groups, code.trees, self._complete, positions,
                 components, first_item, of_match,
             )  # fmt: skip
@@ -659,7 +665,7 @@ class TreeMachine:
         slots = np.ascontiguousarray(slots[np.isin(self._pool[slots, kernel.ID], ids)], np.int64)
         code = self.program.code
         self._limits[kernel.BASE] = self._stream.base
-        load_kernels(KERNELS).remove(
+        _kernels().remove(
             slots, self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
             self._stream.chain, code.groups, code.trees,
         )  # fmt: skip
@@ -675,6 +681,18 @@ def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
         np.concatenate([part.components for part in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
         *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+    )
+
+
+@cache
+def _kernels() -> SimpleNamespace:
+    """Return the kernels; as plain Python functions they must not warn of overflows."""
+    made = load_kernels(KERNELS)
+    names = ("advance", "take_matches", "finish_waiting", "remove")
+    found = {name: getattr(made, name) for name in names}
+    quiet = np.errstate(all="ignore")
+    return SimpleNamespace(
+        **{name: run if hasattr(run, "py_func") else quiet(run) for name, run in found.items()}
     )
 
 

@@ -20,7 +20,7 @@ from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
-from cepkit.kernels import tree as kernel
+from cepkit.kernels import tree_layout as kernel
 from cepkit.language.sequences.lines import Absence, Component
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"

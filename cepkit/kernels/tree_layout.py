@@ -1,0 +1,48 @@
+"""Columns of the arrays of `cepkit.kernels.tree`, and the numbers in them."""
+
+# Columns of the pool.
+(
+    NODE, ID, FIRST, LAST, LENGTH, STATUS, BEFORE, AFTER, BEFORE_OF_FIRST, AFTER_OF_FIRST, PARTITION,
+    IS_CLOSED,
+) = range(12)  # fmt: skip
+MEMBERS = 12
+FREE, HELD, ALIVE, COMPLETE = range(4)  # statuses
+# Columns of cells.
+CELL_LAST, CELL_BEFORE, CELL_FIRST, CELL_SIZE, CELL_USERS = range(5)
+# Columns of nodes: leaves come first, then inner nodes.
+(
+    PARENT, PEER, IS_RIGHT, KEEPS, TRIES, STATE, TREE, IS_ROOT, TYPE_TEST, FIRST_UNARY, LAST_UNARY, IS_GROUP,
+    LOW, HIGH, COMPONENT, IS_ABSENT, FIRST_OWN, LAST_OWN, FIRST_CLOSE, LAST_CLOSE, FIRST_ORDER, LAST_ORDER,
+    FIRST_JOIN, LAST_JOIN,
+) = range(24)  # fmt: skip
+N_NODE_COLUMNS = 24
+NOT_ABSENT, KILLS, ALLOWED_ALONE, ALLOWED_BESIDE = range(4)  # values of IS_ABSENT
+# Columns of orders: a component of the left side, one of the right side, and what their events must be.
+LEFT, RIGHT, RELATION, IS_NEXT = range(4)
+LEFT_FIRST, RIGHT_FIRST, DIFFERENT = range(3)
+# Columns of trees.
+N_COMPONENTS, FIRST_ABSENCE, LAST_ABSENCE, WAITS = range(4)
+# Columns of absences.
+ABSENT_LEAF, FROM, FROM_END, TO, TO_END, FIRST_BESIDE, LAST_BESIDE = range(7)
+# Limits of a call.
+(
+    BASE, STOP, WITHIN, WITHIN_EVENTS, GAP, IS_STRICT, N_NODES, N_LEAVES, BIN_SIZE, IS_LEARNING, HAS_SKIP,
+    MOST_ALIVE, MOST_COMPLETE, LOG_BASE, FIRST_ROW, MOST_WORK, ENDS_BY_EVENTS,
+) = range(17)  # fmt: skip
+N_LIMITS = 17
+# Columns of counts: created, removed, matches, pairs; then evaluations by condition, then how many held.
+CREATED, REMOVED, FOUND, PAIRS = range(4)
+N_COUNTS = 4
+# The state of the machine in numbers.
+(
+    AT, IS_BEGUN, FREE_SLOT, N_FREE, FREE_CELL, N_FREE_CELLS, NEXT_ID, N_ALIVE, TOTAL_LENGTH, N_COMPLETE,
+    LONGEST, N_WAITING, SWEEP, MOST_SEEN,
+) = range(14)  # fmt: skip
+N_INFO = 14
+# Why a call ended.
+DONE, NEEDS_SLOTS, NEEDS_CELLS, NEEDS_PATH, NEEDS_LOG, TOO_MANY, IS_FULL = range(7)
+# Columns of the log of what a machine learns.
+(
+    LOG_ID, LOG_LEFT, LOG_RIGHT, LOG_NODE, LOG_COST, LOG_POSITION, LOG_TYPE, LOG_BIN, LOG_STATE,
+) = range(9)  # fmt: skip
+N_LOG_COLUMNS = 9

@@ -1,0 +1,1 @@
+"""The experiments of the DARLING paper: its queries and streams."""

@@ -1,0 +1,414 @@
+"""For how many events of the other types a condition holds: the probabilities that make utilities.
+
+A condition on events of several types becomes a `Share` for each of them. The share takes columns of events of
+this type and returns, for each event, the share of the sampled other events for which the condition holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cepkit.compile.interpreted.columns import ColumnReader
+from cepkit.compile.interpreted.reading import reading_unsupported
+from cepkit.compile.sequences.elements import EARLIER, PREVIOUS
+from cepkit.compile.shared.terms import Term
+from cepkit.events import BOOLEAN, FLOAT, INTEGER
+from cepkit.shedding.model.distributions import fit
+
+EMPIRICAL = "empirical"
+SAMPLE = 1000  # events that stand for the events of a type
+_BLOCK = 128  # events that are compared with a sample at a time
+# A role is a leaf and whether the event is the one before in the same Kleene closure, as in ``b[i-1].x``.
+Role = tuple[int, bool]
+Columns = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class LeafCondition:
+    """A condition as it is bound, with the leaf of each of its variables.
+
+    Parameters
+    ----------
+    term : Term
+    leaf_of_variable : mapping of str to int
+    """
+
+    term: Term
+    leaf_of_variable: Mapping[str, int]
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The events that the condition reads."""
+        return tuple(dict.fromkeys(self.role(part) for part in _leaves(self.term)))
+
+    def role(self, part: Term) -> Role:
+        """Return the event that a leaf of the term means."""
+        if part.op == "group":
+            return self.leaf_of_variable[part.data[1]], part.data[2] == EARLIER
+        return self.leaf_of_variable[part.data[0]], part.data[1] == PREVIOUS
+
+    @property
+    def reason_unknown(self) -> str | None:
+        """Why single events have no share of this condition, to complete "it …", or None."""
+        if _counts(self.term):
+            return "counts events"
+        return reading_unsupported(self.term)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Constants and tables of a query by number, as conditions read them."""
+
+    constants: Mapping[int, int | float]
+    tables: Mapping[int, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """The probability that a condition holds, as a function of columns of events of one type.
+
+    Parameters
+    ----------
+    of : callable
+        Takes the columns of n events and returns n numbers from 0 to 1.
+    is_ranked : bool
+        Whether one or two binary searches per event are enough.
+    is_own : bool
+        Whether the condition reads no other event. The numbers are then 0 or 1.
+    """
+
+    of: Callable[[Columns], np.ndarray]
+    is_ranked: bool
+    is_own: bool
+
+
+def condition_share(
+    condition: LeafCondition, leaf: int, samples: Mapping[int, Columns], known: Known
+) -> Share | None:
+    """Return phi: the probability that a condition holds for events of a leaf's type.
+
+    Parameters
+    ----------
+    condition : LeafCondition
+    leaf : int
+    samples : mapping of int to columns
+        Columns of the sampled events of every leaf that the condition reads. All have the same length.
+    known : Known
+
+    Returns
+    -------
+    Share or None
+        None when the condition says nothing about such an event: it does not read one, it reads something
+        that single events do not have, or the sample of another leaf is empty.
+
+    Notes
+    -----
+    A comparison whose sides add up values of single events is ranked: its sum over the other events is sorted
+    once. The same holds for the absolute value of such a sum next to a constant. Any other condition is tried
+    with each item of the samples. Events of different leaves are independent of one another, and the
+    attributes of one event are not. An event that can have two roles in a closure has the mean of both.
+    Source: DARLING, section 4.3. Differs: any condition and any number of attributes.
+    """
+    own = [role for role in condition.roles if role[0] == leaf]
+    if not own or condition.reason_unknown is not None:
+        return None
+    others = [role for role in condition.roles if role[0] != leaf]
+    if any(_size(samples[at]) == 0 for at in {role[0] for role in condition.roles} - {leaf}):
+        return None
+    if len(condition.roles) == 1:
+        return Share(_truth(condition, own[0], known), True, True)
+    if len(own) == 1:
+        return _share_of_role(condition, own[0], others, samples, known)
+    if _size(samples[leaf]) == 0:
+        return None
+    parts = [
+        _share_of_role(condition, role, [r for r in condition.roles if r != role], samples, known)
+        for role in own
+    ]
+    return Share(
+        lambda columns: sum(part.of(columns) for part in parts) / len(parts),
+        all(part.is_ranked for part in parts),
+        False,
+    )
+
+
+def condition_selectivity(
+    condition: LeafCondition, samples: Mapping[int, Columns], known: Known
+) -> float | None:
+    """Return the share of sampled combinations for which a condition holds, or None when it is not known."""
+    if condition.reason_unknown is not None or any(_size(samples[at]) == 0 for at, _ in condition.roles):
+        return None
+    n = max(_size(samples[at]) for at, _ in condition.roles)
+    values = {role: _drawn(samples[role[0]], role, n) for role in condition.roles}
+    return float(np.broadcast_to(_Reader(condition, values, known).true(condition.term), (n,)).mean())
+
+
+def sampled_columns(columns: Columns, kinds: Mapping[str, str], pdf: str, size: int, seed: int) -> Columns:
+    """Return columns of ``size`` events that stand for the events that were seen.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray
+        The events that were seen, one item each.
+    kinds : mapping of str to str
+        Kind of each column; the distribution is fitted to numbers only.
+    pdf : str
+        ``"empirical"``: the events themselves, with attributes that belong together. Otherwise each number
+        has a fitted distribution of its own; see `fit`.
+    size : int
+    seed : int
+        Seed of the order.
+
+    Examples
+    --------
+    >>> seen = {"price": np.array([1.0, 2.0, 3.0])}
+    >>> sampled_columns(seen, {"price": "float"}, "normal", 5, seed=0)["price"].round(2).tolist()
+    [3.28, 2.0, 2.52, 1.48, 0.72]
+    """
+    n = _size(columns)
+    if n == 0:
+        return columns
+    order = np.random.default_rng(seed)
+    rows = order.permutation(size) % n if size > n else order.permutation(n)[:size]
+    return {
+        name: values[rows]
+        if pdf == EMPIRICAL or kinds[name] not in (INTEGER, FLOAT)
+        else _fitted(values, pdf, size, order)
+        for name, values in columns.items()
+    }
+
+
+def _fitted(values: np.ndarray, pdf: str, size: int, order: np.random.Generator) -> np.ndarray:
+    drawn = order.permutation(fit(pdf, values.astype(np.float64)).spread(size))
+    return drawn if values.dtype.kind == "f" else np.rint(drawn).astype(np.int64)
+
+
+def _size(columns: Columns) -> int:
+    return min((len(values) for values in columns.values()), default=0)
+
+
+def _leaves(term: Term) -> Iterator[Term]:
+    """Yield the values of events and the aggregates in a term."""
+    if term.op in ("element", "group"):
+        yield term
+    else:
+        for arg in term.args:
+            yield from _leaves(arg)
+
+
+def _counts(term: Term) -> bool:
+    """Return whether a term reads a number of events. A mean does not, although it divides by one."""
+    if term.op == "group":
+        return term.data[0] in ("count", "count_of")
+    if term.op == "/" and _is_aggregate(term.args[0], "sum") and _is_aggregate(term.args[1], "count_of"):
+        return False
+    return any(map(_counts, term.args))
+
+
+def _is_aggregate(term: Term, name: str) -> bool:
+    return term.op == "group" and term.data[0] == name
+
+
+def _drawn(columns: Columns, role: Role, size: int) -> Columns:
+    """Return the sample of a role, in an order of its own, so that roles are independent of one another."""
+    order = np.random.default_rng([role[0], int(role[1])])
+    n = _size(columns)
+    rows = order.permutation(np.arange(size) % n)
+    return {name: values[rows] for name, values in columns.items()}
+
+
+class _Reader(ColumnReader):
+    """Reads terms whose leaves are events in roles. Values of different roles are broadcast."""
+
+    def __init__(self, condition: LeafCondition, values: Mapping[Role, Columns], known: Known):
+        super().__init__({}, known.constants, known.tables)
+        self._condition, self._values_of_role = condition, values
+
+    def leaf(self, term: Term):
+        """Return the values of the event in the leaf's role. An aggregate is that of a single event."""
+        columns = self._values_of_role[self._condition.role(term)]
+        if term.op == "element":
+            return _values(columns, term)
+        if term.data[0] == "count_of":
+            return np.int64(1)
+        return _ItemReader(columns, self.constants, self.tables).stored(term.args[0])
+
+
+class _ItemReader(ColumnReader):
+    """Reads the argument of an aggregate, whose leaves are all the same event."""
+
+    def leaf(self, term: Term):
+        """Return the values of the event."""
+        return _values(self.columns, term)
+
+
+def _values(columns: Columns, term: Term) -> np.ndarray:
+    values = columns[term.data[-1]]
+    return values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+
+
+def _truth(condition: LeafCondition, own: Role, known: Known) -> Callable[[Columns], np.ndarray]:
+    def holds(columns: Columns) -> np.ndarray:
+        true = _Reader(condition, {own: columns}, known).true(condition.term)
+        return np.broadcast_to(np.asarray(true, np.float64), (_size(columns),))
+
+    return holds
+
+
+def _share_of_role(
+    condition: LeafCondition, own: Role, others: list[Role], samples: Mapping[int, Columns], known: Known
+) -> Share:
+    size = max(_size(samples[role[0]]) for role in others)
+    drawn = {role: _drawn(samples[role[0]], role, size) for role in others}
+    compared = _separate(condition, own)
+    if compared is not None:
+        return Share(_ranked(condition, compared, own, drawn, size, known), True, False)
+    return Share(_tried(condition, own, drawn, size, known), False, False)
+
+
+# --- conditions that are tried with every item of the sample
+
+
+def _tried(condition: LeafCondition, own: Role, drawn: Mapping[Role, Columns], size: int, known: Known):
+    def share(columns: Columns) -> np.ndarray:
+        n = _size(columns)
+        shares = np.empty(n)
+        for start in range(0, n, _BLOCK):
+            rows = slice(start, min(n, start + _BLOCK))
+            block = {name: values[rows, None] for name, values in columns.items()}
+            true = _Reader(condition, {**drawn, own: block}, known).true(condition.term)
+            shares[rows] = np.broadcast_to(true, (len(shares[rows]), size)).mean(axis=1)
+        return shares
+
+    return share
+
+
+# --- comparisons of sums: rank the events among the sorted sums of the others
+
+
+@dataclass(frozen=True)
+class _Addend:
+    """A value of one event times constants, added or subtracted; without a value only the constants."""
+
+    term: Term | None
+    factors: tuple[tuple[str, Term], ...] = ()  # ("*" or "/", a constant term)
+    sign: int = 1
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """``own + rest sign 0``; with a limit: ``abs(own + rest) sign limit``."""
+
+    own: tuple[_Addend, ...]
+    rest: tuple[_Addend, ...]
+    sign: str
+    limit: Term | None = None
+
+
+_NOT = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def _separate(condition: LeafCondition, own: Role) -> _Comparison | None:
+    """Return the comparison of a condition whose sides separate into the event and the others, or None."""
+    term, negated = condition.term, False
+    while term.op == "not":
+        term, negated = term.args[0], not negated
+    if term.op != "compare" or any(arg.kind == BOOLEAN for arg in term.args):
+        return None
+    (left, right), sign = term.args, term.data
+    if negated:
+        sign = _NOT[sign]
+    if right.op == "abs" and not any(_leaves(left)):
+        left, right, sign = right, left, _MIRRORED[sign]
+    if left.op == "abs" and not any(_leaves(right)):
+        if sign in ("==", "!="):
+            return None
+        addends, limit = _addends(left.args[0]), right
+    else:
+        addends, limit = [*_addends(left), *(replace(a, sign=-a.sign) for a in _addends(right))], None
+    mine = tuple(a for a in addends if a.term is not None and own in _roles(condition, a.term))
+    if any(len(_roles(condition, a.term)) > 1 for a in mine):
+        return None
+    return _Comparison(mine, tuple(a for a in addends if a not in mine), sign, limit)
+
+
+def _roles(condition: LeafCondition, term: Term) -> set[Role]:
+    return {condition.role(part) for part in _leaves(term)}
+
+
+def _addends(term: Term) -> list[_Addend]:
+    """Return the parts of a sum. Integers must divide without a rest, so only floats are divided."""
+    if not any(_leaves(term)):
+        return [_Addend(None, (("*", term),))]
+    args = term.args
+    if term.op == "+":
+        return [addend for arg in args for addend in _addends(arg)]
+    if term.op == "-":
+        first, *further = args
+        return [*_addends(first), *(replace(a, sign=-a.sign) for arg in further for a in _addends(arg))]
+    if term.op == "negative":
+        return [replace(addend, sign=-addend.sign) for addend in _addends(args[0])]
+    if term.op in ("*", "/") and len(args) == 2 and term.kind == FLOAT:
+        value, factor = args if not any(_leaves(args[1])) else args[::-1]
+        if not any(_leaves(factor)) and (term.op == "*" or value is args[0]):
+            return [replace(a, factors=(*a.factors, (term.op, factor))) for a in _addends(value)]
+    return [_Addend(term)]
+
+
+def _sum(reader: _Reader, addends: tuple[_Addend, ...], n: int) -> np.ndarray:
+    """Return a sum of addends per event, float64, (n,); NaN where a value is missing."""
+    total = np.zeros(n)
+    for addend in addends:
+        value = 1.0 if addend.term is None else reader.as_float(addend.term)
+        for operation, factor in addend.factors:
+            by = float(reader.as_float(factor))
+            value = value * by if operation == "*" else value / by if by else np.nan
+        total = total + value if addend.sign > 0 else total - value
+    return total
+
+
+def _ranked(
+    condition: LeafCondition,
+    compared: _Comparison,
+    own: Role,
+    drawn: Mapping[Role, Columns],
+    size: int,
+    known: Known,
+) -> Callable[[Columns], np.ndarray]:
+    others = _Reader(condition, drawn, known)
+    rest = _sum(others, compared.rest, size)
+    rest = np.sort(rest[~np.isnan(rest)])
+    limit = None if compared.limit is None else float(others.as_float(compared.limit))
+    sign, n_valid = compared.sign, len(rest)
+
+    def share(columns: Columns) -> np.ndarray:
+        mine = _sum(_Reader(condition, {own: columns}, known), compared.own, _size(columns))
+        if limit is None:
+            n = _count(rest, sign, -mine)
+        elif limit < 0:
+            n = np.full(len(mine), 0 if sign in ("<", "<=") else n_valid)
+        elif sign in ("<=", ">"):
+            inside = _count(rest, "<=", limit - mine) - _count(rest, "<", -limit - mine)
+            n = inside if sign == "<=" else n_valid - inside
+        else:
+            inside = np.maximum(_count(rest, "<", limit - mine) - _count(rest, "<=", -limit - mine), 0)
+            n = inside if sign == "<" else n_valid - inside
+        return np.where(np.isnan(mine), 0.0, n / size)
+
+    return share
+
+
+def _count(sorted_values: np.ndarray, sign: str, at: np.ndarray) -> np.ndarray:
+    """Return for each limit how many values ``x`` fulfil ``x sign limit``."""
+    if sign in ("<", ">="):
+        below = np.searchsorted(sorted_values, at, side="left")
+        return below if sign == "<" else len(sorted_values) - below
+    up_to = np.searchsorted(sorted_values, at, side="right")
+    if sign in ("<=", ">"):
+        return up_to if sign == "<=" else len(sorted_values) - up_to
+    equal = up_to - np.searchsorted(sorted_values, at, side="left")
+    return equal if sign == "==" else len(sorted_values) - equal

@@ -1,0 +1,149 @@
+"""The engine ``tree``: all matches of a sequence query by its left-deep evaluation trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.searched_matches import (
+    MOST_KNOWN,
+    Found,
+    FoundPart,
+    SearchedMatches,
+    gather_calls,
+)
+from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.events import Events
+from cepkit.kernels import tree_layout as kernel
+from cepkit.planning.planner import Engine
+from cepkit.shedding.tree.machine import TreeMachine
+from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRun:
+    """What the trees did, in ``matches.run``.
+
+    Parameters
+    ----------
+    evaluated : int
+        Conditions that were evaluated.
+    created : int
+        Partial matches that were created, matches among them.
+    removed : int
+        Partial matches that left the window.
+    peak_alive : int
+        The most partial matches at a time.
+    """
+
+    evaluated: int
+    created: int
+    removed: int
+    peak_alive: int
+
+
+class TreeSearch:
+    """The search for the matches of all branches of a program, range by range."""
+
+    tier = "tree"
+
+    def __init__(self, program: TreeProgram, events: Events):
+        self.program, self.events = program, events
+        self.places = Places(program.program, events)
+        self.last_run: TreeRun | None = None
+
+    def _parts(self, low: int, high: int) -> Iterator[tuple[FoundPart, bool]]:
+        """Yield the matches that end from ``low`` to ``high``, in the order in which the trees find them."""
+        n = self.events.n_events
+        begin, stop = 0, n
+        if low < high and self.events.n_partitions < 2:
+            begin = int(self.places.window_start[min(low, n - 1)])
+        waits = bool(self.program.code.trees[:, kernel.WAITS].any())
+        stop = n if waits else high
+        machine = TreeMachine(self.program, self.events)
+        evaluated = created = removed = 0
+        for counts, found in machine.run(begin, stop):
+            created += int(counts[:, kernel.CREATED].sum())
+            removed += int(counts[:, kernel.REMOVED].sum())
+            end = kernel.N_COUNTS + len(self.program.conditions)
+            evaluated += int(counts[:, kernel.N_COUNTS : end].sum())
+            yield self._part(_between(machine.block(found), low, high)), False
+        last = machine.finish() if waits else None
+        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive)
+        block = _between(machine.block(last), low, high) if last else joined([])
+        yield self._part(block), True
+
+    def _part(self, block: MatchBlock) -> FoundPart:
+        return FoundPart(len(block), lambda k: block.take(slice(0, k)))
+
+    def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
+        """Return matches that end from ``low`` to ``high``."""
+        high = min(high, self.events.n_events)
+        return gather_calls(self._parts(max(0, low), high), most, most_calls)
+
+    def count_by_last(self) -> np.ndarray:
+        """Return how many matches end at each position."""
+        count = np.zeros(self.events.n_events, np.int64)
+        for part, _ in self._parts(0, self.events.n_events):
+            count += np.bincount(part.block(part.n).last, minlength=len(count))
+        return count
+
+
+def _between(block: MatchBlock, low: int, high: int) -> MatchBlock:
+    if not len(block):
+        return block
+    last = block.last
+    inside = (last >= low) & (last < high)
+    return block if inside.all() else block.take(np.flatnonzero(inside))
+
+
+def match_by_tree(
+    program: SequenceProgram, events: Events, order: tuple[str, ...] | None = None
+) -> SequenceSet:
+    """Return all matches of a program; `tree_unsupported` must return None for it."""
+    made = TreeProgram.of(program, order=order)
+    if isinstance(made, str):
+        raise TypeError(f"the tree cannot run this query: {made}")
+    return FoundLater(events, partial(_find, made, events))
+
+
+def _find(program: TreeProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
+    search = TreeSearch(program, events)
+    found = search.matches(0, events.n_events, MOST_KNOWN, most_calls)
+    if found.is_whole:
+        return KnownMatches(events, found.block.sorted(), search.last_run)
+    return SearchedMatches(events, [search], found.block, found.n)
+
+
+def describe_tree(program: SequenceProgram) -> list[tuple[str, str]]:
+    """Return the labels and texts of the engine for `explain`."""
+    made = TreeProgram.of(program)
+    if isinstance(made, str):
+        return []
+    lines = []
+    for tree, leaves in enumerate(made.code.leaf_of_component):
+        names = [made.leaves[leaf].variable for leaf in sorted(leaves)]
+        text = names[0]
+        for name in names[1:]:
+            text = f"({text}, {name})"
+        absent = [leaf.variable for leaf in made.leaves if leaf.tree == tree and leaf.is_absent]
+        lines.append(("tree", text + (f", then no {', '.join(absent)}" if absent else "")))
+    if len(lines) > 3:
+        lines = [*lines[:3], ("tree", f"and {len(lines) - 3} more")]
+    return lines
+
+
+ENGINE = Engine(
+    "tree",
+    "left-deep evaluation tree, event by event, as in ZStream and DARLING",
+    tree_unsupported,
+    match_by_tree,
+    automatic=False,
+    takes_order=True,
+    details=describe_tree,
+)
