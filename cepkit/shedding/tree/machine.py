@@ -452,11 +452,11 @@ class TreeMachine:
 
     def times_of(self, positions: np.ndarray | int) -> np.ndarray:
         """Return the ticks of the clock at positions of the stream; 0 when the query needs no clock."""
-        return self._stream.arrays[2][positions - self._stream.base]
+        return self._stream.time[positions - self._stream.base]
 
     def partitions_of(self, positions: np.ndarray | int) -> np.ndarray:
         """Return the partitions of the events at positions of the stream."""
-        return self._stream.arrays[1][positions - self._stream.base]
+        return self._stream.partition[positions - self._stream.base]
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
