@@ -19,6 +19,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "hspice": ("hspice", "HSpice"),
     "pspice": ("pspice", "PSpice"),
     "zhao": ("zhao", "Zhao"),
+    "darling": ("darling", "Darling"),
 }
 
 
@@ -54,7 +55,7 @@ def as_strategy(given: Any) -> Strategy:
     >>> as_strategy("randon")
     Traceback (most recent call last):
     cepkit.errors.CepError: shedding='randon' is not known. Did you mean 'random'? Strategies: ['none', \
-'random', 'random_input', 'integral', 'fractional', 'espice', 'hspice', 'pspice', 'zhao']
+'random', 'random_input', 'integral', 'fractional', 'espice', 'hspice', 'pspice', 'zhao', 'darling']
     """
     if isinstance(given, str):
         if given not in _STRATEGIES:
