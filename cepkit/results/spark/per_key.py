@@ -53,8 +53,9 @@ def run_per_key(
         )
     if taken := sorted(set(keys) & set(type_of_column)):
         raise CepError(f"partition_by: the result has columns of its own named {taken}; rename these columns")
-    own = StructType.fromDDL(", ".join(f"{name} {of}" for name, of in type_of_column.items()))
-    schema = StructType([*(frame.schema[name] for name in keys), *own.fields])
+    schema = StructType([frame.schema[name] for name in keys])
+    for name, of in type_of_column.items():
+        schema = schema.add(name, of)
 
     def of_key(rows: pa.Table) -> pa.Table:
         made = task(rows)
