@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from cepkit.errors import whole_number
-from cepkit.shedding.strategies.learning.lineage import Lineage, first_positions, read_lineage
+from cepkit.shedding.strategies.learning.lineage import PartialLineage, first_positions, read_lineage
 from cepkit.shedding.strategies.learning.markov import (
     completion_chances,
     remaining_times,
@@ -112,13 +112,13 @@ def state_utilities(training: Training, bins: int) -> StateUtilities:
 
 
 def count_moves(
-    lineage: Lineage, n_seen: np.ndarray, size: float, n_nodes: int
+    lineage: PartialLineage, n_seen: np.ndarray, size: float, n_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how often events moved partial matches from node to node, and how often they met them.
 
     Parameters
     ----------
-    lineage : Lineage
+    lineage : PartialLineage
     n_seen : ndarray of int64, (n_events,)
         Number of events of the pattern's types up to each position, itself included.
     size : float
@@ -147,7 +147,7 @@ def count_moves(
 
 
 def work_of_moves(
-    lineage: Lineage, moves: np.ndarray, observed: np.ndarray, prices: Mapping[str, float]
+    lineage: PartialLineage, moves: np.ndarray, observed: np.ndarray, prices: Mapping[str, float]
 ) -> np.ndarray:
     """Return r(s, s'): seconds of work per event on a partial match, float64, shape of ``moves``.
 

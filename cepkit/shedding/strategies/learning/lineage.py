@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import TreeMachine
 
 
-class Lineage(NamedTuple):
+class PartialLineage(NamedTuple):
     """The partial matches of a warm-up, in the order in which they were created.
 
     Attributes
@@ -47,7 +47,7 @@ class Lineage(NamedTuple):
         return self.right < 0
 
 
-def generations(lineage: Lineage) -> list[np.ndarray]:
+def generations(lineage: PartialLineage) -> list[np.ndarray]:
     """Return the rows in groups, so that the parents of a row are in earlier groups.
 
     Notes
@@ -65,7 +65,7 @@ def generations(lineage: Lineage) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(depth[:-1]))[:-1]) if len(order) else []
 
 
-def first_positions(lineage: Lineage) -> np.ndarray:
+def first_positions(lineage: PartialLineage) -> np.ndarray:
     """Return the position of the first event of each partial match, int64, (n,)."""
     latest = np.iinfo(np.int64).max
     first = np.append(lineage.position, latest)
@@ -75,7 +75,7 @@ def first_positions(lineage: Lineage) -> np.ndarray:
     return first[:-1]
 
 
-def lengths(lineage: Lineage) -> np.ndarray:
+def lengths(lineage: PartialLineage) -> np.ndarray:
     """Return the number of events of each partial match, int64, (n,)."""
     length = np.zeros(len(lineage.left) + 1, np.int64)
     for rows in generations(lineage):
@@ -83,7 +83,7 @@ def lengths(lineage: Lineage) -> np.ndarray:
     return length[:-1]
 
 
-def members(lineage: Lineage, n_leaves: int) -> np.ndarray:
+def members(lineage: PartialLineage, n_leaves: int) -> np.ndarray:
     """Return the last event of each leaf in each partial match, int64, (n, n_leaves); -1: none."""
     found = np.full((len(lineage.left) + 1, n_leaves), -1, np.int64)
     for rows in generations(lineage):
@@ -94,7 +94,7 @@ def members(lineage: Lineage, n_leaves: int) -> np.ndarray:
     return found[:-1]
 
 
-def contributions(lineage: Lineage) -> np.ndarray:
+def contributions(lineage: PartialLineage) -> np.ndarray:
     """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,).
 
     Notes
@@ -104,7 +104,7 @@ def contributions(lineage: Lineage) -> np.ndarray:
     return _sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
 
 
-def consumptions(lineage: Lineage) -> np.ndarray:
+def consumptions(lineage: PartialLineage) -> np.ndarray:
     """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,).
 
     Notes
@@ -114,7 +114,7 @@ def consumptions(lineage: Lineage) -> np.ndarray:
     return _sum_of_descendants(lineage, lineage.cost * lengths(lineage))
 
 
-def _sum_of_descendants(lineage: Lineage, value: np.ndarray) -> np.ndarray:
+def _sum_of_descendants(lineage: PartialLineage, value: np.ndarray) -> np.ndarray:
     total = np.append(value, np.zeros(1, value.dtype))
     for rows in reversed(generations(lineage)):
         for parent in (lineage.left[rows], lineage.right[rows]):
@@ -140,7 +140,7 @@ class MatchEvents(NamedTuple):
     place: np.ndarray
 
 
-def events_of_matches(lineage: Lineage) -> MatchEvents:
+def events_of_matches(lineage: PartialLineage) -> MatchEvents:
     """Return the events of all matches.
 
     Notes
@@ -161,12 +161,12 @@ def events_of_matches(lineage: Lineage) -> MatchEvents:
     return MatchEvents(match, row, lineage.position[row] - first[match])
 
 
-def completed(lineage: Lineage) -> np.ndarray:
+def completed(lineage: PartialLineage) -> np.ndarray:
     """Return which partial matches are matches or led to one, bool, (n,)."""
     return contributions(lineage) > 0
 
 
-def read_lineage(machine: TreeMachine) -> Lineage:
+def read_lineage(machine: TreeMachine) -> PartialLineage:
     """Return what a machine that learned knows about its partial matches."""
     known = machine.ancestry
     n = len(known.left)
@@ -176,7 +176,7 @@ def read_lineage(machine: TreeMachine) -> Lineage:
 
     is_match = np.zeros(n, bool)
     is_match[known.match_ids - known.base] = True
-    return Lineage(
+    return PartialLineage(
         rows(known.left), rows(known.right), known.node, known.cost.astype(np.float64), known.position,
         known.type, known.bin, known.state, is_match,
     )  # fmt: skip

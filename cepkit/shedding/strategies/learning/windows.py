@@ -54,7 +54,7 @@ class StreamClock:
         return positions if self._counts else machine.times_of(positions)
 
 
-class Windows(NamedTuple):
+class OpeningWindows(NamedTuple):
     """The windows that events of a warm-up opened.
 
     Attributes
@@ -74,7 +74,7 @@ class Windows(NamedTuple):
         return float((self.end - self.opening).mean()) if len(self.opening) else 1.0
 
 
-def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span: int) -> Windows:
+def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span: int) -> OpeningWindows:
     """Return the windows in a stream. A window ends with the stream position of its last event in time.
 
     Parameters
@@ -89,7 +89,7 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
 
     Returns
     -------
-    Windows
+    OpeningWindows
         Only those that end before the stream does; all of them when none does.
 
     Notes
@@ -112,17 +112,17 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
         end.append(own[last - 1] + 1)
         is_complete.append(last < len(own))
     if not opening:
-        return Windows(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return OpeningWindows(np.zeros(0, np.int64), np.zeros(0, np.int64))
     windows = np.concatenate(opening), np.concatenate(end)
     kept = np.concatenate(is_complete)
     if not kept.any():
         kept[:] = True
     order = np.argsort(windows[0][kept], kind="stable")
-    return Windows(windows[0][kept][order], windows[1][kept][order])
+    return OpeningWindows(windows[0][kept][order], windows[1][kept][order])
 
 
 def events_by_cell(
-    windows: Windows,
+    windows: OpeningWindows,
     type_of_event: np.ndarray,
     partition: np.ndarray,
     n_types: int,
@@ -133,7 +133,7 @@ def events_by_cell(
 
     Parameters
     ----------
-    windows : Windows
+    windows : OpeningWindows
     type_of_event : ndarray of int, (n_events,)
         -1: a type that the query does not name.
     partition : ndarray of int, (n_events,)
@@ -150,7 +150,7 @@ def events_by_cell(
 
     Examples
     --------
-    >>> windows = Windows(np.array([0, 2]), np.array([2, 4]))
+    >>> windows = OpeningWindows(np.array([0, 2]), np.array([2, 4]))
     >>> events_by_cell(windows, np.array([0, 1, 0, 1]), np.zeros(4, int), n_types=2, n_bins=2, bin_size=1)
     array([[1., 0.],
            [0., 1.]])
@@ -218,7 +218,7 @@ class OpenWindows:
             self._opened.setdefault(partition, deque()).append((position, time))
 
 
-def read_windows(training: Training) -> tuple[Windows, np.ndarray, np.ndarray]:
+def read_windows(training: Training) -> tuple[OpeningWindows, np.ndarray, np.ndarray]:
     """Return the windows of a warm-up, and the type and the partition of each of its events."""
     machine = training.machine
     clock, positions = StreamClock(machine), np.arange(training.n_events)
