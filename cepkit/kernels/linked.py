@@ -212,29 +212,33 @@ def _begin(field, c, e, pred, pred_tail, first_time, component):
 
 
 @njit(**_INLINED)
-def _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail, report):
+def _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail):
     """Write the partial match that ``e`` makes of the one at ``pred_tail`` of chain ``pred`` to row ``new``.
 
     A row of ``positions`` has the number of events, then their positions. The row of ``payload`` has the
-    attributes of these events, one event after the other. ``attribute_of`` has those of every event.
+    attributes of these events, one event after the other. ``attribute_of`` has those of every event. Returns
+    the number of events.
     """
-    n = 0
+    # Unsigned indices: numba need not ask whether an index counts from the end.
+    row, n_values, n = np.uint64(new), np.uint64(n_attributes), np.uint64(0)
     if pred >= 0:
-        n = positions[pred, 0]
-        for i in range(1, n + 1):
-            positions[new, i] = positions[pred, i]
-        for i in range(n * n_attributes):
-            payload[new, i] = payload[pred, i]
-        if positions[new, n] != pred_tail:  # the chain has grown, or its newest events are not earlier
-            positions[new, n] = pred_tail
-            for i in range(n_attributes):
-                payload[new, (n - 1) * n_attributes + i] = attribute_of[pred_tail, i]
-    positions[new, n + 1] = e
-    for i in range(n_attributes):
-        payload[new, n * n_attributes + i] = attribute_of[e, i]
-    positions[new, 0] = n + 1
-    report[WIDEST] = max(report[WIDEST], n + 1)
-    report[COPIED] += 1 + (n + 1) * (1 + n_attributes)
+        old = np.uint64(pred)
+        n = np.uint64(positions[old, 0])
+        for i in range(np.uint64(1), n + np.uint64(1)):
+            positions[row, i] = positions[old, i]
+        for i in range(n * n_values):
+            payload[row, i] = payload[old, i]
+        if positions[row, n] != pred_tail:  # the chain has grown, or its newest events are not earlier
+            positions[row, n] = pred_tail
+            at = (n - np.uint64(1)) * n_values
+            for i in range(n_values):
+                payload[row, at + i] = attribute_of[np.uint64(pred_tail), i]
+    positions[row, n + np.uint64(1)] = e
+    at = n * n_values
+    for i in range(n_values):
+        payload[row, at + i] = attribute_of[np.uint64(e), i]
+    positions[row, 0] = n + np.uint64(1)
+    return np.int64(n + np.uint64(1))
 
 
 @njit(**_HELPER)
@@ -329,14 +333,16 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
         if output == ALL and accepted >> last & 1:
             # An event of a Kleene closure can both begin and continue it: at most two matches per run.
             bound = 2 * live + 1 if has_kleene else live + 1
-            longest = report[LONGEST] + 1 if has_kleene else n_components
+            most_items = bound * (report[LONGEST] + 1 if has_kleene else n_components)
             if report[N_FOUND] + bound > len(length_of):
                 report[REASON], report[NEED] = MORE_MATCHES, bound
                 return
-            if report[N_ITEMS] + bound * longest > len(items):
-                report[REASON], report[NEED] = MORE_ITEMS, bound * longest
+            if report[N_ITEMS] + most_items > len(items):
+                report[REASON], report[NEED] = MORE_ITEMS, most_items
                 return
-        n_free = report[N_FREE]
+        # The loops count in variables of their own, which need no memory.
+        n_free, n_found, write = report[N_FREE], report[N_FOUND], np.uint64(report[N_ITEMS])
+        n_made, n_copied, n_values, widest, longest = ZERO, ZERO, ZERO, report[WIDEST], report[LONGEST]
         for visit in range((n_components if by_state else 1) + 1):
             # The last visit is to no list: the event begins a new run.
             begins_run = visit == (n_components if by_state else 1)
@@ -387,53 +393,45 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                             continue
                         # The run, or a copy of run c, extended by this event.
                         nodes[j] += 1
-                        report[CHAINS] += 1
-                        if c >= 0:
-                            report[N_COPIES] += 1
+                        n_made += 1
+                        n_copied += np.int64(c >= 0)
+                        new = free[n_free - 1]
                         if copies:  # a complete match, too, is a copy; its slot is free again at once
-                            _copy(
-                                positions,
-                                payload,
-                                attribute_of,
-                                n_attributes,
-                                free[n_free - 1],
-                                e,
-                                c,
-                                tail,
-                                report,
-                            )
+                            n_events = _copy(positions, payload, attribute_of, n_attributes, new, e, c, tail)
+                            widest = max(widest, n_events)
+                            n_values += 1 + n_events * (1 + n_attributes)
                         if j == last:
                             if output == ALL:
                                 length = n_components
                                 if has_kleene:
                                     length = 1 + (field[c, RECENT] if c >= 0 else 0)
-                                    length_of[report[N_FOUND]] = length
-                                write = report[N_ITEMS] + length - 1
-                                report[N_ITEMS] += length
-                                items[write] = e
+                                    length_of[n_found] = length
+                                write += np.uint64(length)
+                                place = write - np.uint64(1)
+                                items[place] = e
                                 if has_kleene:
-                                    item_component[write] = j
+                                    item_component[place] = j
                                 node, x = c, tail
                                 if copies and not has_kleene:
                                     node = -1
-                                    for i in range(1, length):
-                                        items[np.uint64(write - length + i)] = positions[free[n_free - 1], i]
+                                    for i in range(length - 1, 0, -1):
+                                        place -= np.uint64(1)
+                                        items[place] = positions[new, np.uint64(i)]
                                 while node >= 0:
-                                    write -= 1
-                                    items[np.uint64(write)] = x
+                                    place -= np.uint64(1)
+                                    items[place] = x
                                     if has_kleene:
-                                        item_component[write] = field[node, COMPONENT]
+                                        item_component[place] = field[node, COMPONENT]
                                     x = field[node, PRED_TAIL]
                                     node = field[node, PRED]
-                            report[N_FOUND] += 1
+                            n_found += 1
                             if not kleene[j]:
                                 continue
                         n_free -= 1
-                        new = free[n_free]
                         _begin(field, new, e, c, tail, first_time, j)
-                        # The length of a run; the field has no other use here.
-                        field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
-                        report[LONGEST] = max(report[LONGEST], field[new, RECENT])
+                        if has_kleene:  # the length of a run; the field has no other use here
+                            field[new, RECENT] = 1 + (field[c, RECENT] if c >= 0 else 0)
+                            longest = max(longest, field[new, RECENT])
                         to = p * n_components + (j if by_state else 0)
                         _append(field, first_of_list, last_of_list, to, new)
                         n_live[p] += 1
@@ -444,7 +442,11 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
                 c = field[c, NEXT]
                 if c < 0:
                     break
-        report[N_FREE] = n_free
+        report[N_FREE], report[N_FOUND], report[N_ITEMS] = n_free, n_found, np.int64(write)
+        report[CHAINS] += n_made
+        report[N_COPIES] += n_copied
+        report[WIDEST], report[LONGEST] = widest, longest
+        report[COPIED] += n_values
         if accepted >> n_components:
             _drop_before_absent(pattern, events, store, parts, work, p, e, 1 - by_state)
         report[PEAK_LIVE] = max(report[PEAK_LIVE], len(free) - n_free)
@@ -555,7 +557,7 @@ def _write_products(
         _merge(items, spare, n_components, run_start, n_runs)
 
 
-@njit(**_HELPER)
+@njit(**_INLINED)
 def _write_products_as_found(
     field, rank, following, candidate, level, items, item_component, length_of, start, n, e, oldest, last,
     has_kleene, report,
@@ -851,22 +853,10 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                         field[c, FIRST_TIME] = t
                     if output == LATEST and j == last:
                         rows[field[c, ROW], j] = e
-                    if copies:
-                        _copy(positions, payload, attribute_of, n_attributes, c, e, pred, pred_tail, report)
+                    new = c
                 else:
                     report[CHAINS] += 1
-                    if copies:
-                        _copy(
-                            positions,
-                            payload,
-                            attribute_of,
-                            n_attributes,
-                            free[n_free - 1],
-                            e,
-                            pred,
-                            pred_tail,
-                            report,
-                        )
+                    new = free[n_free - 1]
                     if coverable[j] or j < last or kleene[j]:
                         n_free -= 1
                         c = free[n_free]
@@ -881,6 +871,10 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
                         if coverable[j]:
                             field[c, ROW] = report[N_ROWS]
                         report[N_ROWS] += 1
+                if copies:
+                    n_events = _copy(positions, payload, attribute_of, n_attributes, new, e, pred, pred_tail)
+                    report[WIDEST] = max(report[WIDEST], n_events)
+                    report[COPIED] += 1 + n_events * (1 + n_attributes)
                 if coverable[j]:
                     if newest < 0:
                         first_recent[at] = c
