@@ -142,12 +142,15 @@ class KernelMachine:
     # --- arrays that grow ---------------------------------------------------------------------------------
 
     def _item_room(self, n_items: int) -> tuple[np.ndarray, ...]:
-        """Return new arrays ``items``, ``component``, ``length`` and ``spare``."""
+        """Return new arrays ``items``, ``component``, ``length`` and ``spare``.
+
+        They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
+        """
         n_matches = max(1, n_items // self.pattern.n_components)
         return (
-            np.empty(n_items, np.int64),
-            np.empty(n_items if self.pattern.kleene else 1, np.int64),
-            np.empty(n_matches, np.int64),
+            np.full(n_items, 0, np.int64),
+            np.full(n_items if self.pattern.kleene else 1, 0, np.int64),
+            np.full(n_matches, 0, np.int64),
             np.empty(n_items, np.int64),
         )
 

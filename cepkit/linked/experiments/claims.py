@@ -23,6 +23,7 @@ from cepkit.linked.experiments.figures import (
     time_by_window,
     traffic_events,
 )
+from cepkit.linked.patterns import COPIES
 
 ABC, STICKY, TRAFFIC = "ABC", "ABC, stay 0.5", "traffic"
 AARHUS = "Aarhus"
@@ -60,9 +61,8 @@ class Sizes:
     with_sticky: bool = True
 
 
-# Each of 250 engines keeps the stream in memory, so the streams of experiment 3 are shorter.
-PAPER_SIZE = Sizes(100_000, 10, 1, 100_000, 1, 1, ("deep",), 20_000, ("deep",))
-SEED_SIZE = Sizes(10_000, 2, 3, 5_000, 1, 2, ("deep",), 1_000, ("deep",), False)
+PAPER_SIZE = Sizes(100_000, 10, 1, 100_000, 1, 1, COPIES, 100_000, COPIES, False)
+SEED_SIZE = Sizes(100_000, 10, 1, 20_000, 1, 1, COPIES, 10_000, COPIES, False)
 
 
 # --- results ----------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def measure(data: str, sizes: Sizes = SEED_SIZE) -> pd.DataFrame:
         One row per experiment, stream, way of copying and point: ``data``, ``experiment`` (``groups``,
         ``windows``, ``queries``), ``stream``, ``copying``, ``at`` (the group, the seconds of the window, the
         number of queries), ``events``, then a column per system (CPU ms per query; for ``queries`` events
-        per second of CPU time), ``matches``, and the partial matches that SASE and LinkedCEP make in
-        ``groups``.
+        per second of CPU time), ``matches``, then, except for ``queries``, the partial matches that SASE and
+        LinkedCEP make, and the chains of LinkedCEP.
     """
     times = matching_time(
         streams_of(data, sizes.of_groups), per_group=sizes.per_group, repetitions=sizes.repetitions
@@ -141,6 +141,8 @@ def _by_system(frame: pd.DataFrame, experiment: str, at: str, value: str, n_even
         wide["matches"] = own["matches"]
         if "intermediate" in own:
             wide[f"partial matches, {system}"] = own["intermediate"] + own["complete"]
+    if "chains" in own:
+        wide["chains"] = own["chains"]
     wide = wide.reset_index().rename_axis(columns=None)
     wide["at"] = wide["at"].astype(str)
     wide.insert(0, "experiment", experiment)
