@@ -256,7 +256,7 @@ def _makes_fewer(stream: str, copying: str, at: Sequence[str]) -> Test:
 def claims(copying: str = "deep") -> list[Claim]:
     """Return the statements of the paper on figures 6 to 11, in order, for one way of copying.
 
-    The reasons are those of deep copies, which the paper has.
+    The paper copies deeply. `cepkit.linked.experiments.reasons.with_reasons` says why its claims hold or not.
 
     Examples
     --------
@@ -266,8 +266,7 @@ def claims(copying: str = "deep") -> list[Claim]:
     made = []
 
     def add(place: str, statement: str, measure: str, test: Test, printed: str = "") -> None:
-        reason = _reason(place, statement) if copying == "deep" else ""
-        made.append(Claim(place, statement, measure, test, printed, reason))
+        made.append(Claim(place, statement, measure, test, printed))
 
     printed_times = {
         ABC: ("Q3", {"SASE": "43", "Siddhi-like": "24"}),
@@ -318,59 +317,3 @@ def claims(copying: str = "deep") -> list[Claim]:
     measure = "least gain, stay 0.5 / stay 0"
     add("section 4.2", "gains more where events of one type are adjacent", measure, gains)
     return made
-
-
-# What the runs of the paper's size show, see ``notebooks/results/linked_cep_paper_size.csv``.
-_FIXED = (
-    "LinkedCEP needs about 40 ns more per event than Siddhi-like: in Q5 both make nearly the same partial "
-    "matches, and 100,000 events take 9.2 and 5.1 ms on ABC"
-)
-_EVERY = (
-    "Q4 has no coverable state, so the partial matches are the same, and Q5 has keys with few events. "
-    f"{_FIXED}"
-)
-_FEWER = "SASE makes 1.5 to 1.9 times as many partial matches, and all of them are deep copies"
-_SMALL = (
-    "Q2 on ABC makes only 77,000 partial matches fewer in 100,000 events, which does not pay for the rest. "
-    f"{_FIXED}"
-)
-_WINDOW = "The gain at 300 s exceeds that at 50 s, but it does not grow at each step"
-_JOIN = (
-    "CoverMatch saves the joining of matches, an eighth to a quarter of the time of Q1 at the size of the "
-    "paper. The ten seeds have streams of 1,000 events, and not all of them show it"
-)
-_QUERIES = "All five groups run together, and LinkedCEP is slower in Q5, Q4 and Q3 on ABC; see figure 6"
-_SHARED = "All five groups run together: Q1 and Q2 gain, and Q5 loses; see figure 7"
-_REASON_OF_PART = (
-    # place, part of the statement, reason; the first line that fits counts
-    ("figure", "in every group", _EVERY),
-    ("figure 6", "Siddhi-like in groups Q1", _SMALL),
-    ("figure 6", "Siddhi-like in group Q3", f"Q3 leaves one state of three with chains. {_FIXED}"),
-    ("figure 6", "SASE in group", _FEWER),
-    ("figure 7", "in group", _FEWER),
-    ("figure", "fewer temporary", "Counts. In Q1 and Q2 all states may have chains"),
-    ("figure", "gains more on S", _WINDOW),
-    ("figure 8", "Siddhi-like at every window", f"At 50 s there are few partial matches. {_FIXED}"),
-    ("figure 9", "Siddhi-like at every window", f"At 50 s there are few partial matches. {_FIXED}"),
-    ("figure", "window", _FEWER),
-    ("figure", "at 200 s", _FEWER),
-    ("figure 10", "more throughput than S", _QUERIES),
-    ("figure 10", "CoverMatch has more throughput than SASE", _QUERIES),
-    ("figure 11", "more throughput than S", _SHARED),
-    ("figure", "CoverMatch", _JOIN),
-    (
-        "figures",
-        "",
-        "Q1 saves more copies on traffic, with 1.9 times fewer partial matches against 1.6 on ABC",
-    ),
-    (
-        "section",
-        "",
-        "Chains hold 2.6 partial matches at stay 0.5, and 1.4 at stay 0. Q2 has few partial matches",
-    ),
-)
-
-
-def _reason(place: str, statement: str) -> str:
-    """Return why a claim holds or does not hold."""
-    return next(why for at, part, why in _REASON_OF_PART if place.startswith(at) and part in statement)
