@@ -174,6 +174,17 @@ class Darling:
         """``"darling"``."""
         return "darling"
 
+    def prepare(self) -> None:
+        """Import what the strategy needs, so that nothing is missing later.
+
+        Raises
+        ------
+        MissingDependencyError
+            When drift detection is on and its packages are not installed.
+        """
+        if self.drift:
+            DriftWatch({}, {}, lambda number, positions: {})
+
     def begin(self, training: Training) -> DarlingShedder:
         """Return a shedder that knows the statistics of the warm-up.
 
@@ -424,6 +435,14 @@ class DarlingShedder(Shedder):
                 self._known.pop(position, None)
                 self._slot_of.pop(position, None)
         return True
+
+    def adapt(self, service: float) -> list[int]:
+        """Set the limits for another mean time of events, in seconds; return the events to drop."""
+        self._service = service
+        self._buffers.change(self._rule(service))
+        if dropped := self._buffers.drop_surplus():
+            self._note_dropped(dropped)
+        return dropped
 
     def extend(self, events: Sequence[Events]) -> None:
         """Take in events that follow in the stream, once for each pattern, before they are admitted."""
