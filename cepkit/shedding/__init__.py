@@ -1,7 +1,8 @@
 """Load shedding: keep a latency bound under overload, and lose as few matches as possible.
 
-`cepkit.replay` runs a query in virtual time, and `cepkit.stream` with a latency bound in real time. Strategies, schedules of arrivals and prices are values of this
-package: ``cepkit.shedding.Random()``, ``cepkit.shedding.PeakArrivals(factor=100)``.
+`cepkit.replay` runs a query in virtual time, and `cepkit.stream` with a latency bound in real time.
+Strategies, schedules of arrivals and prices are values of this package: ``cepkit.shedding.Random()``,
+``cepkit.shedding.PeakArrivals(factor=100)``.
 """
 
 from importlib import import_module as _import_module

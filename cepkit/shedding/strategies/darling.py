@@ -446,7 +446,8 @@ class DarlingShedder(Shedder):
 
     def extend(self, events: Sequence[Events]) -> None:
         """Take in events that follow in the stream, once for each pattern, before they are admitted."""
-        keep = min([self._newest, *(recent[0][0] for recent in self._recent.values() if recent)])
+        waiting = [at for number in self._of_type if (at := self._buffers.oldest(number)) is not None]
+        keep = min([self._newest, *waiting, *(recent[0][0] for recent in self._recent.values() if recent)])
         for pattern, more in zip(self._patterns, events, strict=True):
             pattern.extend(more)
             pattern.forget(keep)
