@@ -115,6 +115,7 @@ def counted_case(seed: int) -> tuple[list[PlainPart], list, list[str], str, pd.D
 
 
 def test_work_is_that_of_the_plain_tree(seed):
+    """Events, partial matches and conditions; some events, partial matches and pairs are dropped."""
     parts, tests, where, text, frame, within, negation = counted_case(seed)
     rng = np.random.default_rng(seed)
     tree, events = made(frame, text, within=within, negation=negation)

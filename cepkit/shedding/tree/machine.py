@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from operator import is_
 from types import SimpleNamespace
 
 import numpy as np
@@ -262,6 +263,9 @@ class TreeMachine:
         self._stream = TreeStream(program)
         self._stream.extend(events, 0)
         self._match_ids: list[np.ndarray] = []
+        # The kernel with the arrays of now, and some of them; None when others must replace them.
+        self._bound: Callable[[], int] | None = None
+        self._bound_to: tuple[np.ndarray, ...] = ()
         self._learning, self._skip, self._n_logged = False, None, 0
         self.set_bins(n_bins, bin_size)
         self._room()
@@ -276,7 +280,7 @@ class TreeMachine:
         if window.gap_within is not None:
             limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
-        absences = self.program.code.absences  # the windows of those at an edge are in time only
+        absences = self.program.code.absences  # an absence at an edge reads a window in time
         at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time
@@ -288,6 +292,7 @@ class TreeMachine:
 
     def _room(self) -> None:
         """Make room for the partitions of the stream."""
+        self._bound = None
         n_nodes, n = int(self._limits[kernel.N_NODES]), self._stream.n_partitions
         if n > self._n_partitions:
             heads, sizes = np.full(n * n_nodes, -1, np.int64), np.zeros(n * n_nodes, np.int64)
@@ -321,6 +326,7 @@ class TreeMachine:
 
     def _make_room(self, why: int) -> None:
         """Make the room that the kernel asks for."""
+        self._bound = None
         if why == kernel.NEEDS_SLOTS:
             self._grow_slots(len(self._pool))
         elif why == kernel.NEEDS_CELLS:
@@ -347,7 +353,7 @@ class TreeMachine:
         self._limits[kernel.BIN_SIZE] = bin_size
         self.considered, self.contributed, self.skipped = (np.zeros(shape, np.int64) for _ in range(3))
         self._skip_table = np.zeros(shape, np.uint8)
-        self._skip = None
+        self._skip = self._bound = None
         self._limits[kernel.HAS_SKIP] = 0
 
     @property
@@ -367,7 +373,7 @@ class TreeMachine:
                 f"skip has the shape {np.shape(table)}; expected {self.considered.shape} for types, bins and "
                 "states + 1"
             )
-        self._skip = table
+        self._skip, self._bound = table, None
         self._skip_table = np.zeros(self.considered.shape, np.uint8)
         if table is not None:
             self._skip_table[:] = table
@@ -384,7 +390,7 @@ class TreeMachine:
             self._n_logged = self._n_logged_now()
         elif not self._learning:
             self._limits[kernel.LOG_BASE] = self._info[kernel.NEXT_ID]
-            self._log = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64)
+            self._log, self._bound = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64), None
             self._match_ids = []
         self._learning = bool(wanted)
         self._limits[kernel.IS_LEARNING] = self._learning
@@ -436,7 +442,7 @@ class TreeMachine:
         return self._stream.base
 
     def extend(self, events: Events) -> None:
-        """Add later events of the stream; their positions go on. O(new events), on average."""
+        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
         info = self._info
         self._stream.extend(events, int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
@@ -474,21 +480,29 @@ class TreeMachine:
                 )
             info[kernel.AT] = first
         limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
-        code, advance = self.program.code, _kernels().advance
         while True:
-            why = advance(
-                limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
-                code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
-                stream.floats, stream.integers, stream.float_registers, stream.integer_registers, info,
-                self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack, self._complete,
-                self._path, self._first, counts, self._skip_table, self.considered, self.contributed,
-                self.skipped, self._log,
-            )  # fmt: skip
+            own = counts, self.considered, self.contributed, self.skipped  # users may replace some of them
+            if self._bound is None or not all(map(is_, own, self._bound_to)):
+                self._bound, self._bound_to = self._bind(counts), own
+            why = self._bound()
             if why == kernel.DONE:
                 return False
             if why == kernel.IS_FULL:
                 return True
             self._make_room(why)
+
+    def _bind(self, counts: np.ndarray) -> Callable[[], int]:
+        """Return the kernel for calls with the arrays of now."""
+        code, stream, advance = self.program.code, self._stream, _kernels().advance
+        given = (
+            self._limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
+            code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
+            stream.floats, stream.integers, stream.float_registers, stream.integer_registers,
+            self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
+            self._complete, self._path, self._first, counts, self._skip_table, self.considered,
+            self.contributed, self.skipped, self._log,
+        )  # fmt: skip
+        return advance.bind(*given) if hasattr(advance, "bind") else partial(advance, *given)
 
     def run(self, first: int, stop: int) -> Iterator[tuple[np.ndarray, TreeMatches]]:
         """Process the events from ``first`` to before ``stop``.
@@ -576,7 +590,7 @@ class TreeMachine:
         made._n_partitions = len(made._heads) // int(made._limits[kernel.N_NODES])
         made._learning, made._log = bool(saved["learning"]), np.array(saved["log"], order="C")
         made._n_logged = len(made._log)
-        made._match_ids = [np.array(saved["match_ids"])]
+        made._match_ids, made._bound = [np.array(saved["match_ids"])], None
         return made
 
     def finish(self) -> TreeMatches:
@@ -710,18 +724,6 @@ class TreeMachine:
         return len(slots)
 
 
-def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
-    """Return the matches of several parts in one, at least one part."""
-    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
-    names = ("trees", "ids", "before")
-    return TreeMatches(
-        np.concatenate([part.positions for part in parts]),
-        np.concatenate([part.components for part in parts]),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
-    )
-
-
 def _no_events(program: TreeProgram) -> Events:
     """Return a stream without events."""
     bound, nothing = program.program, np.zeros(0, np.int64)
@@ -741,6 +743,18 @@ def _kernels() -> SimpleNamespace:
     quiet = np.errstate(all="ignore")
     return SimpleNamespace(
         **{name: run if hasattr(run, "py_func") else quiet(run) for name, run in found.items()}
+    )
+
+
+def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
+    """Return the matches of several parts in one, at least one part."""
+    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
+    names = ("trees", "ids", "before")
+    return TreeMatches(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.components for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
     )
 
 
