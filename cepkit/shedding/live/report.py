@@ -56,7 +56,7 @@ class SheddingReport:
     A match needs an event of each type. So the share of the matches that were found is estimated by the
     product of the shares of events that were kept, over all types. Events count by their utility, if the
     strategy has utilities. The estimate takes drops as independent, and uses 500 events at a time.
-    It is NaN when the strategy skips pairs.
+    It is NaN when the strategy drops partial matches or skips pairs.
 
     Examples
     --------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from time import perf_counter
@@ -323,7 +324,8 @@ class LiveSearch(Search):
         self._last_push = clock.now
         self._latencies = Latencies(settings.latency_bound)
         self._recall = RecallEstimate(len(tree.types))
-        self._busy, self._n_served, self._service_of_limits = 0.0, 0, nan
+        self._called_at = clock.now
+        self._busy, self._n_served, self._service, self._service_of_limits = 0.0, 0, nan, nan
         self._server = self._open_server(1e-9, 1.0)
         self.empty = self._results(nothing, none, EMPTY)[0]
 
@@ -339,7 +341,7 @@ class LiveSearch(Search):
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Admit the events, process waiting ones for a time slice, and return the complete matches."""
-        now = self.clock.now
+        now = self._called_at
         table = table.select(self.schema.arrow.names)
         events = self._reader.read(table)
         self.machine.extend(events)
@@ -361,7 +363,6 @@ class LiveSearch(Search):
         ):
             self._types[at], self._arrivals[at] = number, now
             self._server.admit(at, seen)
-        self._busy += self.clock.now - now
 
     def pump(self, seconds: float) -> Ready:
         """Process waiting events for some seconds, and return the complete matches."""
@@ -389,8 +390,7 @@ class LiveSearch(Search):
     def _process(self, seconds: float) -> None:
         """Process waiting events until none waits or the time is over."""
         clock, server = self.clock, self._server
-        start = clock.now
-        stop, n = start + seconds, 0
+        stop, n = clock.now + seconds, 0
         while server.n_waiting:
             server.forget(server.serve())
             n += 1
@@ -401,9 +401,7 @@ class LiveSearch(Search):
                 break
             if n % _TOGETHER == 0:
                 checkpoint()
-        self._busy += clock.now - start
         self._n_served += n
-        self._adapt()
 
     # --- the strategy
 
@@ -427,6 +425,8 @@ class LiveSearch(Search):
         training = warm_up.training(
             self._events_of_warm_up(), machine, settings.latency_bound, settings.weights, settings.seed
         )
+        if self._service == self._service:  # with all work for an event, not only that of the tree
+            training = replace(training, service=max(training.service, self._service))
         self._begin(training)
         self._first_shed = warm_up.last_position + 1
         matches, times = old.lanes[0].matches, old.lanes[0].found_at
@@ -446,11 +446,21 @@ class LiveSearch(Search):
         self.shedder = self.settings.strategy.begin(self._training)
         self._service_of_limits = training.service
 
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure a call of the stream with all of its work. Events of the call arrive when it begins."""
+        self._called_at = self.clock.now
+        try:
+            yield
+        finally:
+            self._busy += self.clock.now - self._called_at
+            self._adapt()
+
     def _adapt(self) -> None:
         """Tell the strategy how long events take now, with all work for them, when this has changed."""
-        if self._warm_up is not None or self._n_served < _STEADY:
+        if self._n_served < _STEADY:
             return
-        service = self._busy / self._n_served
+        service = self._service = self._busy / self._n_served
         self._busy, self._n_served = 0.0, 0
         adapt = getattr(self.shedder, "adapt", None)
         if adapt is not None and abs(service / self._service_of_limits - 1.0) > _CHANGE:
@@ -524,7 +534,7 @@ class LiveSearch(Search):
         details = dict(self.shedder.report())
         drift = details.get("drift")
         latencies, n = self._latencies, max(1, self._latencies.n)
-        skipped = int(np.sum(self.machine.skipped))
+        skipped, lane = int(np.sum(self.machine.skipped)), server.lanes[0]
         return SheddingReport(
             strategy=settings.strategy.name,
             latency_bound=settings.latency_bound,
@@ -533,14 +543,14 @@ class LiveSearch(Search):
             dropped=dict(zip(names, server.dropped_of_type, strict=True)),
             waiting_of_type=dict(zip(names, server.waiting_of_type, strict=True)),
             other_events=self._n_other,
-            dropped_partial_matches=server.lanes[0].n_partial_dropped,
+            dropped_partial_matches=lane.n_partial_dropped,
             skipped_pairs=skipped,
-            recall=nan if skipped else self._recall.value,
+            recall=nan if skipped or lane.n_partial_dropped else self._recall.value,
             matches=latencies.n,
             mean_latency=latencies.sum / n if latencies.n else nan,
             max_latency=latencies.most,
             within_bound=latencies.n_within / n if latencies.n else nan,
-            service=server.service,
+            service=server.service if self._service != self._service else self._service,
             arrival_rate=server.load.arrival_rate,
             shedding_seconds=server.shedding_seconds,
             drift=drift if isinstance(drift, Mapping) else None,
@@ -571,7 +581,7 @@ class LiveSearch(Search):
             "first_shed": None if self._first_shed == inf else self._first_shed,
             "latencies": vars(self._latencies),
             "recall": vars(self._recall),
-            "busy": [self._busy, self._n_served, self._service_of_limits],
+            "busy": [self._busy, self._n_served, self._service, self._service_of_limits],
             "server": server.save(),
             "lane": [lane.n_partial_dropped, lane.most_alive],
             "kept": [self._kept.starts, self._kept.arrivals],
@@ -621,7 +631,7 @@ class LiveSearch(Search):
         self._first_shed = inf if state["first_shed"] is None else state["first_shed"]
         self._latencies = Latencies(**state["latencies"])
         self._recall = RecallEstimate(**state["recall"])
-        self._busy, self._n_served, self._service_of_limits = state["busy"]
+        self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
         starts, arrivals = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)
         stops = [*[start - starts[0] for start in starts[1:]], len(whole)]

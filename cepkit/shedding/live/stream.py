@@ -77,6 +77,25 @@ class LiveStream(Stream):
 
     # --- events in, matches out
 
+    def push(self, batch: Any) -> Any:
+        """Admit the next events, process waiting ones for a time slice, and return the complete matches.
+
+        Parameters
+        ----------
+        batch : DataFrame, table or list of dict
+            As for `Stream.push`. Its events arrive now.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
+        ...                  latency_bound="1 s", shedding="none")
+        >>> ups.push([{"kind": "b"}, {"kind": "a"}])
+        [{'x_position': 1}]
+        """
+        with self._search.measured():
+            return super().push(batch)
+
     def pump(self, seconds: Any = None) -> Any:
         """Process waiting events for a while, and return the complete matches.
 
@@ -95,7 +114,8 @@ class LiveStream(Stream):
         """
         self._check_open()
         slice_of = self._settings.time_slice if seconds is None else seconds_of("seconds", seconds)
-        return self._results(self._search.pump(slice_of))
+        with self._search.measured():
+            return self._results(self._search.pump(slice_of))
 
     def flush(self) -> Any:
         """Process all waiting events, and return the complete matches.
@@ -108,7 +128,8 @@ class LiveStream(Stream):
         >>> ups.push([{"kind": "a"}]), ups.flush(), ups.shedding.waiting
         ([{'x': [0]}], [], 0)
         """
-        return super().flush()
+        with self._search.measured():
+            return super().flush()
 
     def _results(self, ready: Ready) -> Any:
         made = super()._results(ready)

@@ -245,10 +245,15 @@ class _Pattern:
         self.statistics = renew_statistics(stream, samples, inside, self.statistics)
         self.build()
 
+    @property
+    def end(self) -> int:
+        """Position after the last event that is known."""
+        start, last = self.streams[-1]
+        return start + last.events.n_events
+
     def extend(self, events: Events) -> None:
         """Take in the events that follow."""
-        start, last = self.streams[-1]
-        self.streams.append((start + last.events.n_events, StreamColumns(self.training.program, events)))
+        self.streams.append((self.end, StreamColumns(self.training.program, events)))
         self._newest = self.streams[-1][0], self.streams[-1][1].clock
 
     def forget(self, before: int) -> None:
@@ -297,6 +302,7 @@ class _Pattern:
             "selectivity": list(own.selectivity),
             "evaluations": list(own.evaluations),
             "samples": {str(number): dict(columns) for number, columns in own.samples.items()},
+            "end": self.end,
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -305,6 +311,10 @@ class _Pattern:
         self.statistics = PatternStatistics(
             np.asarray(saved["in_window"]), tuple(saved["selectivity"]), tuple(saved["evaluations"]), samples
         )
+        if saved["end"] > self.end:  # the events between were there before the restart
+            nothing = StreamColumns(self.training.program, self.training.events.between(0, 0))
+            self.streams = [(saved["end"], nothing)]
+            self._newest = saved["end"], nothing.clock
         self.build()
 
     def measured(self) -> list[float]:
