@@ -78,7 +78,7 @@ def stream(
         ``cepkit.Darling(split="darling_scaled")``.
     warm_up : int, optional
         Number of events from which the strategy learns, 5,000 by default. None of them is dropped. The
-        warm-up goes on until every event type has occurred, but at most four times as long.
+        warm-up waits for the first event of every type, but at most four times as long.
     weights : mapping of str to float, optional
         Weights of event types; others have weight 1.
     time_slice : str, timedelta or float, optional

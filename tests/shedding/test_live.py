@@ -186,7 +186,9 @@ def test_every_event_is_counted_once():
     frame = frame_of(N, 7)
     stream, driven, _ = overloaded(frame, "random_input")
     report = stream.shedding
-    total = np.sum([list(of.values()) for of in (report.kept, report.dropped, report.waiting_of_type)], axis=0)
+    total = np.sum(
+        [list(of.values()) for of in (report.kept, report.dropped, report.waiting_of_type)], axis=0
+    )
     assert dict(zip(report.kept, total.tolist(), strict=True)) == {
         name: int((frame["kind"] == name).sum()) for name in "abc"
     }
@@ -302,7 +304,10 @@ def test_a_strategy_of_ones_own_runs_and_is_given_again_after_a_restart(tmp_path
     [
         ({"latency_bound": 0}, "latency_bound=0: expected a duration above 0"),
         ({"latency_bound": "1 parsec"}, "latency_bound='1 parsec'"),
-        ({"latency_bound": None, "shedding": "random", "warm_up": None, "clock": None}, "needs a latency bound"),
+        (
+            {"latency_bound": None, "shedding": "random", "warm_up": None, "clock": None},
+            "needs a latency bound",
+        ),
         ({"shedding": "randon"}, "Did you mean 'random'"),
         ({"shedding": cep.Darling}, "is a class"),
         ({"warm_up": 0}, "warm_up"),

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import EventOutcome, TreeMachine
     from cepkit.shedding.tree.program import TreeProgram
 
-_LONGEST = 4  # times the length that was asked for: how long the warm-up waits for a rare type
+_LONGEST = 4  # the warm-up waits for a rare type up to this many times its length
 _FIRST = 100  # one event in this many is the first: it loads the kernels
 
 
-class WarmUp(Shedder):
+class LiveWarmUp(Shedder):
     """Measures the first events of a stream, and drops none.
 
     Parameters

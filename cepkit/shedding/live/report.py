@@ -54,8 +54,8 @@ class SheddingReport:
     Notes
     -----
     A match needs an event of each type. So the share of the matches that were found is estimated by the
-    product of the shares of events that were kept, over all types. Events count by their utility, if the
-    strategy has utilities. The estimate takes drops as independent, and uses 500 events at a time.
+    product of the shares of events that were kept, over all types, in a window before the matches. Events
+    count by their utility, if the strategy has utilities. The estimate takes drops as independent.
     It is NaN when the strategy drops partial matches or skips pairs.
 
     Examples
@@ -172,12 +172,14 @@ class RecallEstimate:
     """
 
     n_types: int
+    n_window: int = _FEWEST
     found: float = 0.0
     wanted: float = 0.0
     kept: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     lost_utility: list[float] = field(default_factory=list)
     n_pending: int = 0
+    steps: list[list[list[float]]] = field(default_factory=list)  # kept and lost by type, over a window
 
     def __post_init__(self) -> None:
         for name in ("kept", "dropped", "lost_utility"):
@@ -205,14 +207,21 @@ class RecallEstimate:
         self.n_pending += n_matches
         own = [now - before for now, before in zip(kept, self.kept, strict=True)]
         lost = [now - before for now, before in zip(dropped, self.dropped, strict=True)]
-        if sum(own) + sum(lost) < _FEWEST:
+        if sum(own) + sum(lost) < max(1, min(_FEWEST, self.n_window // 4)):
             return
-        shares = [1.0] * self.n_types
+        step = [[0.0] * self.n_types, [0.0] * self.n_types]
         for i, (n, m) in enumerate(zip(own, lost, strict=True)):
-            if not m:
-                continue
-            weight = 1.0 if seen is None else self._relative_utility(i, m, *seen[i])
-            shares[i] = max(0.0, 1.0 - weight * m / (n + m))
+            weight = self._relative_utility(i, m, *seen[i]) if m and seen is not None else 1.0
+            step[0][i], step[1][i] = n + (1.0 - weight) * m, weight * m
+        self.steps.append(step)
+        while (
+            len(self.steps) > 1 and sum(sum(one[0]) + sum(one[1]) for one in self.steps[1:]) >= self.n_window
+        ):
+            del self.steps[0]
+        shares = [1.0] * self.n_types
+        for i in range(self.n_types):
+            n, m = (sum(one[side][i] for one in self.steps) for side in (0, 1))
+            shares[i] = n / (n + m) if m else 1.0
         share = prod(shares)
         if share > 0:
             self.found += self.n_pending

@@ -23,7 +23,7 @@ from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.live.learning import WarmUp, spread_arrivals
+from cepkit.shedding.live.learning import LiveWarmUp, spread_arrivals
 from cepkit.shedding.live.report import RecallEstimate, SheddingReport
 from cepkit.shedding.live.saved_values import pack_values, unpack_values
 from cepkit.shedding.simulation.costs import Prices
@@ -41,7 +41,7 @@ from cepkit.streaming.search import Options, Ready, Search
 _TOGETHER = 256  # events between two checkpoints
 _CHANGE = 0.1  # change of the service time from which the limits are set again
 _STEADY = 200  # events whose mean service time counts
-_BINS_AFTER = 5  # the bins of positions are chosen after one in this many events of the warm-up
+_BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
 
 
 class WallClock:
@@ -224,7 +224,7 @@ class EventReader:
 
 
 @dataclass
-class Rows:
+class KeptRows:
     """The rows that matches may still need, batch by batch, with the arrival of each batch."""
 
     tables: list[pa.Table] = field(default_factory=list)
@@ -310,10 +310,10 @@ class LiveSearch(Search):
             self.column_of_result = {n: m.column for n, m in measured.items() if isinstance(m, Picked)}
         self.machine = TreeMachine(tree, none)
         self.machine.learning = True
-        self._kept = Rows()
+        self._kept = KeptRows()
         self._types: dict[int, int] = {}
         self._arrivals: dict[int, float] = {}
-        self._warm_up: WarmUp | None = WarmUp(tree, settings.warm_up, clock)
+        self._warm_up: LiveWarmUp | None = LiveWarmUp(tree, settings.warm_up, clock)
         self._tables_of_warm_up: list[pa.Table] = []
         self._has_bins = False
         self._training: Training | None = None
@@ -405,26 +405,25 @@ class LiveSearch(Search):
 
     # --- the strategy
 
-    def _follow_warm_up(self, warm_up: WarmUp) -> None:
+    def _follow_warm_up(self, warm_up: LiveWarmUp) -> None:
         """Choose bins of positions in the middle of the warm-up, and begin to shed after it."""
         if not self._has_bins and _BINS_AFTER * warm_up.n_measured >= self.settings.warm_up:
             self._has_bins = True
             events = self._events_of_warm_up()
-            self.machine.set_bins(*choose_bins(self.tree, events, warm_up.last_position + 1))
+            self.machine.set_bins(*choose_bins(self.tree, events, events.n_events))
         if warm_up.is_done:
             self._begin_to_shed(warm_up)
 
     def _events_of_warm_up(self) -> Events:
         return self._reader.read(pa.concat_tables(self._tables_of_warm_up).combine_chunks())
 
-    def _begin_to_shed(self, warm_up: WarmUp) -> None:
+    def _begin_to_shed(self, warm_up: LiveWarmUp) -> None:
         """Let the strategy learn from the warm-up. The events that wait are admitted again by its rules."""
         settings, machine, old = self.settings, self.machine, self._server
         machine.learning = False
         self._machine_of_training = machine.save()
-        training = warm_up.training(
-            self._events_of_warm_up(), machine, settings.latency_bound, settings.weights, settings.seed
-        )
+        events = self._events_of_warm_up()
+        training = warm_up.training(events, machine, settings.latency_bound, settings.weights, settings.seed)
         if self._service == self._service:  # with all work for an event, not only that of the tree
             training = replace(training, service=max(training.service, self._service))
         self._begin(training)
@@ -435,7 +434,9 @@ class LiveSearch(Search):
         self._server.n_processed = old.n_processed
         self._server.lanes[0].matches.extend(matches)
         self._server.lanes[0].found_at.extend(times)
-        self._recall = RecallEstimate(len(self.tree.types), kept=list(old.processed_of_type))
+        n_bins, bin_size = choose_bins(self.tree, events, events.n_events)
+        n_window = n_bins * bin_size * 4 // 5  # bins have a quarter to spare
+        self._recall = RecallEstimate(len(self.tree.types), n_window, kept=list(old.processed_of_type))
         self._busy, self._n_served = 0.0, 0
         for position in old.waiting:
             self._server.admit(position, self._last_push)
@@ -602,7 +603,7 @@ class LiveSearch(Search):
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and settings."""
         state, settings = unpack_values(saved.part("state")), self.settings
-        # The time of the stream stands still while it is closed.
+        # No time passes for the stream while it is closed.
         (getattr(self.clock, "continue_from", None) or self.clock.wait_until)(state["now"])
         self._reader.unpack(saved.tables)
         warm_up = saved.tables["warm_up"].cast(self.schema.arrow)
@@ -639,7 +640,7 @@ class LiveSearch(Search):
             whole.slice(start - starts[0], stop - start + starts[0])
             for start, stop in zip(starts, stops, strict=True)
         ]
-        self._kept = Rows(tables, starts, arrivals)
+        self._kept = KeptRows(tables, starts, arrivals)
 
 
 _MEASURED = ("n_events", "rates", "service", "passed", "evaluated", "prices", "service_of_event",
