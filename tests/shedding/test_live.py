@@ -249,6 +249,14 @@ def test_push_works_for_its_slice_only_and_pump_goes_on():
     assert stream.matches == cep.match(frame, QUERY, **SETTINGS).count()
 
 
+def test_positions_are_those_of_the_stream():
+    stream = cep.stream(
+        "PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind", latency_bound=9
+    )
+    batch = [{"kind": "b"}, {"kind": "a"}]
+    assert [stream.push(batch) for _ in range(3)] == [[{"x_position": at}] for at in (1, 3, 5)]
+
+
 def test_rows_that_no_match_needs_are_forgotten():
     frame = frame_of(20_000, 12)
     stream = opened(frame, shedding=cep.Darling(drift=False))

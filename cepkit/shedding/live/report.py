@@ -55,7 +55,8 @@ class SheddingReport:
     -----
     A match needs an event of each type. So the share of the matches that were found is estimated by the
     product of the shares of events that were kept, over all types, in a window before the matches. Events
-    count by their utility, if the strategy has utilities. The estimate takes drops as independent.
+    count by their utility, if the strategy has utilities. The estimate takes drops as independent, so it is
+    often too low.
     It is NaN when the strategy drops partial matches or skips pairs.
 
     Examples

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.measures.regex_measures import Picked
@@ -324,6 +325,7 @@ class LiveSearch(Search):
         self._last_push = clock.now
         self._latencies = Latencies(settings.latency_bound)
         self._recall = RecallEstimate(len(tree.types))
+        self._drops: list[list[Any]] = []  # last position of each batch, with all drops until then
         self._called_at = clock.now
         self._busy, self._n_served, self._service, self._service_of_limits = 0.0, 0, nan, nan
         self._server = self._open_server(1e-9, 1.0)
@@ -363,6 +365,8 @@ class LiveSearch(Search):
         ):
             self._types[at], self._arrivals[at] = number, now
             self._server.admit(at, seen)
+        if self._warm_up is None:
+            self._drops.append([start + len(numbers) - 1, list(self._server.dropped_of_type), self._steps()])
 
     def pump(self, seconds: float) -> Ready:
         """Process waiting events for some seconds, and return the complete matches."""
@@ -500,7 +504,14 @@ class LiveSearch(Search):
         table = self._kept.take(positions)
         events = build_events(self._reader.source(table), self.program)
         own = replace(block, event_of_item=np.searchsorted(positions, block.event_of_item))
-        return self._results(table, events, own)
+        made, n_rows = self._results(table, events, own)
+        if self._rows_of_match == "one" and self.program.query.measures is None:
+            for name in set(made.schema.names) - set(self.column_of_result):  # positions among these rows
+                place = made.schema.get_field_index(name)
+                if name.endswith("_position"):
+                    of_stream = pc.take(pa.array(positions), made.column(name))
+                    made = made.set_column(place, made.field(place), of_stream)
+        return made, n_rows
 
     def _results(self, table: pa.Table, events: Events, block: MatchBlock) -> Ready:
         source = self._reader.source(table)
@@ -511,15 +522,25 @@ class LiveSearch(Search):
         rows = source.rows(events.rows(block.event_of_item), {"variable": names})
         return rows, np.diff(block.first_item_of_match)
 
+    def _steps(self) -> list[list[list[int]]] | None:
+        """Return, for each type, how many events had each step of utility, and how many were dropped."""
+        if not any(self._server.dropped_of_type):
+            return None
+        of_types, names = self.shedder.report().get("types"), self.tree.types
+        if not isinstance(of_types, Mapping) or not all("seen" in of_types.get(name, ()) for name in names):
+            return None
+        return [[of_types[name]["seen"], of_types[name]["dropped"]] for name in names]
+
     def _estimate(self, n_matches: int) -> None:
-        if self._warm_up is None:
-            server, seen = self._server, None
-            if any(server.dropped_of_type):
-                of_types = self.shedder.report().get("types")
-                names = self.tree.types
-                if isinstance(of_types, Mapping) and all("seen" in of_types.get(name, ()) for name in names):
-                    seen = [(of_types[name]["seen"], of_types[name]["dropped"]) for name in names]
-            self._recall.add(server.processed_of_type, server.dropped_of_type, n_matches, seen)
+        """Estimate recall. Drops count when the events that came with them have been processed."""
+        if self._warm_up is not None:
+            return
+        next_one = next(iter(self._server.waiting), inf)
+        while len(self._drops) > 1 and self._drops[1][0] < next_one:
+            del self._drops[0]
+        if self._drops:
+            _, dropped, seen = self._drops[0]
+            self._recall.add(self._server.processed_of_type, dropped, n_matches, seen)
 
     def _forget(self) -> None:
         oldest = self.machine.oldest_position
@@ -582,6 +603,7 @@ class LiveSearch(Search):
             "first_shed": None if self._first_shed == inf else self._first_shed,
             "latencies": vars(self._latencies),
             "recall": vars(self._recall),
+            "drops": self._drops,
             "busy": [self._busy, self._n_served, self._service, self._service_of_limits],
             "server": server.save(),
             "lane": [lane.n_partial_dropped, lane.most_alive],
@@ -631,7 +653,7 @@ class LiveSearch(Search):
         self._has_bins = state["has_bins"]
         self._first_shed = inf if state["first_shed"] is None else state["first_shed"]
         self._latencies = Latencies(**state["latencies"])
-        self._recall = RecallEstimate(**state["recall"])
+        self._recall, self._drops = RecallEstimate(**state["recall"]), state["drops"]
         self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
         starts, arrivals = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)

@@ -89,9 +89,9 @@ class LiveStream(Stream):
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none")
+        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
         >>> ups.push([{"kind": "b"}, {"kind": "a"}])
-        [{'x_position': 1}]
+        [{'n': 1}]
         """
         with self._search.measured():
             return super().push(batch)
@@ -108,9 +108,9 @@ class LiveStream(Stream):
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none")
-        >>> ups.pump("10 ms")
-        []
+        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
+        >>> ups.push([{"kind": "a"}]), ups.pump("10 ms")
+        ([{'n': 1}], [])
         """
         self._check_open()
         slice_of = self._settings.time_slice if seconds is None else seconds_of("seconds", seconds)
@@ -124,9 +124,9 @@ class LiveStream(Stream):
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none")
+        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
         >>> ups.push([{"kind": "a"}]), ups.flush(), ups.shedding.waiting
-        ([{'x': [0]}], [], 0)
+        ([{'n': 1}], [], 0)
         """
         with self._search.measured():
             return super().flush()
@@ -150,7 +150,7 @@ class LiveStream(Stream):
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none")
+        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
         >>> ups.shedding.n_dropped
         0
         """
@@ -163,7 +163,7 @@ class LiveStream(Stream):
         --------
         >>> import cepkit as cep
         >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none")
+        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
         >>> str(ups.explain()).splitlines()[-1]
         'shedding     none: nothing was dropped'
         """
