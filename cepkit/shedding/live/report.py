@@ -65,7 +65,7 @@ class SheddingReport:
     >>> stream = cep.stream("PATTERN SEQ(a x, b y) WITHIN 10 events", {"kind": "string"},
     ...                     event_type="kind", latency_bound="1 s", shedding="random_input")
     >>> _ = stream.push([{"kind": "a"}, {"kind": "b"}, {"kind": "b"}])
-    >>> report = stream.shedding
+    >>> _, report = stream.flush(), stream.shedding
     >>> report.kept, report.n_dropped, report.waiting, report.warm_up_left
     ({'a': 1, 'b': 2}, 0, 0, 4997)
     """
