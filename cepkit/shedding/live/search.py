@@ -346,7 +346,7 @@ class LiveSearch(Search):
         now = self._called_at
         table = table.select(self.schema.arrow.names)
         events = self._reader.read(table)
-        self.machine.extend(events)
+        self.machine.extend(events, keep_all=self._warm_up is not None)  # strategies learn from all of them
         self._kept.add(n_before, now, table)
         if self._warm_up is not None:
             self._tables_of_warm_up.append(table)

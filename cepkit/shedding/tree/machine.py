@@ -445,10 +445,13 @@ class TreeMachine:
         """Position of the oldest event that the machine keeps."""
         return self._stream.base
 
-    def extend(self, events: Events) -> None:
-        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
+    def extend(self, events: Events, *, keep_all: bool = False) -> None:
+        """Add later events of the stream; their positions continue. It takes O(new events) on average.
+
+        Old events may leave, unless ``keep_all`` is true.
+        """
         info = self._info
-        self._stream.extend(events, int(min(info[kernel.SWEEP], info[kernel.AT])))
+        self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
 
     def types_of_events(self) -> np.ndarray:
