@@ -10,7 +10,7 @@ import pytest
 from cepkit._shipped import shipped
 from cepkit.parallel.views.buffer_view import BufferView
 from cepkit.parallel.views.thread_view import ThreadView
-from cepkit.shedding.view import UtilityView
+from cepkit.shedding.views.utility_view import UtilityView
 from cepkit.widgets.lineage_view import LineageView
 from tests.support.traces import EXAMPLE, trace_of
 from tests.support.view_cases import GOOD, RATES
