@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
 import pandas as pd
@@ -643,7 +643,7 @@ def replay(
     from cepkit.shedding.simulation.inputs import check_settings, make_scene
     from cepkit.shedding.simulation.replay import ReplayResult
 
-    given = query if isinstance(query, list | tuple) else [query]
+    given = query if isinstance(query, list | tuple) else [cast("Query", query)]
     settings = check_settings(
         [_query_of(replay, frame, one, keywords) for one in given],
         arrivals=arrivals, latency_bound=latency_bound, shedding=shedding, costs=costs, weights=weights,

@@ -35,7 +35,7 @@ FLOORS = (
 SUB_FLOORS = {
     "language": (("expressions",), ("regex",), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences"), ("counting", "interpreted")),
-    "engines": (("shared",), ("measures", "interpreted"), ("regex", "search", "counting"), ("ordered",)),
+    "engines": (("shared",), ("measures", "interpreted"), ("regex", "search"), ("counting",), ("ordered",)),
     "parallel": (
         ("compile", "trace"),
         ("model",),

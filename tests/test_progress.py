@@ -375,7 +375,7 @@ def test_spark_tasks_move_a_bar(monkeypatch, capsys):
 
 @pytest.fixture
 def interrupts():
-    """A function that raises KeyboardInterrupt in the main thread after so many seconds; 0 calls it off."""
+    """Yield a function that raises KeyboardInterrupt in the main thread after some seconds; 0 cancels it."""
     if not hasattr(signal, "setitimer"):
         pytest.skip("this system has no timer for signals")
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)

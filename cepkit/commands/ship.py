@@ -1,7 +1,8 @@
-"""Make the bitcode of the kernels that serve every query, with ``python -m cepkit.commands.ship``.
+"""Make the bitcode of the kernels that serve every query, and the tables of the parsers.
 
-The files are part of the package. They do not depend on the machine that makes them, and are kept in the
-repository with the kernels.
+The command is ``python -m cepkit.commands.ship``. The files are part of the package, and are kept in the
+repository. They do not depend on the machine that makes them. The tables depend on the version of lark: with
+another version, the first query of an installation makes them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from cepkit.commands.warmup import INTERPRETING
 from cepkit.compile.shared.bitcode import FOLDER, write_bitcode
 from cepkit.compile.shared.loading import image_name
+from cepkit.language.expressions.parsers import FOLDER as FOLDER_OF_TABLES
+from cepkit.language.expressions.parsers import GRAMMARS, write_tables
 
 # numba compiles for any x86-64, and uses no library of functions beside LLVM.
 _SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_INTEL_SVML": "1"}
@@ -57,5 +60,14 @@ def _write(folder: Path, name: str) -> Path:
     return path
 
 
+def ship_tables(folder: Path = FOLDER_OF_TABLES) -> list[Path]:
+    """Write the tables of the parsers, remove all others, and return the files as ``GRAMMARS`` has them."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.tables"):
+        path.unlink()
+    return [write_tables(folder, grammar) for grammar in GRAMMARS]
+
+
 if __name__ == "__main__":
     ship()
+    ship_tables()

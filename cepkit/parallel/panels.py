@@ -10,10 +10,10 @@ from cepkit.parallel.experiments.results import along
 from cepkit.parallel.experiments.workloads import CHANGE, CORRELATION, SENSORS
 from cepkit.plots.sweeps import SweepPanel
 
-RECORDED_STOCKS, RECORDED_HOME = "NASDAQ 100", "CASAS home"
+RECORDED_STOCKS, RECORDED_HOME = ("NASDAQ 100", "NASDAQ bars"), "CASAS home"
 UP_TO, RIP_IS = "printed: up to 1,000", "printed: RIP close to 1"
 _GROUNDS = {"stocks": (CHANGE, CORRELATION), "sensors": (SENSORS,)}
-_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": RECORDED_HOME}
+_RECORDED = {"stocks": RECORDED_STOCKS, "sensors": (RECORDED_HOME,)}
 _X_TITLES = {"window_min": "window, min", "threads": "cores", "length": "components"}
 
 
@@ -25,7 +25,6 @@ def panels_of(
     *,
     grounds: Sequence[str] = tuple(_GROUNDS),
     with_printed: bool = False,
-    is_wide: bool = False,
     **looks: object,
 ) -> list[SweepPanel]:
     """Return the panels of a figure, a row per data set and a panel per x.
@@ -42,35 +41,31 @@ def panels_of(
         ``"stocks"`` and ``"sensors"``.
     with_printed : bool
         Whether to add the speed-ups that the paper prints, as one mark at the greatest x.
-    is_wide : bool
-        Whether all grounds share a row.
     **looks
         Settings of every `SweepPanel`.
 
     Returns
     -------
     list of SweepPanel
-        Generated data first, then recorded data: of each ground, or of all grounds with ``is_wide``. Lines
-        with one point are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
+        Of each ground, a row of generated data, then a row for each recorded data set. Lines with one point
+        are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
     """
-    made: list[list[SweepPanel]] = []
+    made: list[SweepPanel] = []
     for ground in grounds:
         own = generated[generated["stream"].isin(_GROUNDS[ground])]
-        real = recorded[(recorded["data"] == _RECORDED[ground]) & recorded["stream"].isin(_GROUNDS[ground])]
-        for name, rows in ((f"{ground}, generated", own), (_RECORDED[ground], real)):
-            row: list[SweepPanel] = []
-            made.append(row)
+        real = recorded[recorded["stream"].isin(_GROUNDS[ground])]
+        named = [(name, real[real["data"] == name]) for name in _RECORDED[ground]]
+        for name, rows in [(f"{ground}, generated", own), *named]:
             for x in xs:
                 line = _name_patterns(_drop_points(along(rows, x), x))
                 if with_printed and len(line):
                     line = pd.concat([line, _printed(line[x].max(), x, value, ground)])
-                row.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
-    ordered = [*made[::2], *made[1::2]] if is_wide else made
-    return [panel for row in ordered for panel in row]
+                made.append(SweepPanel(line, x, value, name, x_title=_X_TITLES[x], **looks))
+    return made
 
 
 def _name_patterns(rows: pd.DataFrame) -> pd.DataFrame:
-    if "pattern" not in rows:
+    if "pattern" not in rows or rows["pattern"].isna().all():  # fusion has one pattern
         rows = rows.assign(pattern="SEQ")
     is_correlated = rows["stream"] == CORRELATION
     rows = rows.assign(pattern=rows["pattern"].where(~is_correlated, "correlation"))

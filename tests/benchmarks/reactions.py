@@ -124,6 +124,7 @@ OPEN = """board => {
   look();
   window.jupyterapp.commands.execute('notebook:run-cell');
 }"""
+CHOOSE_CELL = "cell => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }"
 TABLE = ["text", ".cepkit-match_table tbody"]
 TOTAL = ["text", ".cepkit-match_table .total"]
 PAINTED = ["touch", ".cepkit-timeline_view canvas"]
@@ -316,11 +317,11 @@ def opened(
         def open_board(_: str) -> dict[str, float]:
             nonlocal n_boards
             page.wait_for_timeout(1000)
+            page.evaluate(CHOOSE_CELL, n_boards + 1)  # actions on a board choose its cell
             page.evaluate(OPEN, n_boards)
             page.wait_for_function(
                 "() => 'funnel' in window.opening && 'counted' in window.opening", timeout=90_000
             )
-            page.evaluate("() => window.jupyterapp.commands.execute('notebook:move-cursor-down')")
             n_boards += 1
             return page.evaluate("window.opening")
 

@@ -19,7 +19,7 @@ import cepkit as cep
 from cepkit.commands.warmup import INTERPRETING
 from cepkit.compile.shared import bitcode, loading
 from cepkit.compile.shared.bitcode import COMMAND, bitcode_path, has_bitcode, load_bitcode
-from cepkit.compile.shared.images import hash_of, image_path
+from cepkit.compile.shared.images import hash_of, image_path, llvm, machine_code
 from cepkit.compile.shared.loading import are_kernels_ready, image_name
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
@@ -38,6 +38,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("CEPKIT_TIER", "auto")
     monkeypatch.setattr(loading, "_kernels", {})
+    monkeypatch.setattr(loading, "run_later", lambda work: None)  # what the tests replace must not change it
     name_of = loading._name_of  # other tests may have compiled a query in this process
     monkeypatch.setattr(loading, "_name_of", lambda text: f"{name_of(text)}_{tmp_path.name}")
     return tmp_path / "kernels"
@@ -95,9 +96,9 @@ class Calls:
         return getattr(self.kernels, name)
 
 
-def shipped_and_numbas(name: str):
+def shipped_and_numbas(name: str, *, quick: bool = False):
     """Return the functions in a file of the package, and those that numba compiles."""
-    kernels = load_bitcode(image_name(name))
+    kernels = load_bitcode(image_name(name), quick=quick)
     module = importlib.import_module(name)
     return kernels, SimpleNamespace(**{key: getattr(module, key) for key in vars(kernels)})
 
@@ -150,7 +151,7 @@ def answers(frame: pd.DataFrame) -> list:
 def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     for module in (places, layout):
         monkeypatch.setattr(module, "_FEW", 0)
-    both = {name: shipped_and_numbas(name) for name in INTERPRETING}
+    both = {name: shipped_and_numbas(name, quick=seed == 2) for name in INTERPRETING}
     assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[LINEAGE][0]).values())
     frame, results, used = stream(seed, 2500), [], []
     for which in (0, 1):
@@ -223,17 +224,20 @@ _QUERY = """
 import sys
 import pandas as pd
 import cepkit as cep
+from cepkit.compile.shared import later
 frame = pd.DataFrame({"x": [1, 2, 3, 1, 2, 5, 1], "kind": list("ABACBAC"), "t": range(7)})
 found = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
 text = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 10"
 count = cep.match(frame, text, event_type="kind", order_by="t").count()
 print(found.count(), len(found.lineage()), found.run.tier, count, "numba" in sys.modules)
+if sys.argv[1:]:
+    later._thread.join()
 """
 
 
-def begin(**environment: str) -> subprocess.Popen:
+def begin(*arguments: str, **environment: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", _QUERY], env={**os.environ, **environment}, text=True,
+        [sys.executable, "-c", _QUERY, *arguments], env={**os.environ, **environment}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -241,10 +245,10 @@ def begin(**environment: str) -> subprocess.Popen:
 @jit
 @known
 def test_first_queries_need_no_numba_also_in_two_processes(folder):
-    for process in [begin(), begin()]:
+    for process in [begin("wait"), begin("wait")]:
         out, err = process.communicate()
         assert out.split() == ["2", "6", "interpreted", "3", "False"], err
-    assert {path.suffix for path in folder.iterdir()} == {".image", ".tables"}
+    assert {path.suffix for path in folder.iterdir()} == {".image"}
     assert len(list(folder.glob("cepkit_interpreting_*.image"))) == 1
 
 
@@ -297,11 +301,29 @@ def test_queries_without_a_cache(lack, folder, tmp_path, monkeypatch):
 @jit
 @known
 def test_the_image_serves_the_next_process(folder, monkeypatch):
-    loading.load_kernels(LINEAGE)
+    loading.load_kernels(LINEAGE, quick=False)
     assert image_path(image_name(LINEAGE)).exists()
     monkeypatch.setattr(loading, "_kernels", {})
-    monkeypatch.setattr(loading, "load_bitcode", lambda name: pytest.fail("the image is there"))
+    monkeypatch.setattr(loading, "load_bitcode", lambda *_, **__: pytest.fail("the image is there"))
     assert loading.load_kernels(LINEAGE).count_rows
+
+
+@jit
+@known
+def test_better_code_takes_the_place_of_quick_code(folder, monkeypatch):
+    later = []
+    monkeypatch.setattr(loading, "run_later", later.append)
+    quick = loading.load_kernels(LINEAGE)
+    assert loading.load_kernels(LINEAGE) is quick and not image_path(image_name(LINEAGE)).exists()
+    [improve] = later
+    improve()
+    better = loading.load_kernels(LINEAGE)
+    assert better is not quick and vars(better).keys() == vars(quick).keys()
+    assert image_path(image_name(LINEAGE)).exists()
+    [content] = [path.read_bytes() for path in folder.glob("*.image")]
+    header, code = bitcode._read(bitcode_path(image_name(LINEAGE)))
+    made = machine_code(header, llvm().parse_bitcode(code), effort=0)
+    assert len(made) > len(content)  # quick code is longer
 
 
 # --- files that cannot be used ----------------------------------------------------------------------------

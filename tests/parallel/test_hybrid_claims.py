@@ -106,20 +106,31 @@ def test_lines_along_a_parameter_keep_the_usual_values():
 def test_panels_have_generated_data_above_recorded_data():
     one = made_up(True)
     speed = one[one["table"] == "speed"]
-    stocks = speed[speed["stream"] != "sensors"].assign(data="NASDAQ 100")
+    stocks = speed[speed["stream"] != "sensors"]
     home = speed[speed["stream"] == "sensors"].assign(data="CASAS home")
-    drawn = panels.panels_of(
-        speed, pd.concat([stocks, home]), "speedup", ("window_min", "threads"), with_printed=True
-    )
+    recorded = pd.concat([*(stocks.assign(data=name) for name in panels.RECORDED_STOCKS), home])
+    xs = ("window_min", "threads")
+    drawn = panels.panels_of(speed, recorded, "speedup", xs, with_printed=True)
     assert [panel.title for panel in drawn[::2]] == [
         "stocks, generated",
         "NASDAQ 100",
+        "NASDAQ bars",
         "sensors, generated",
         "CASAS home",
     ]
-    printed = drawn[4].rows[drawn[4].rows["system"].isin([panels.UP_TO, panels.RIP_IS])]
+    assert all(len(panel.rows) for panel in drawn)
+    printed = drawn[6].rows[drawn[6].rows["system"].isin([panels.UP_TO, panels.RIP_IS])]
     assert printed["speedup"].tolist() == [1000.0, 1.0] and printed["window_min"].tolist() == [20.0, 20.0]
     assert "correlation" in set(drawn[0].rows["pattern"])
+
+
+def test_panels_of_tables_without_patterns_have_one():
+    """Kept tables in one frame have missing values in the columns of other tables."""
+    one = made_up(True)
+    fusion = one[one["table"] == "fusion"]
+    recorded = fusion.assign(data=panels.RECORDED_STOCKS[0])
+    drawn = panels.panels_of(fusion, recorded, "gain", ("window_min",), grounds=["stocks"])
+    assert [set(panel.rows["pattern"]) for panel in drawn[:2]] == [{"SEQ", "correlation"}] * 2
 
 
 def test_results_that_do_not_exist():
@@ -138,7 +149,7 @@ def test_kept_results_have_ten_seeds_and_recorded_data():
 @pytest.mark.slow
 @needs_kernels
 @pytest.mark.parametrize(
-    ("table", "seed"), [("speed", 3), ("pace", 4), ("fusion", 5), ("bursts", 6), ("model", 7)]
+    ("table", "seed"), [("speed", 3), ("pace", 4), ("fusion", 5), ("bursts", 6), ("model", 7), ("limits", 8)]
 )
 def test_kept_results_are_those_of_a_new_run(table, seed, monkeypatch):
     """A claim depends on the tables alone, so equal tables give equal claims."""

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
+from cepkit.experiments.claims import rises
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, Sequential
@@ -228,6 +229,14 @@ def test_threads_by_cost_model():
     assert table[["threads", "cost_model"]].value_counts().eq(1).all() and len(table) == 6
     of = [sum(map(int, text.split())) for text in table["threads_of_agents"]]
     assert of == table["threads"].tolist() and (table["speedup"] > 1).all()
+
+
+def test_larger_windows_have_more_pairs_for_an_item():
+    table = details.work_of_agents(workloads.poisson(duration_s=200.0), lengths=(3, 4), threads=12)
+    assert table["length"].tolist() == [4, 4, 4, 3]
+    assert rises(table["pairs_per_item"][:3])
+    assert table["busiest_agent"].between(1, 3).all() and table["share"].between(1 / 3, 1).all()
+    assert (table[["threads_by_paper", "threads_by_counts"]] >= 2).all(axis=None)
 
 
 @needs_kernels

@@ -218,6 +218,42 @@ def test_several_patterns_share_one_buffer():
         _ = both.matches
 
 
+@pytest.mark.parametrize("name", strategy_names())
+def test_every_strategy_serves_several_patterns(name):
+    frame = frame_of(2000, 18)
+    queries = [QUERY, "PATTERN SEQ(d x, a y) WHERE y.v > x.v WITHIN 10"]
+    one, other = (replay(frame, queries, weights=[1, 2], shedding=name, seed=3) for _ in range(2))
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame(), check_exact=True)
+    assert all(pattern.precision == 1.0 for pattern in one.patterns)
+    assert (one.recall < 1) == (name != "none")
+
+
+# --- Spark
+
+
+def test_spark_replays_each_key_as_a_task(spark):
+    frame = pd.concat([frame_of(400, seed, "abc").assign(key=f"k{seed}") for seed in range(3)])
+    frame = pd.concat([frame, frame[:3].assign(key="short")])
+    settings = {"shedding": "random_input", "seed": 4, "partition_by": "key"}
+    # Rows with equal times have no order on Spark.
+    frame["ts"] = np.arange(len(frame))
+    found = replay(spark.createDataFrame(frame), **settings).toPandas().set_index("key").sort_index()
+    assert found.index.tolist() == ["k0", "k1", "k2", "short"]
+    assert "the warm-up" in found.loc["short", "problem"] or "warm_up" in found.loc["short", "problem"]
+    for key in found.index[:3]:
+        alone = replay(frame[frame["key"] == key], **settings).to_frame().iloc[0]
+        assert pd.isna(found.loc[key, "problem"])
+        assert found.loc[key, alone.index].to_dict() == alone.to_dict()
+
+
+def test_spark_needs_keys(spark):
+    frame = spark.createDataFrame(frame_of(10, 0))
+    with pytest.raises(CepError, match="partition_by is missing"):
+        replay(frame)
+    with pytest.raises(CepError, match="latency_bound=0"):
+        replay(frame, latency_bound=0, partition_by="kind")
+
+
 # --- what results say
 
 

@@ -16,7 +16,7 @@ from tests.support.sizes import cases
 from tests.support.tree_cases import FAMILIES, tree_case
 
 JIT = not numba.config.DISABLE_JIT
-SHAPES, FULL_SHAPES = (40, 840) if JIT else (15, 840)
+SHAPES, FULL_SHAPES = (24, 840) if JIT else (12, 840)
 
 
 def pytest_generate_tests(metafunc):

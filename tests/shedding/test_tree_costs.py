@@ -86,12 +86,11 @@ def test_corrected_form_of_a_sequence_charges_what_an_event_meets():
 
 
 def test_order_of_the_tree_moves_the_work_to_the_event_that_completes():
-    tree = replace(
-        figure_4(is_sequence=True), place_of_leaf=(1, 2, 0)
-    )  # the tree joins C last, and C is first
+    tree = replace(figure_4(is_sequence=True), place_of_leaf=(1, 2, 0))  # C, A, B; the tree joins C last
     assert stored_matches(tree, 2) == pytest.approx(250 / 6)
     of_a = (1 + 0.5 * 2) * US
-    of_b = (1 * (2 * 10 + 2) + 1 * (7 * 50 + 2) + 5 * 2) * US
+    tried = 0.1 * 10 * 50 / 2  # half of the pairs of an A and a C are in order
+    of_b = (1 * (2 * 10 + 2) + 1 * 2 + 7 * tried + 0.1 * tried * 2) * US
     of_c = 1 * 2 * US  # no A and B come after a new C
     assert [event_cost(tree, i) for i in range(3)] == pytest.approx([of_a, of_b, of_c])
 
@@ -178,6 +177,28 @@ def test_corrected_kleene_closure_with_a_limit_and_neighbours_counts_sets(seed):
     assert stored_in_leaf(endless, 0) == pytest.approx((math.exp(4 * share) - 1) / share)
     assert new_in_leaf(endless, 0) == pytest.approx(1 + share * stored_in_leaf(endless, 0))
     assert new_in_leaf(tree, 0) == pytest.approx(1 + share * (4 + 8 * share))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corrected_sequence_with_a_closure_counts_sets_in_order(seed):
+    rng = np.random.default_rng(seed)
+    window, share = 2.0, 0.4
+    leaves = (Leaf("A", 1.5), Leaf("B", 2.0, True, extending=0.6), Leaf("C", 1.0))
+    tree = CostTree(leaves, (CostedCondition(frozenset({0, 1}), US, share),), window, 0, 0)
+    stored, new = [], []
+    for _ in range(3000):
+        a, b = (np.sort(rng.uniform(0, window, rng.poisson(rate * window))) for rate in (1.5, 2.0))
+        follows = rng.uniform(size=(len(b), len(b))) < 0.6
+        ending = np.zeros((len(a), len(b)))  # sets by their last event that begin after an A
+        for i, j in itertools.product(range(len(a)), range(len(b))):
+            ending[i, j] = (b[j] > a[i]) * (1 + sum(ending[i, h] * follows[h, j] for h in range(j)))
+        stored.append(share * ending.sum())
+        last = rng.uniform(size=len(b)) < 0.6  # whether a new B may follow
+        new.append(len(a) + (ending * last).sum())
+    for counted, expected in ((stored, stored_matches(tree, 1)), (new, new_matches(tree, 1, 1) / share)):
+        assert abs(np.mean(counted) - expected) < 6 * np.std(counted) / math.sqrt(3000)
+    of_b = event_cost(tree, 1)
+    assert of_b == pytest.approx(new_matches(tree, 1, 1) / share * US)
 
 
 def test_kleene_closure_as_printed_depends_on_the_unit_of_time():

@@ -24,7 +24,7 @@ def bound(query, rows):
 
 
 def check(query, rows, n_orders: int) -> bool:
-    """Compare orders, all or so many of them, with the definition; return whether the case has matches."""
+    """Compare up to ``n_orders`` orders with the definition, and return whether the case has matches."""
     program, events = bound(query, rows)
     wanted = sequence_matches(query, rows)
     own = OrderedEvents(program, events)

@@ -20,7 +20,7 @@ if hasattr(os, "nice"):
     os.nice(10)
 from cepkit.compile.shared import loading
 if what == "kernels":
-    loading.load_kernels(name)
+    loading.load_kernels(name, quick=False)
 else:
     with open(name, encoding="utf-8") as file:
         loading.load(file.read())

@@ -39,10 +39,11 @@ def has_bitcode(name: str) -> bool:
     return can_use_images() and _is_known_to_work() and _read(bitcode_path(name)) is not None
 
 
-def load_bitcode(name: str) -> SimpleNamespace | None:
+def load_bitcode(name: str, *, quick: bool = False) -> SimpleNamespace | None:
     """Return the functions of shipped kernels by their names, and keep their image for later processes.
 
-    Returns None if the kernels do not come with the package, or their bitcode cannot be used here.
+    With ``quick``, the machine code is made in a tenth of the time, takes up to twice as long to run, and is
+    not kept. Returns None if the kernels do not come with the package, or their bitcode cannot be used here.
     """
     if not has_bitcode(name):
         return None
@@ -51,8 +52,9 @@ def load_bitcode(name: str) -> SimpleNamespace | None:
         kernels = llvm().parse_bitcode(bitcode)
     except RuntimeError:
         return None
-    content = machine_code(header, kernels)
-    keep_machine_code(name, content)
+    content = machine_code(header, kernels, effort=0 if quick else 3)
+    if not quick:
+        keep_machine_code(name, content)
     return load_machine_code(content)
 
 

@@ -100,12 +100,35 @@ class MachineFunction:
                     own = argument.cells(value)
                     known = self._known[i] = weakref.ref(value), own
                 cells.extend(known[1])
-        memory = array("q", cells)
+        return self.run(array("q", cells))
+
+    def bind(self, *given: np.ndarray) -> BoundKernel:
+        """Return the kernel for calls with these arrays, which look at no argument again."""
+        pairs = zip(self._arguments, given, strict=True)
+        return BoundKernel(
+            self, array("q", [0, *(cell for one, own in pairs for cell in one.cells(own))]), given
+        )
+
+    def run(self, memory: array) -> int | float | None:
+        """Run the kernel on the cells of its arguments; the first one receives the result."""
         if (status := self._enter(memory.buffer_info()[0])) not in _NO_ERROR:
             raise RuntimeError(f"a kernel ended with status {status}")
         if self._result == "none":
             return None
         return memory[0] if self._result == "int" else struct.unpack("<d", struct.pack("<q", memory[0]))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundKernel:
+    """A kernel in machine code with its arrays."""
+
+    kernel: MachineFunction
+    memory: array
+    given: tuple[np.ndarray, ...]  # they live as long as this object
+
+    def __call__(self) -> int | float | None:
+        """Run the kernel."""
+        return self.kernel.run(self.memory)
 
 
 class KernelOfTypes:
@@ -204,9 +227,9 @@ def keep_machine_code(name: str, content: bytes) -> bool:
     return path is not None
 
 
-def machine_code(header: bytes, kernels: Any) -> bytes:
+def machine_code(header: bytes, kernels: Any, effort: int = 3) -> bytes:
     """Return a description and the machine code of a module of LLVM for this machine."""
-    return header + b"\n" + host_machine().emit_object(kernels)
+    return header + b"\n" + host_machine(effort).emit_object(kernels)
 
 
 def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
@@ -347,12 +370,15 @@ def llvm() -> Any:
     return binding
 
 
-def host_machine() -> Any:
-    """Return a target machine like the one that numba uses. Each engine owns one."""
+def host_machine(effort: int = 3) -> Any:
+    """Return a target machine like the one that numba uses, which optimises with ``effort`` from 0 to 3.
+
+    Each engine owns one.
+    """
     binding = llvm()
     triple = binding.get_process_triple()
     return binding.Target.from_triple(triple).create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=3,
+        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=effort,
         reloc="static" if triple.startswith("x86") else "default", codemodel="jitdefault", jit=True,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from cepkit.cache import cache_folder, cache_path, write_whole
 from cepkit.compile.shared.background import compile_in_background
 from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
+from cepkit.compile.shared.later import run_later
 from cepkit.errors import CepError
 from cepkit.progress import hold
 
@@ -123,27 +124,38 @@ def are_kernels_ready(name: str) -> bool:
     return False
 
 
-def load_kernels(name: str) -> Any:
+def load_kernels(name: str, *, quick: bool = True) -> Any:
     """Return the functions of the module ``name`` with hand-written kernels, without numba if possible.
 
-    Every kernel of the module has the types of its arguments in its decorator.
+    Every kernel of the module has the types of its arguments in its decorator. With ``quick``, the first
+    machine code of an installation is made quickly, and better code takes its place about a second later.
     """
     if name not in _kernels:
         with hold(_loading):
             if name not in _kernels:
-                _kernels[name] = _load_kernels(name)
+                _kernels[name] = _load_kernels(name, quick)
     return _kernels[name]
 
 
-def _load_kernels(name: str) -> Any:
+def _load_kernels(name: str, quick: bool) -> Any:
     if not can_use_images():
         return importlib.import_module(name)
     image = image_name(name)
-    if (found := read_image(image) or load_bitcode(image)) is not None:
+    if (found := read_image(image)) is not None:
+        return found
+    if (found := load_bitcode(image, quick=quick)) is not None:
+        if quick:
+            run_later(partial(_improve, name))
         return found
     module = importlib.import_module(name)
     write_image(image, module)
     return module
+
+
+def _improve(name: str) -> None:
+    """Let better machine code take the place of the first one, and keep it for later processes."""
+    if (better := load_bitcode(image_name(name))) is not None:
+        _kernels[name] = better
 
 
 @cache

@@ -19,6 +19,7 @@ from cepkit.engines.counting.anchored_walking import AnchoredWalk
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk
+from cepkit.engines.search.search import find_without_compiling
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import (
@@ -38,6 +39,8 @@ _FIRST_MATCHES = 100  # up to this many first matches lie in few events
 _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _PART_OF_ALL = 16  # a part of the events is searched again up to one in 16
 _FEW_MATCHES = 24  # fewer matches than this are found one by one
+_MOST_TO_LIST = 1 << 20  # matches that a search lists while the kernel of their walk is new
+_CALLS_TO_LIST = 8
 
 
 def counting_unsupported(program: BoundQuery) -> str | None:
@@ -173,6 +176,16 @@ class CountedMatches(SequenceSet):
         return [_walk(layout, number) for number, layout in enumerate(self._layouts)]
 
     @cached_property
+    def _listed(self) -> KnownMatches | None:
+        """All matches, if their walk would have to be compiled first and a short search finds them."""
+        is_short = not self._as_python and "_walks" not in self.__dict__ and not self._is_slow
+        if not is_short or self._total > _MOST_TO_LIST:
+            return None
+        if not all(layout.is_new_to_walk for layout in self._layouts):
+            return None
+        return find_without_compiling(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
+
+    @cached_property
     def _total(self) -> int:
         return sum(counter.total() for counter in self._counters)
 
@@ -215,23 +228,30 @@ class CountedMatches(SequenceSet):
             counts = sum(np.asarray(own, dtype=np.uint64) for own in self._counts)
         else:
             counts = sum(np.array(own, dtype=object) for own in self._counts)
-        counts = counts[self._places.place_of_position]
-        positions = np.flatnonzero(counts)
-        return positions, counts[positions]
+        is_end = np.zeros(len(counts), np.bool_)  # a pass over all counts by position takes longer
+        is_end[self._places.position_of_place[np.flatnonzero(counts)]] = True
+        positions = np.flatnonzero(is_end)
+        return positions, counts[self._places.place_of_position[positions]]
 
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches that end from ``low`` to ``high``."""
+        if self._listed:
+            return self._listed.ending(low, high)
         blocks = [walk.ending(low, high) for walk in self._walks]
         return blocks[0] if len(blocks) == 1 else joined(blocks).sorted()
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in blocks of at most ``size``."""
+        if self._listed:
+            return self._listed.blocks(size)
         return self._walks[0].blocks(size) if len(self._walks) == 1 else super().blocks(size)
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
         if (block := self._first_of_few_events(n)) is not None:
             return block
+        if self._listed:
+            return self._listed.glance(n)
         if len(self._walks) > 1 and self._is_slow and "_total" not in self.__dict__:
             return joined([_first_of(walk, n) for walk in self._walks]).sorted().take(slice(0, n))
         if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
@@ -240,10 +260,14 @@ class CountedMatches(SequenceSet):
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
-        if numbers and (block := self._first_of_few_events(max(numbers) + 1)) is not None:
+        if not numbers:
+            return joined([])
+        if (block := self._first_of_few_events(max(numbers) + 1)) is not None:
             return block.take(np.array(numbers))
         if (block := self._in_their_windows(numbers)) is not None:
             return block
+        if self._listed:
+            return self._listed.take(numbers)
         if len(self._walks) > 1:
             return super().take(numbers)
         return self._walks[0].take(numbers, self._counts[0])
@@ -278,7 +302,7 @@ class CountedMatches(SequenceSet):
         A walk over all events takes longer to prepare. All matches that end at an event begin in its window,
         so the events of these windows have the same matches with these ends.
         """
-        if not numbers or not self._lie_in_windows or "_walks" in self.__dict__ or self._total >= 2**63:
+        if not self._lie_in_windows or "_walks" in self.__dict__ or self._total >= 2**63:
             return None
         ends, counts = self.ends()
         first = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
@@ -302,8 +326,9 @@ class CountedMatches(SequenceSet):
             return None  # the matches depend on other events
         few_first = np.concatenate([[0], np.cumsum(few_counts.astype(np.int64))])
         shift = few_first[place] - first[own]
-        _ = few._walks
-        block = few.take((wanted + shift[end_of_match]).tolist())
+        if not few._listed:
+            _ = few._walks  # so that it looks in no windows again
+        block = (few._listed or few).take((wanted + shift[end_of_match]).tolist())
         return replace(block, event_of_item=positions[block.event_of_item])
 
     @property

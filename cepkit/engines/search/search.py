@@ -58,7 +58,25 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 
 
 class BranchSearch:
-    """The search for one branch's matches; ``work_of_a_look`` is the work per call if calls are limited."""
+    """The search for one branch's matches.
+
+    Parameters
+    ----------
+    places : Places
+        The events.
+    accept : ndarray of uint8, shape (n_tests, n_places)
+        Which places fulfil the conditions on single events.
+    bound : BoundBranch
+        The branch.
+    number : int
+        Its number.
+    load_as : callable, optional
+        As for `search_sequence`.
+    work_of_a_look : int, optional
+        Events that a call looks at if calls are limited.
+    compile_later : bool
+        Whether a kernel of its own is compiled in the background when it pays.
+    """
 
     def __init__(
         self,
@@ -68,9 +86,12 @@ class BranchSearch:
         number: int,
         load_as: Loader | None = None,
         work_of_a_look: int | None = None,
+        *,
+        compile_later: bool = True,
     ):
         self.places, self.bound, self.number = places, bound, number
         self._given_work, self._n_looked_at = work_of_a_look, 0
+        self._compile_later = compile_later
         self.n_components = len(bound.accepts)
         self._text, self.arguments, self.scratch = search_of(places, accept, bound)
         self._walk = None if load_as else self._interpreted()
@@ -84,7 +105,8 @@ class BranchSearch:
         code = walk_code_of(self.places.program, self.bound)
         if isinstance(code, str):
             return None
-        compile_if_it_pays(self._text, self.places.n)
+        if self._compile_later:
+            compile_if_it_pays(self._text, self.places.n)
         return interpreted_walk(self.places, code)
 
     @cached_property
@@ -181,6 +203,27 @@ class BranchSearch:
         for report in islice(self.calls(0, places.n, False, count, *none, work=work), most_calls):
             is_done = bool(report[DONE])
         return count[places.place_of_position] if is_done else None
+
+
+def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) -> KnownMatches | None:
+    """Return all matches if a search by interpretation ends within ``most_calls`` looks, otherwise None.
+
+    Parameters
+    ----------
+    places : Places
+        The events of a program.
+    accept : ndarray of uint8, shape (n_tests, n_places)
+        Which places fulfil the conditions on single events.
+    most_calls : int
+        Limit of kernel calls per branch, each of some hundredths of a second.
+    """
+    searches = []
+    for number, bound in enumerate(places.program.branches):
+        searches.append(BranchSearch(places, accept, bound, number, compile_later=False))
+        if searches[-1].tier == "compiled":
+            return None
+    found = known_or_searched(places.events, searches, most_calls=most_calls)
+    return found if isinstance(found, KnownMatches) else None
 
 
 def search_sequence(

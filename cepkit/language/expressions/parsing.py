@@ -5,16 +5,12 @@ Text is parsed, never evaluated. Text that the grammar does not cover raises an 
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sys
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.cache import cache_folder
-from cepkit.errors import CepError, NoEventVariableError, PatternSyntaxError
+from cepkit.errors import NoEventVariableError, PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
@@ -26,6 +22,7 @@ from cepkit.language.expressions.mistakes import (
     located,
     syntax_error,
 )
+from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.printing import quoted_name
 
 if TYPE_CHECKING:
@@ -168,30 +165,6 @@ def parse(
 @cache
 def _expression_parser() -> Lark:
     return make_parser(Path(__file__).with_name("expr.lark"), EXPRESSION_BUILDER)
-
-
-def make_parser(grammar: Path, builder: object) -> Lark:
-    """Return the parser of a grammar file; its tables are cached between processes."""
-    import lark
-
-    text = grammar.read_text(encoding="utf-8")
-    # The builder works during parsing, so no second, recursive pass over the tree is needed.
-    made = partial(lark.Lark, text, parser="lalr", lexer="basic", transformer=builder)
-    try:
-        folder = cache_folder()
-    except CepError:  # without a cache folder the parser is built again each time (30 ms)
-        return made()
-    versions = f"{lark.__version__} {sys.version}"
-    key = hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:24]
-    path = folder / f"cepkit_grammar_{key}.tables"
-    if path.exists():
-        return made(cache=str(path))
-    # Several processes may write at once: each writes a whole file and then moves it into place.
-    part = path.with_suffix(f".{os.getpid()}.part")
-    parser = made(cache=str(part))
-    if part.exists():  # a full disk must not stop us
-        os.replace(part, path)
-    return parser
 
 
 def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:

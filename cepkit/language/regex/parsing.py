@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions.building import Refusal, span_of, whole_number
 from cepkit.language.expressions.mistakes import PATTERN_WORDS
-from cepkit.language.expressions.parsing import check_depth, make_parser, parse
+from cepkit.language.expressions.parsers import make_parser
+from cepkit.language.expressions.parsing import check_depth, parse
 from cepkit.language.regex import patterns as pt
 
 if TYPE_CHECKING:

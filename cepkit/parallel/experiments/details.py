@@ -128,6 +128,52 @@ def by_cost_model(
     return pd.DataFrame(rows, columns=columns)
 
 
+def work_of_agents(
+    workload: Workload,
+    *,
+    windows_min: Sequence[float] | None = None,
+    lengths: Sequence[int] = (4, 5, 6),
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how many pairs there are for an item, and how many threads the busiest agent gets.
+
+    Parameters
+    ----------
+    workload, threads, costs
+        See `by_cost_model`.
+    windows_min : sequence of float, optional
+        Windows of the longest pattern; None: the workload's. Shorter patterns have the third window.
+    lengths : sequence of int
+        Lengths of the pattern, the longest last.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per window and length: ``stream, window_min, length``; ``pairs_per_item`` of one thread;
+        ``busiest_agent``, counted from 1; its ``share`` of the pairs; ``threads_by_paper`` and
+        ``threads_by_counts``, the threads that a cost model gives it.
+    """
+    windows = tuple(windows_min or workload.windows_min)
+    shorter = [(windows[min(2, len(windows) - 1)], length) for length in lengths[:-1]]
+    runs, rows = Runs([workload], costs), []
+    for window_min, length in [*((window, lengths[-1]) for window in windows), *shorter]:
+        query = (workload.name, "SEQ", window_min, length)
+        program, events = runs.prepared(*query)
+        one = runs.sequential(*query)
+        pairs = one.looked.sum(axis=1)
+        busiest = int(np.argmax(pairs))
+        threads_of_busiest = []
+        for model in ("paper", "measured"):
+            engine = Hybrid(threads=threads, allocation="state_dynamic", cost_model=model)
+            threads_of_busiest.append(int(engine.crew(program, events).of_agent[busiest]))
+        share = pairs[busiest] / max(1, pairs.sum())
+        counted = pairs.sum() / one.n_items, busiest + 1, share
+        rows.append((workload.name, window_min, length, *counted, *threads_of_busiest))
+    columns = ["stream", "window_min", "length", "pairs_per_item", "busiest_agent", "share"]
+    return pd.DataFrame(rows, columns=[*columns, "threads_by_paper", "threads_by_counts"])
+
+
 def ceilings(
     workload: Workload,
     comparisons_ns: Sequence[float] = (5.0, 50.0, 500.0),

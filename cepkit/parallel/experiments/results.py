@@ -13,7 +13,7 @@ import pandas as pd
 
 from cepkit.errors import CepError, nearest
 from cepkit.experiments.kept_tables import keep_table, kept_table
-from cepkit.parallel.experiments.details import bursts, evaluations
+from cepkit.parallel.experiments.details import bursts, ceilings, evaluations
 from cepkit.parallel.experiments.figures import (
     COMPARED,
     CORES,
@@ -26,6 +26,7 @@ from cepkit.parallel.experiments.figures import (
     speedup,
 )
 from cepkit.parallel.experiments.workloads import (
+    CHANGE,
     PATTERNS,
     SENSORS,
     Workload,
@@ -126,6 +127,18 @@ def fusions(
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
 
 
+def limits(workloads: Sequence[Workload]) -> pd.DataFrame:
+    """Return how close fully dynamic threads come to 24 times one thread, on price changes.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns of `ceilings`, at the longest window. Empty without stocks.
+    """
+    rows = [ceilings(own, window_min=own.windows_min[-1]) for own in workloads if own.name == CHANGE]
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+
+
 def along(table: pd.DataFrame, x: str) -> pd.DataFrame:
     """Return the rows on lines along ``x``, in order; other parameters keep their usual values.
 
@@ -218,6 +231,10 @@ def _model(seeds, progress) -> pd.DataFrame:
     return pd.concat(made)[["data", "stream", "agent", "source", "per_second"]]
 
 
+def _limits(seeds, progress) -> pd.DataFrame:
+    return _by_data(limits, seeds, progress)[["data", "comparison_ns", "locks", "baseline", "speedup"]]
+
+
 TABLES: Mapping[str, Callable] = {
     "speed": _speed,
     "pace": _pace,
@@ -225,6 +242,7 @@ TABLES: Mapping[str, Callable] = {
     "bursts": _bursts,
     "never_pruned": _never_pruned,
     "model": _model,
+    "limits": _limits,
 }
 
 
@@ -237,7 +255,7 @@ def compute_results(
     ----------
     name : str
         ``"speed"`` (figures 6 and 9), ``"pace"`` (7 and 8), ``"fusion"`` (10), ``"bursts"`` and
-        ``"never_pruned"`` (6), or ``"model"`` (section IV).
+        ``"never_pruned"`` (6), ``"model"`` (section IV), or ``"limits"`` (of speed-ups over equal work).
     seeds : sequence of int
         Seeds of generated data.
     progress : callable

@@ -1,11 +1,11 @@
-"""A function of pandas frames, run as one Spark task per key."""
+"""A function of Arrow tables, run as one Spark task per key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+import pyarrow as pa
 
 from cepkit.errors import CepError
 from cepkit.language.sequences.query import SequenceQuery
@@ -14,11 +14,13 @@ from cepkit.results.spark.binding import bind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_ARROW = {"string": pa.string(), "long": pa.int64(), "double": pa.float64()}
+
 
 def run_per_key(
     frame: DataFrame,
     queries: Sequence[SequenceQuery],
-    task: Callable[[pd.DataFrame], pd.DataFrame],
+    task: Callable[[pa.Table], list[dict[str, Any]]],
     type_of_column: Mapping[str, str],
 ) -> DataFrame:
     """Return a lazy Spark frame with the rows that a task makes of the rows of each key.
@@ -29,9 +31,9 @@ def run_per_key(
     queries : sequence of SequenceQuery
         They are checked against the columns. Their ``partition_by`` names the keys.
     task : callable
-        Takes all rows of a key, and returns a pandas frame with the given columns. It must be picklable.
+        Takes all rows of a key, and returns rows with values by column. It must be picklable.
     type_of_column : mapping of str to str
-        Spark type of each column.
+        Spark type of each column: ``string``, ``long`` or ``double``.
 
     Raises
     ------
@@ -51,15 +53,17 @@ def run_per_key(
         )
     if taken := sorted(set(keys) & set(type_of_column)):
         raise CepError(f"partition_by: the result has columns of its own named {taken}; rename these columns")
-    fields = [frame.schema[name] for name in keys]
-    own = StructType.fromDDL(", ".join(f"{name} {of}" for name, of in type_of_column.items()))
+    schema = StructType([frame.schema[name] for name in keys])
+    for name, of in type_of_column.items():
+        schema = schema.add(name, of)
 
-    def of_key(rows: pd.DataFrame) -> pd.DataFrame:
+    def of_key(rows: pa.Table) -> pa.Table:
         made = task(rows)
-        for name in reversed(keys):
-            made.insert(0, name, rows[name].iloc[0])
-        return made
+        first = pa.array([0] * len(made), pa.int64())
+        columns = {name: rows.column(name).take(first) for name in keys}
+        for name, of in type_of_column.items():
+            columns[name] = pa.array([row[name] for row in made], _ARROW[of])
+        return pa.table(columns)
 
     worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-    grouped = frame.groupBy(*(f"`{name}`" for name in keys))
-    return grouped.applyInPandas(of_key, StructType([*fields, *own.fields]))
+    return frame.groupBy(*(f"`{name}`" for name in keys)).applyInArrow(of_key, schema)

@@ -12,8 +12,8 @@ from cepkit.errors import MissingDependencyError
 
 N_VALUES = 1000  # n: values of an attribute that are compared at a time
 KS_FACTOR = 1.36  # of the two-sample test of Kolmogorov and Smirnov at 5 %
-# Of the Page-Hinkley test, in units of the larger one of mean and deviation of the gaps: changes of the mean
-# below DELTA do not count, and THRESHOLD is the sum of deviations that does.
+# The Page-Hinkley test ignores changes of the mean gap below DELTA, and a sum of deviations of THRESHOLD is a
+# drift. The unit is the mean or the deviation of the gaps, whichever is larger.
 DELTA, THRESHOLD = 0.1, 50.0
 _STATE = ("_sum_increase", "_sum_decrease", "_min_increase", "_max_decrease")
 Columns = Mapping[str, np.ndarray]
@@ -25,8 +25,8 @@ class DriftWatch:
     Parameters
     ----------
     gaps : mapping of int to (float, float)
-        Mean and standard deviation of the seconds between two events, by type. A type without gaps is
-        missing.
+        Mean and standard deviation of the time between two events, by type, in any unit. A type without gaps
+        is missing.
     samples : mapping of int to mapping of str to ndarray
         The values of the statistics, by type and attribute.
     values_at : callable
@@ -43,6 +43,8 @@ class DriftWatch:
     Page-Hinkley tests the mean gap, in both directions. The two-sample statistic of Kolmogorov and Smirnov
     compares the last n values with the m of the statistics; above 1.36 sqrt((n + m) / (n m)) they differ.
     Source: DARLING, section 4.1, asks for a detector and names no test.
+    Callers give the time of the events, not of their arrival: a peak of arrivals alone changes neither the
+    partial matches in a window nor the shares of the types.
     """
 
     def __init__(
@@ -58,36 +60,38 @@ class DriftWatch:
         self._last: dict[int, float] = {}
         self._pending: dict[int, list[int]] = {at: [] for at in samples}
         self._carried: dict[int, Columns] = {}  # attributes of events before a restart
+        self._wanted = dict.fromkeys(samples, N_VALUES)
         self.alarms: dict[str, float] = {}
         self.n_tests = 0
 
-    def see(self, event_type: int, position: int, arrival: float) -> None:
-        """Take in an event that arrives."""
+    def see(self, event_type: int, position: int, time: float) -> None:
+        """Take in an event that arrives, with its time in the unit of the gaps."""
         detector = self._detectors.get(event_type)
         if detector is not None:
             last = self._last.get(event_type)
-            self._last[event_type] = arrival
+            self._last[event_type] = time
             if last is not None:
-                detector.update((arrival - last) * self._scale[event_type])
+                detector.update((time - last) * self._scale[event_type])
                 if detector._drift_detected:
-                    self.alarms[f"rate of type {event_type}"] = arrival
+                    self.alarms[f"rate of type {event_type}"] = time
         pending = self._pending.get(event_type)
         if pending is not None:
             pending.append(position)
-            if len(pending) + _length(self._carried.get(event_type)) >= N_VALUES:
-                self._compare(event_type, arrival)
+            if len(pending) >= self._wanted[event_type]:
+                self._compare(event_type, time)
 
-    def _compare(self, event_type: int, arrival: float) -> None:
+    def _compare(self, event_type: int, time: float) -> None:
         values = self._pending_values(event_type)
         self._pending[event_type] = []
         self._carried.pop(event_type, None)
+        self._wanted[event_type] = N_VALUES
         for name, known in self._samples[event_type].items():
             self.n_tests += 1
             own = values[name]
             own, known = own[~np.isnan(own)], known[~np.isnan(known)]
             n, m = len(own), len(known)
             if n and m and self._statistic(own, known) > KS_FACTOR * sqrt((n + m) / (n * m)):
-                self.alarms[f"{name} of type {event_type}"] = arrival
+                self.alarms[f"{name} of type {event_type}"] = time
 
     def _pending_values(self, event_type: int) -> dict[str, np.ndarray]:
         found = self._values_at(event_type, np.array(self._pending[event_type], np.int64))
@@ -121,12 +125,13 @@ class DriftWatch:
         self._last = {int(at): last for at, last in saved["last"].items()}
         self._carried = {int(at): dict(values) for at, values in saved["pending"].items()}
         self._pending = {at: [] for at in self._pending}
+        self._wanted = {at: max(1, N_VALUES - _length(self._carried.get(at))) for at in self._pending}
         self.alarms, self.n_tests = dict(saved["alarms"]), saved["n_tests"]
 
 
-def gaps_of(arrivals: np.ndarray) -> tuple[float, float] | None:
-    """Return mean and standard deviation of the gaps between sorted arrivals; None: too few."""
-    gaps = np.diff(arrivals)
+def gaps_of(times: np.ndarray) -> tuple[float, float] | None:
+    """Return mean and standard deviation of the gaps between sorted times; None: too few."""
+    gaps = np.diff(times)
     return (float(gaps.mean()), float(gaps.std())) if len(gaps) > 1 and gaps.any() else None
 
 

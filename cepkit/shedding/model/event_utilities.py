@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cepkit.shedding.model.shares import Columns, Known, Share, condition_share, sampled_columns
+from cepkit.shedding.model.shares import Columns, Known, PassShare, condition_share, sampled_columns
 from cepkit.shedding.model.statistics import PatternStatistics, pattern_conditions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LeafUtility:
     A component without conditions makes every event a sure one.
     """
 
-    shares: tuple[Share, ...]
+    shares: tuple[PassShare, ...]
     is_inverted: bool = False
 
     def of(self, columns: Columns, n: int) -> np.ndarray:

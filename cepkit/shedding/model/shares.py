@@ -1,7 +1,7 @@
 """For how many events of the other types a condition holds: the probabilities that make utilities.
 
-A condition on events of several types becomes a `Share` for each of them. The share takes columns of events of
-this type and returns, for each event, the share of the sampled other events for which the condition holds.
+A condition on events of several types becomes a `PassShare` for each of them. It takes columns of events of
+one type and returns, for each event, the share of the sampled other events for which the condition holds.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class PassShare:
     """The probability that a condition holds, as a function of columns of events of one type.
 
     Parameters
@@ -87,7 +87,7 @@ class Share:
 
 def condition_share(
     condition: LeafCondition, leaf: int, samples: Mapping[int, Columns], known: Known
-) -> Share | None:
+) -> PassShare | None:
     """Return phi: the probability that a condition holds for events of a leaf's type.
 
     Parameters
@@ -100,7 +100,7 @@ def condition_share(
 
     Returns
     -------
-    Share or None
+    PassShare or None
         None when the condition says nothing about such an event: it does not read one, it reads something
         that single events do not have, or the sample of another leaf is empty.
 
@@ -119,7 +119,7 @@ def condition_share(
     if any(_size(samples[at]) == 0 for at in {role[0] for role in condition.roles} - {leaf}):
         return None
     if len(condition.roles) == 1:
-        return Share(_truth(condition, own[0], known), True, True)
+        return PassShare(_truth(condition, own[0], known), True, True)
     if len(own) == 1:
         return _share_of_role(condition, own[0], others, samples, known)
     if _size(samples[leaf]) == 0:
@@ -128,7 +128,7 @@ def condition_share(
         _share_of_role(condition, role, [r for r in condition.roles if r != role], samples, known)
         for role in own
     ]
-    return Share(
+    return PassShare(
         lambda columns: sum(part.of(columns) for part in parts) / len(parts),
         all(part.is_ranked for part in parts),
         False,
@@ -143,7 +143,7 @@ def condition_selectivity(
         return None
     n = max(_size(samples[at]) for at, _ in condition.roles)
     values = {role: _drawn(samples[role[0]], role, n) for role in condition.roles}
-    return float(np.broadcast_to(_Reader(condition, values, known).true(condition.term), (n,)).mean())
+    return float(np.broadcast_to(_RoleReader(condition, values, known).true(condition.term), (n,)).mean())
 
 
 def sampled_columns(columns: Columns, kinds: Mapping[str, str], pdf: str, size: int, seed: int) -> Columns:
@@ -166,7 +166,7 @@ def sampled_columns(columns: Columns, kinds: Mapping[str, str], pdf: str, size: 
     --------
     >>> seen = {"price": np.array([1.0, 2.0, 3.0])}
     >>> sampled_columns(seen, {"price": "float"}, "normal", 5, seed=0)["price"].round(2).tolist()
-    [3.28, 2.0, 2.52, 1.48, 0.72]
+    [3.28, 1.48, 2.0, 0.72, 2.52]
     """
     n = _size(columns)
     if n == 0:
@@ -220,7 +220,7 @@ def _drawn(columns: Columns, role: Role, size: int) -> Columns:
     return {name: values[rows] for name, values in columns.items()}
 
 
-class _Reader(ColumnReader):
+class _RoleReader(ColumnReader):
     """Reads terms whose leaves are events in roles. Values of different roles are broadcast."""
 
     def __init__(self, condition: LeafCondition, values: Mapping[Role, Columns], known: Known):
@@ -252,7 +252,7 @@ def _values(columns: Columns, term: Term) -> np.ndarray:
 
 def _truth(condition: LeafCondition, own: Role, known: Known) -> Callable[[Columns], np.ndarray]:
     def holds(columns: Columns) -> np.ndarray:
-        true = _Reader(condition, {own: columns}, known).true(condition.term)
+        true = _RoleReader(condition, {own: columns}, known).true(condition.term)
         return np.broadcast_to(np.asarray(true, np.float64), (_size(columns),))
 
     return holds
@@ -260,13 +260,13 @@ def _truth(condition: LeafCondition, own: Role, known: Known) -> Callable[[Colum
 
 def _share_of_role(
     condition: LeafCondition, own: Role, others: list[Role], samples: Mapping[int, Columns], known: Known
-) -> Share:
+) -> PassShare:
     size = max(_size(samples[role[0]]) for role in others)
     drawn = {role: _drawn(samples[role[0]], role, size) for role in others}
     compared = _separate(condition, own)
     if compared is not None:
-        return Share(_ranked(condition, compared, own, drawn, size, known), True, False)
-    return Share(_tried(condition, own, drawn, size, known), False, False)
+        return PassShare(_ranked(condition, compared, own, drawn, size, known), True, False)
+    return PassShare(_tried(condition, own, drawn, size, known), False, False)
 
 
 # --- conditions that are tried with every item of the sample
@@ -279,7 +279,7 @@ def _tried(condition: LeafCondition, own: Role, drawn: Mapping[Role, Columns], s
         for start in range(0, n, _BLOCK):
             rows = slice(start, min(n, start + _BLOCK))
             block = {name: values[rows, None] for name, values in columns.items()}
-            true = _Reader(condition, {**drawn, own: block}, known).true(condition.term)
+            true = _RoleReader(condition, {**drawn, own: block}, known).true(condition.term)
             shares[rows] = np.broadcast_to(true, (len(shares[rows]), size)).mean(axis=1)
         return shares
 
@@ -359,7 +359,7 @@ def _addends(term: Term) -> list[_Addend]:
     return [_Addend(term)]
 
 
-def _sum(reader: _Reader, addends: tuple[_Addend, ...], n: int) -> np.ndarray:
+def _sum(reader: _RoleReader, addends: tuple[_Addend, ...], n: int) -> np.ndarray:
     """Return a sum of addends per event, float64, (n,); NaN where a value is missing."""
     total = np.zeros(n)
     for addend in addends:
@@ -379,14 +379,14 @@ def _ranked(
     size: int,
     known: Known,
 ) -> Callable[[Columns], np.ndarray]:
-    others = _Reader(condition, drawn, known)
+    others = _RoleReader(condition, drawn, known)
     rest = _sum(others, compared.rest, size)
     rest = np.sort(rest[~np.isnan(rest)])
     limit = None if compared.limit is None else float(others.as_float(compared.limit))
     sign, n_valid = compared.sign, len(rest)
 
     def share(columns: Columns) -> np.ndarray:
-        mine = _sum(_Reader(condition, {own: columns}, known), compared.own, _size(columns))
+        mine = _sum(_RoleReader(condition, {own: columns}, known), compared.own, _size(columns))
         if limit is None:
             n = _count(rest, sign, -mine)
         elif limit < 0:

@@ -153,6 +153,14 @@ class StreamColumns:
         return kinds
 
     @cached_property
+    def clock(self) -> np.ndarray | None:
+        """The times of the events by the clock of the window; None for a window that counts events."""
+        bound = self.program.program
+        if bound.clock not in self.events.columns or bound.window.within is None:
+            return None
+        return self.events.columns[bound.clock].values
+
+    @cached_property
     def rows_of_type(self) -> tuple[np.ndarray, ...]:
         """The events of each type, int64."""
         return tuple(np.flatnonzero(self.type_of_event == i) for i in range(len(self.program.types)))

@@ -12,6 +12,7 @@ from cepkit.errors import CepError
 PRINTED, CORRECTED = "printed", "corrected"
 FORMS = (PRINTED, CORRECTED)
 MOST_SETS = 1e12  # partial matches of a Kleene closure; more than any memory holds
+_MOST_EVENTS, _LARGEST_TERM = 160, 1e150  # of a match in sums; 160! is still a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +198,16 @@ def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
     Notes
     -----
     Source: DARLING, equation 10, second case.
-    Differs: in a sequence, a combination at node k also needs its newest component last. Each of
-    the k + 1 components is the newest one equally often. So the corrected form divides by k + 1.
+    Differs: in a sequence, the events of a combination also need their order, which is one of n! orders of
+    n events. So the corrected form divides by n!. A set in a Kleene closure counts with all its events.
     """
+    if _is_ordered(tree, form):
+        return min(MOST_SETS, _passing(tree, node) * _in_order(tree, node))
     stored = 1.0
     for k in range(node + 1):
         if not tree.leaves[k].is_negated:
-            own = selectivity(node_conditions(tree, k)) if k else 1.0
-            stored *= own * stored_in_leaf(tree, k, form) * _in_order(tree, k, form)
-    return min(stored, MOST_SETS)
+            stored *= stored_in_leaf(tree, k, form)
+    return min(_passing(tree, node) * stored, MOST_SETS)
 
 
 def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> float:
@@ -219,8 +221,8 @@ def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> 
     """
     if node < leaf or tree.leaves[leaf].is_negated or tree.leaves[node].is_negated:
         return 0.0
-    if form == CORRECTED and not _is_last(tree, leaf, node):
-        return 0.0
+    if _is_ordered(tree, form):
+        return min(MOST_SETS, selectivity(node_conditions(tree, node)) * _tried(tree, node, leaf))
     new = new_in_leaf(tree, leaf, form)
     if leaf > 0:
         new *= selectivity(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
@@ -265,30 +267,31 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     cost += new_in_leaf(tree, leaf, form) * handling
     if tree.leaves[leaf].is_negated:
         return cost
-    cost += new_in_leaf(tree, leaf, form) * _peer_cost_of_leaf(tree, leaf, joined, form)
+    whole = new_in_leaf(tree, leaf, form)
+    if not _is_ordered(tree, form):
+        cost += whole * _peer_cost_of_leaf(tree, leaf, joined, form)
     for node in joined[1:]:
-        new = new_matches(tree, node, leaf, form)
-        cost += new * (_peer_cost_of_node(tree, node, leaf, joined, form) + handling)
-    whole = new_in_leaf(tree, leaf, form) if len(joined) == 1 else new_matches(tree, joined[-1], leaf, form)
+        whole = new_matches(tree, node, leaf, form)
+        cost += whole * handling
+        if _is_ordered(tree, form):
+            cost += _tried(tree, node, leaf) * condition_cost(node_conditions(tree, node))
+        else:
+            cost += whole * _peer_cost_of_node(tree, node, joined, form)
     return cost + whole * _absence_cost(tree, form)
 
 
 def _peer_cost_of_leaf(tree: CostTree, leaf: int, joined: list[int], form: str) -> float:
     """Return L_peer of a leaf, equation 6: seconds to combine one of its partial matches with all peers."""
     if leaf == joined[0]:
-        return _peer_cost_of_node(tree, leaf, leaf, joined, form)
-    if form == CORRECTED and not _is_last(tree, leaf, leaf):
-        return 0.0
+        return _peer_cost_of_node(tree, leaf, joined, form)
     return condition_cost(node_conditions(tree, leaf)) * stored_matches(tree, leaf - 1, form)
 
 
-def _peer_cost_of_node(tree: CostTree, node: int, leaf: int, joined: list[int], form: str) -> float:
+def _peer_cost_of_node(tree: CostTree, node: int, joined: list[int], form: str) -> float:
     """Return L_peer of an inner node, equation 6; the root has no peer."""
     if node == joined[-1]:
         return 0.0
     peer = joined[joined.index(node) + 1]
-    if form == CORRECTED and not _is_last(tree, leaf, peer):
-        return 0.0
     return condition_cost(node_conditions(tree, peer)) * stored_in_leaf(tree, peer, form)
 
 
@@ -299,7 +302,7 @@ def _absence_cost(tree: CostTree, form: str) -> float:
     (k + 1)-th part of the window.
     """
     n_joined = sum(not one.is_negated for one in tree.leaves)
-    share = 1 / (n_joined + 1) if form == CORRECTED and tree.is_sequence else 1.0
+    share = 1 / (n_joined + 1) if _is_ordered(tree, form) else 1.0
     return sum(
         share * stored_in_leaf(tree, k, form)
         * condition_cost(c for c in tree.conditions if len(c.components) > 1 and k in c.components)
@@ -320,11 +323,62 @@ def _reads_negated(tree: CostTree, condition: CostedCondition) -> bool:
     return any(tree.leaves[component].is_negated for component in condition.components)
 
 
-def _in_order(tree: CostTree, node: int, form: str) -> float:
-    """Return the share of combinations at a node whose newest component is the last one."""
-    if form != CORRECTED or not tree.is_sequence:
-        return 1.0
-    return 1 / sum(not one.is_negated for one in tree.leaves[: node + 1])
+def _is_ordered(tree: CostTree, form: str) -> bool:
+    return form == CORRECTED and tree.is_sequence
+
+
+def _passing(tree: CostTree, node: int) -> float:
+    """Return the share of combinations that satisfy the conditions of all inner nodes up to ``node``."""
+    return prod(selectivity(node_conditions(tree, k)) for k in range(1, node + 1))
+
+
+def _tried(tree: CostTree, node: int, leaf: int) -> float:
+    """Return how many combinations in order a new event makes an inner node evaluate."""
+    if node < leaf or not _is_last(tree, leaf, node):
+        return 0.0
+    return min(MOST_SETS, _passing(tree, node - 1) * _in_order(tree, node, leaf))
+
+
+def _in_order(tree: CostTree, node: int, newest: int | None = None) -> float:
+    """Return the expected combinations in order of the events of the leaves up to ``node``.
+
+    With the leaf of the newest event, only combinations with this event count. Otherwise n events have one
+    of n! orders, and sets of k events in a Kleene closure bring k events.
+    """
+    factor, n_single, sets = 1.0, 0, [1.0]  # sets[k]: with k events in closures, apart from the newest one
+    for k in range(node + 1):
+        own, share = tree.leaves[k], selectivity(leaf_conditions(tree, k))
+        mean = own.rate_hz * share * tree.window_s
+        if own.is_negated:
+            continue
+        if k == newest:
+            factor *= share
+        elif not own.is_kleene:
+            factor *= mean
+            n_single += 1
+        if own.is_kleene:
+            sets = _multiply(sets, _sizes(own, mean, k == newest))
+    terms = (of / math.factorial(n_single + n) for n, of in enumerate(sets) if n_single + n <= _MOST_EVENTS)
+    return min(MOST_SETS, factor * sum(terms))
+
+
+def _sizes(leaf: Leaf, mean: float, has_newest: bool) -> list[float]:
+    """Return n^k s^(k - 1) for sets of k events; or n^k s^k for k events before the newest one."""
+    most = _MOST_EVENTS if leaf.most is None else min(leaf.most, _MOST_EVENTS)
+    sizes = [1.0 if has_newest else 0.0, mean * (leaf.extending if has_newest else 1.0)]
+    while len(sizes) <= most - has_newest:
+        sizes.append(min(_LARGEST_TERM, sizes[-1] * mean * leaf.extending))
+    return sizes[: most + 1 - has_newest]
+
+
+def _multiply(one: list[float], other: list[float]) -> list[float]:
+    """Return the product of two polynomials, up to the degree that counts."""
+    made = [0.0] * min(len(one) + len(other) - 1, _MOST_EVENTS + 1)
+    for i, a in enumerate(one):
+        if a:
+            for j, b in enumerate(other[: len(made) - i]):
+                made[i + j] = min(_LARGEST_TERM, made[i + j] + a * b)
+    return made
 
 
 def _power_of_two(rate: float) -> float:

@@ -46,7 +46,7 @@ def measure_prices(
     """
     counts, seconds = _time_events(tree, events, positions, repeats)
     kept = seconds <= np.quantile(seconds, 1 - _OUTLIERS)
-    event, condition, create, remove = _fit(counts[kept], seconds[kept])
+    event, condition, create, remove = fit_prices(counts[kept], seconds[kept])
     own = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
     return Prices(
         event=event, condition=condition, create=create, remove=remove, admit=own["array"], drop=own["array"],
@@ -71,7 +71,7 @@ def _time_events(
     return counts, least
 
 
-def _fit(counts: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float, float]:
+def fit_prices(counts: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float, float]:
     """Return the prices of 0 or more with the least squares of differences."""
     best, found = np.inf, np.zeros(4)
     for n in range(1, 5):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 
 from cepkit.errors import CepError
+from cepkit.events import Source
+from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.empty import with_types
-from cepkit.frames.pandas import PandasSource
 from cepkit.shedding.simulation.inputs import ReplaySettings, make_scene
 from cepkit.shedding.simulation.replay import COLUMNS, ReplayResult
 
@@ -17,7 +19,7 @@ PROBLEM = "problem"
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """Replays a pandas frame and returns its summary, one row per pattern.
+    """Replays a table and returns its summary, one row per pattern.
 
     Parameters
     ----------
@@ -26,20 +28,17 @@ class ReplayTask:
 
     settings: ReplaySettings
 
-    def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the summary; a row with the reason if the rows cannot be replayed."""
+    def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
+        """Return the summary; if the rows cannot be replayed, the reason instead."""
         try:
-            source = PandasSource(rows.reset_index(drop=True))
+            source: Source = ArrowSource(rows)
             for query in self.settings.queries:
                 source = with_types(source, query)
-            scene = make_scene(self.settings, source)
-            run = scene.run(self.settings.strategy, self.settings.seed)
-            return ReplayResult(run, source, lambda frame: frame).to_frame().assign(**{PROBLEM: None})
+            run = make_scene(self.settings, source).run(self.settings.strategy, self.settings.seed)
+            made = [one.summary() for one in ReplayResult(run, source, lambda frame: frame).patterns]
         except CepError as problem:
-            names = [str(query.pattern) for query in self.settings.queries]
-            return pd.DataFrame({"pattern": names, PROBLEM: str(problem)}).reindex(
-                columns=[*COLUMNS, PROBLEM]
-            )
+            made = [{"pattern": str(query.pattern), PROBLEM: str(problem)} for query in self.settings.queries]
+        return [{**dict.fromkeys(types_of_columns()), **row} for row in made]
 
 
 def types_of_columns() -> dict[str, str]:

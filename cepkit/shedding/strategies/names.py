@@ -15,6 +15,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "random_input": ("random", "RandomInput"),
     "integral": ("by_type", "IntegralShedding"),
     "fractional": ("by_type", "FractionalShedding"),
+    "darling": ("darling", "Darling"),
 }
 
 
@@ -50,7 +51,7 @@ def as_strategy(given: Any) -> Strategy:
     >>> as_strategy("randon")
     Traceback (most recent call last):
     cepkit.errors.CepError: shedding='randon' is not known. Did you mean 'random'? Strategies: ['none', \
-'random', 'random_input', 'integral', 'fractional']
+'random', 'random_input', 'integral', 'fractional', 'darling']
     """
     if isinstance(given, str):
         if given not in _STRATEGIES:

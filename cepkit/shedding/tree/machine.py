@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from operator import is_
 from types import SimpleNamespace
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import ColumnReader, constants_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.values import read_value
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, ResultTooLargeError
-from cepkit.events import Events
+from cepkit.events import INTEGER, Column, ColumnType, Events
 from cepkit.kernels import tree_layout as kernel
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree.stream import TreeStream
 
 KERNELS = "cepkit.kernels.tree"
 MOST_PARTIAL_MATCHES = 1 << 20
 _EVENTS_PER_CALL = 1 << 12
 _MATCHES_PER_CALL = 1 << 16
 _WORK_PER_CALL = 1 << 20  # partial matches looked at between two checkpoints
-_CHUNK = 1 << 16
+# Arrays of the state, and of what a machine learns.
+_STATE = ("info", "pool", "cells", "stack", "complete", "path", "heads", "sizes", "limits")
+_LEARNED = ("considered", "contributed", "skipped")
 
 Match = tuple[tuple[int, ...], ...]
 
@@ -258,9 +260,13 @@ class TreeMachine:
         self._counts = np.zeros((1, kernel.N_COUNTS + 2 * self._n_conditions), np.int64)
         self._limits = np.zeros(kernel.N_LIMITS, np.int64)
         self._set_limits(n_nodes)
-        self._stream = _Stream(program, events)
+        self._stream = TreeStream(program)
+        self._stream.extend(events, 0)
         self._match_ids: list[np.ndarray] = []
-        self._learning, self._skip = False, None
+        # The kernel with the arrays of now, and some of them; None when others must replace them.
+        self._bound: Callable[[], int] | None = None
+        self._bound_to: tuple[np.ndarray, ...] = ()
+        self._learning, self._skip, self._n_logged = False, None, 0
         self.set_bins(n_bins, bin_size)
         self._room()
         self._grow_slots(64)
@@ -274,7 +280,7 @@ class TreeMachine:
         if window.gap_within is not None:
             limits[kernel.GAP] = _whole_ticks(window.gap_within, window.closed)
         limits[kernel.WITHIN_EVENTS] = window.within_events or 0
-        absences = self.program.code.absences  # the windows of those at an edge are in time only
+        absences = self.program.code.absences  # an absence at an edge reads a window in time
         at_edge = (absences[:, [kernel.FROM, kernel.TO]] < 0).any()
         limits[kernel.ENDS_BY_EVENTS] = window.within_events is not None and not at_edge
         limits[kernel.IS_STRICT] = window.strict_time
@@ -286,6 +292,7 @@ class TreeMachine:
 
     def _room(self) -> None:
         """Make room for the partitions of the stream."""
+        self._bound = None
         n_nodes, n = int(self._limits[kernel.N_NODES]), self._stream.n_partitions
         if n > self._n_partitions:
             heads, sizes = np.full(n * n_nodes, -1, np.int64), np.zeros(n * n_nodes, np.int64)
@@ -319,6 +326,7 @@ class TreeMachine:
 
     def _make_room(self, why: int) -> None:
         """Make the room that the kernel asks for."""
+        self._bound = None
         if why == kernel.NEEDS_SLOTS:
             self._grow_slots(len(self._pool))
         elif why == kernel.NEEDS_CELLS:
@@ -345,7 +353,7 @@ class TreeMachine:
         self._limits[kernel.BIN_SIZE] = bin_size
         self.considered, self.contributed, self.skipped = (np.zeros(shape, np.int64) for _ in range(3))
         self._skip_table = np.zeros(shape, np.uint8)
-        self._skip = None
+        self._skip = self._bound = None
         self._limits[kernel.HAS_SKIP] = 0
 
     @property
@@ -365,7 +373,7 @@ class TreeMachine:
                 f"skip has the shape {np.shape(table)}; expected {self.considered.shape} for types, bins and "
                 "states + 1"
             )
-        self._skip = table
+        self._skip, self._bound = table, None
         self._skip_table = np.zeros(self.considered.shape, np.uint8)
         if table is not None:
             self._skip_table[:] = table
@@ -378,21 +386,25 @@ class TreeMachine:
 
     @learning.setter
     def learning(self, wanted: bool) -> None:
-        if wanted and not self._learning:
+        if not wanted:
+            self._n_logged = self._n_logged_now()
+        elif not self._learning:
             self._limits[kernel.LOG_BASE] = self._info[kernel.NEXT_ID]
-            self._log = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64)
+            self._log, self._bound = np.zeros((1 << 10, kernel.N_LOG_COLUMNS), np.int64), None
             self._match_ids = []
         self._learning = bool(wanted)
         self._limits[kernel.IS_LEARNING] = self._learning
-        if not wanted:
-            self._n_logged = int(self._info[kernel.NEXT_ID] - self._limits[kernel.LOG_BASE])
+
+    def _n_logged_now(self) -> int:
+        if not self._learning:
+            return self._n_logged
+        return int(self._info[kernel.NEXT_ID] - self._limits[kernel.LOG_BASE])
 
     @property
     def ancestry(self) -> Ancestry:
         """The partial matches since the machine began to learn, with those that they came from."""
         base = int(self._limits[kernel.LOG_BASE])
-        n = int(self._info[kernel.NEXT_ID]) - base if self._learning else getattr(self, "_n_logged", 0)
-        columns = self._log[:n].T
+        columns = self._log[: self._n_logged_now()].T
         ids = np.concatenate(self._match_ids) if self._match_ids else np.zeros(0, np.int64)
         named = {
             "left": kernel.LOG_LEFT, "right": kernel.LOG_RIGHT, "node": kernel.LOG_NODE,
@@ -424,9 +436,16 @@ class TreeMachine:
         """Number of events of the stream so far."""
         return self._stream.end
 
+    def extend(self, events: Events) -> None:
+        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
+        info = self._info
+        self._stream.extend(events, int(min(info[kernel.SWEEP], info[kernel.AT])))
+        self._room()
+
     def types_of_events(self) -> np.ndarray:
         """Return the number of each event's type in ``program.types``; -1: none of them."""
-        return self._stream.kind[: self._stream.end - self._stream.base]
+        stream = self._stream
+        return stream.kind[: stream.end - stream.base]
 
     def feed(self, position: int) -> EventOutcome:
         """Process one event; positions must ascend."""
@@ -456,21 +475,29 @@ class TreeMachine:
                 )
             info[kernel.AT] = first
         limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
-        code, advance = self.program.code, _kernels().advance
         while True:
-            why = advance(
-                limits, *stream.arrays, stream.accept, code.nodes, code.listed, code.unary,
-                code.orders, code.trees, code.absences, code.groups, *code.walk, stream.floats,
-                stream.integers, stream.float_registers, stream.integer_registers, info, self._pool,
-                self._cells, self._heads, self._sizes, stream.chain, self._stack, self._complete, self._path,
-                self._first, counts,
-                self._skip_table, self.considered, self.contributed, self.skipped, self._log,
-            )  # fmt: skip
+            own = counts, self.considered, self.contributed, self.skipped  # users may replace some of them
+            if self._bound is None or not all(map(is_, own, self._bound_to)):
+                self._bound, self._bound_to = self._bind(counts), own
+            why = self._bound()
             if why == kernel.DONE:
                 return False
             if why == kernel.IS_FULL:
                 return True
             self._make_room(why)
+
+    def _bind(self, counts: np.ndarray) -> Callable[[], int]:
+        """Return the kernel for calls with the arrays of now."""
+        code, stream, advance = self.program.code, self._stream, _kernels().advance
+        given = (
+            self._limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
+            code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
+            stream.floats, stream.integers, stream.float_registers, stream.integer_registers,
+            self._info, self._pool, self._cells, self._heads, self._sizes, stream.chain, self._stack,
+            self._complete, self._path, self._first, counts, self._skip_table, self.considered,
+            self.contributed, self.skipped, self._log,
+        )  # fmt: skip
+        return advance.bind(*given) if hasattr(advance, "bind") else partial(advance, *given)
 
     def run(self, first: int, stop: int) -> Iterator[tuple[np.ndarray, TreeMatches]]:
         """Process the events from ``first`` to before ``stop``.
@@ -516,6 +543,51 @@ class TreeMachine:
             np.concatenate([np.zeros((0, 2), np.int64), *before]),
         )
 
+    # --- keeping
+
+    def save(self) -> dict[str, object]:
+        """Return the whole state as numbers, texts, lists, mappings and arrays; `load` takes it."""
+        n_logged = self._n_logged_now()
+        return {
+            "query": [condition.text for condition in self.program.conditions],
+            "stream": self._stream.save(),
+            "max_partial_matches": self._most,
+            "n_bins": self.considered.shape[1],
+            "skip": None if self._skip is None else np.array(self._skip),
+            "learning": self._learning,
+            "log": self._log[:n_logged].copy(),
+            "match_ids": np.concatenate([np.zeros(0, np.int64), *self._match_ids]),
+            **{name: getattr(self, f"_{name}").copy() for name in _STATE},
+            **{name: getattr(self, name).copy() for name in _LEARNED},
+        }
+
+    @classmethod
+    def load(cls, program: TreeProgram, saved: Mapping[str, object]) -> TreeMachine:
+        """Return a machine in the state that `save` returned.
+
+        Raises
+        ------
+        CepError
+            When the state belongs to another query.
+        """
+        if list(saved["query"]) != [condition.text for condition in program.conditions]:
+            raise CepError("the saved state belongs to another query: its conditions differ")
+        made = cls(
+            program, _no_events(program), max_partial_matches=int(saved["max_partial_matches"]),
+            n_bins=int(saved["n_bins"]),
+        )  # fmt: skip
+        made._stream.restore(saved["stream"])
+        made.skip = saved["skip"]
+        for name in _STATE:
+            setattr(made, f"_{name}", np.array(saved[name], order="C"))
+        for name in _LEARNED:
+            setattr(made, name, np.array(saved[name], order="C"))
+        made._n_partitions = len(made._heads) // int(made._limits[kernel.N_NODES])
+        made._learning, made._log = bool(saved["learning"]), np.array(saved["log"], order="C")
+        made._n_logged = len(made._log)
+        made._match_ids, made._bound = [np.array(saved["match_ids"])], None
+        return made
+
     def finish(self) -> TreeMatches:
         """Report the matches that wait for the end of their windows, as if no event followed."""
         code, stream = self.program.code, self._stream
@@ -527,7 +599,7 @@ class TreeMachine:
             self._limits, code.nodes, self._info, self._pool, self._cells, self._heads, self._sizes,
             stream.chain, self._complete, self._path, code.listed, code.orders, code.trees, code.absences,
             code.groups, *code.walk, stream.floats, stream.integers, stream.float_registers,
-            stream.integer_registers, self._first, self._counts, *stream.arrays[2:4],
+            stream.integer_registers, self._first, self._counts, stream.time, stream.rank,
         )  # fmt: skip
         return self._take()
 
@@ -629,7 +701,7 @@ class TreeMachine:
             code.nodes[node, kernel.STATE],
             first,
             rows[:, kernel.LAST],
-            self._stream.arrays[2][first - base],
+            self._stream.time[first - base],
             rows[:, kernel.LENGTH],
             members,
         )
@@ -647,16 +719,14 @@ class TreeMachine:
         return len(slots)
 
 
-def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
-    """Return the matches of several parts in one, at least one part."""
-    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
-    names = ("trees", "ids", "before")
-    return TreeMatches(
-        np.concatenate([part.positions for part in parts]),
-        np.concatenate([part.components for part in parts]),
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
-    )
+def _no_events(program: TreeProgram) -> Events:
+    """Return a stream without events."""
+    bound, nothing = program.program, np.zeros(0, np.int64)
+    columns = {
+        name: Column(bound.schema.get(name, ColumnType(INTEGER)), nothing, np.zeros(0, object))
+        for name in bound.columns_to_read
+    }
+    return Events(0, columns, np.zeros(0, np.int32), 1)
 
 
 @cache
@@ -671,6 +741,18 @@ def _kernels() -> SimpleNamespace:
     )
 
 
+def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
+    """Return the matches of several parts in one, at least one part."""
+    sizes = np.concatenate([np.diff(part.first_item) for part in parts])
+    names = ("trees", "ids", "before")
+    return TreeMatches(
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.components for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+    )
+
+
 def _whole_ticks(width: float, closed: bool) -> int:
     return math.floor(width) if closed else math.ceil(width) - 1
 
@@ -680,60 +762,3 @@ def _longer(array: np.ndarray, n: int) -> np.ndarray:
     made = np.zeros((n, *array.shape[1:]), array.dtype)
     made[: len(array)] = array
     return made
-
-
-class _Stream:
-    """The events of a machine as arrays that the kernel reads; the first item has the position ``base``."""
-
-    def __init__(self, program: TreeProgram, events: Events):
-        self.program, self.base, self.end = program, 0, events.n_events
-        self.n_partitions = max(1, events.n_partitions)
-        code, bound = program.code, program.program
-        n = events.n_events
-        inputs = bound.inputs(events.columns)
-        constants = constants_of(bound, inputs)
-        self.float_registers = np.zeros(code.n_registers)
-        self.integer_registers = np.zeros(code.n_registers, np.int64)
-        for register, is_float, number, value in code.constants:
-            own = value if number is None else constants[0][number]
-            (self.float_registers if is_float else self.integer_registers)[register] = own
-        self.accept = np.zeros((max(1, len(code.tests)), n), np.uint8)
-        self.floats = np.zeros((len(code.floats), n))
-        self.integers = np.zeros((len(code.integers), n), np.int64)
-        columns = {name: values for name, values in inputs.columns.items() if values.ndim == 1}
-        with np.errstate(all="ignore"):
-            for start in range(0, n, _CHUNK):
-                rows = slice(start, start + _CHUNK)
-                reader = ColumnReader({name: own[rows] for name, own in columns.items()}, *constants)
-                for row, term in zip(self.accept, code.tests, strict=False):
-                    row[rows] = reader.true(term)
-                for row, value in zip(self.floats, code.floats, strict=True):
-                    row[rows] = read_value(reader, value)
-                for row, value in zip(self.integers, code.integers, strict=True):
-                    row[rows] = read_value(reader, value)
-        self.kind = np.full(n, -1, np.int64)
-        if not bound.window.is_empty:
-            for number in reversed(range(len(code.type_tests))):
-                test = code.type_tests[number]
-                if test is None:
-                    self.kind[self.kind < 0] = number
-            for number in reversed(range(len(code.type_tests))):
-                test = code.type_tests[number]
-                if test is not None:
-                    self.kind[self.accept[test] != 0] = number
-        partition = np.zeros(n, np.int64)
-        if events.n_partitions > 1:
-            partition[:] = events.partition_of_event
-        window = bound.window
-        timed = window.within is not None or window.gap_within is not None or window.strict_time
-        time = np.zeros(n, np.int64)
-        if timed or bound.clock in events.columns:
-            values = events.columns[bound.clock].values
-            if values.dtype.kind != "f":
-                time[:] = values
-        rank = np.zeros(n, np.int64)
-        if window.within_events is not None:
-            starts = events.bounds_by_partition[0]
-            rank[events.by_partition] = np.arange(n) - starts
-        self.arrays = [self.kind, partition, time, rank]
-        self.chain = np.full(n, -1, np.int64)

@@ -1,0 +1,45 @@
+"""Work that waits until the user has the first answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from cepkit.compile.shared import later
+
+
+def test_works_run_one_by_one_in_one_thread(monkeypatch):
+    monkeypatch.setattr(later, "_DELAY_S", 0.01)
+    monkeypatch.setattr(later, "_thread", None)
+    done, all_done = [], threading.Event()
+    for k in range(3):
+        later.run_later(lambda k=k: done.append((k, threading.current_thread().name)))
+    later.run_later(all_done.set)
+    assert all_done.wait(10)
+    assert done == [(k, "cepkit-later") for k in range(3)]
+
+
+def test_a_second_work_begins_after_the_thread_has_ended(monkeypatch):
+    monkeypatch.setattr(later, "_DELAY_S", 0.01)
+    monkeypatch.setattr(later, "_thread", None)
+    for _ in range(2):
+        done = threading.Event()
+        later.run_later(done.set)
+        assert done.wait(10)
+        later._thread.join(10)
+        assert not later._thread.is_alive()
+
+
+def test_a_short_process_does_not_wait_for_it():
+    """It ends with the work that runs, and begins no other."""
+    program = """
+import time
+from cepkit.compile.shared import later
+later._DELAY_S = 0.05
+later.run_later(lambda: (time.sleep(0.5), print("one")))
+later.run_later(lambda: print("two"))
+time.sleep(0.3)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "one\n", "")
