@@ -22,7 +22,7 @@ ROWS = {"latency": "latency (s)", "waiting": "waiting events", "partial_matches"
 LATE_HUE, DROP_HUE = "#0072b2", "#d55e00"
 PEAK = "rgba(230,159,0,0.22)"
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
-_WIDTH, _LEFT, _RIGHT, _PANEL, _STRIP = 900, 130, 130, 96, 20
+_WIDTH, _LEFT, _RIGHT, _PANEL, _STRIP = 900, 156, 130, 96, 20
 
 
 @dataclass(frozen=True, eq=False)

@@ -345,5 +345,7 @@ def utility_svg(made: Utilities, *, threshold: float | None = None, title: str =
             )
         )
         words = f"{100 * share_up_to(made, threshold):.3g} % up to {threshold:.4g}"
-        parts.append(drawing.text(x + 5, floor - _HISTOGRAM + 10, words, size=11))
+        is_right = x > (_LEFT + _WIDTH) / 2
+        at, anchor = (x - 5, "end") if is_right else (x + 5, "start")
+        parts.append(drawing.text(at, floor - _HISTOGRAM + 10, words, anchor=anchor, size=11))
     return drawing.document(_WIDTH, floor + 42, title, parts)
