@@ -192,7 +192,7 @@ def test_without_drops_a_strategy_pays_for_its_work():
     run = setting.scene.run(PaidDarling(), 0)
     assert not len(run.dropped) and run.shedding_seconds > 0
     row = figures.measure(axis, "15 ms", NO_DROPS, "random", 0, N)
-    assert row["recall"] == 1.0 and abs(row[OVERHEAD]) < 1e-9
+    assert row["recall"] == 1.0 and 0 <= row[OVERHEAD] < LATENCY_BOUND
     paid = figures.measure(axis, "15 ms", NO_DROPS, "darling", 0, N)
     assert paid["recall"] == 1.0 and paid[OVERHEAD] > 0
 
@@ -201,4 +201,4 @@ def test_names_are_checked_before_work_starts():
     with pytest.raises(CepError, match=re.escape("shedding='randon' is not known. Did you mean 'random'?")):
         sweep(["6a"], strategies=["randon"])
     with pytest.raises(CepError, match="n_events"):
-        sweep(["6a"], n_events=5)
+        sweep(["6a"], strategies=["random"], n_events=5)
