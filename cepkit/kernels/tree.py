@@ -111,6 +111,7 @@ from cepkit.kernels.tree_layout import (
     NEXT_ID,
     NODE,
     NOT_ABSENT,
+    PAIRS,
     PARENT,
     PARTITION,
     PEER,
@@ -617,6 +618,7 @@ def advance(
                         continue
                     if not _fits(cells[before, CELL_FIRST], p, limits, time, rank):
                         continue
+                    count[PAIRS] += 1
                     cell = _cell_of(t, cells[before, CELL_FIRST], 1, p, limits, skip)
                     if skipping and skip[cell]:
                         skipped[cell] += 1
@@ -687,6 +689,7 @@ def advance(
                     left, right = (one, item) if here[IS_RIGHT] else (item, one)
                     if not _in_order(parent, left, right, nodes, orders, groups, pool, cells, limits, time):
                         continue
+                    count[PAIRS] += 1
                     cell = _cell_of(t, pool[one, FIRST], nodes[pool[one, NODE], STATE], p, limits, skip)
                     if skipping and skip[cell]:
                         skipped[cell] += 1

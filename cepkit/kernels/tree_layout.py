@@ -30,9 +30,9 @@ ABSENT_LEAF, FROM, FROM_END, TO, TO_END, FIRST_BESIDE, LAST_BESIDE = range(7)
     MOST_ALIVE, MOST_COMPLETE, LOG_BASE, FIRST_ROW, MOST_WORK, ENDS_BY_EVENTS,
 ) = range(17)  # fmt: skip
 N_LIMITS = 17
-# Columns of counts: created, removed, matches; then evaluations by condition, then how many held.
-CREATED, REMOVED, FOUND = range(3)
-N_COUNTS = 3
+# Columns of counts: created, removed, matches, pairs; then evaluations by condition, then how many held.
+CREATED, REMOVED, FOUND, PAIRS = range(4)
+N_COUNTS = 4
 # The state of the machine in numbers.
 (
     AT, IS_BEGUN, FREE_SLOT, N_FREE, FREE_CELL, N_FREE_CELLS, NEXT_ID, N_ALIVE, TOTAL_LENGTH, N_COMPLETE,

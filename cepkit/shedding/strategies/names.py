@@ -15,6 +15,10 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
     "random_input": ("random", "RandomInput"),
     "integral": ("by_type", "IntegralShedding"),
     "fractional": ("by_type", "FractionalShedding"),
+    "espice": ("espice", "ESpice"),
+    "hspice": ("hspice", "HSpice"),
+    "pspice": ("pspice", "PSpice"),
+    "zhao": ("zhao", "Zhao"),
     "darling": ("darling", "Darling"),
 }
 
@@ -51,7 +55,7 @@ def as_strategy(given: Any) -> Strategy:
     >>> as_strategy("randon")
     Traceback (most recent call last):
     cepkit.errors.CepError: shedding='randon' is not known. Did you mean 'random'? Strategies: ['none', \
-'random', 'random_input', 'integral', 'fractional', 'darling']
+'random', 'random_input', 'integral', 'fractional', 'espice', 'hspice', 'pspice', 'zhao', 'darling']
     """
     if isinstance(given, str):
         if given not in _STRATEGIES:

@@ -75,6 +75,9 @@ class EventOutcome:
         Partial matches that were created, matches among them, and that expired.
     found : TreeMatches
         The matches as arrays.
+    pairs : int
+        Stored partial matches that the event met in the right order and within the window: those that it was
+        combined with, and those that it skipped.
     """
 
     evaluated: np.ndarray
@@ -82,6 +85,7 @@ class EventOutcome:
     created: int
     removed: int
     found: TreeMatches
+    pairs: int
     _as_matches: Callable[[TreeMatches], list[Match]] = field(repr=False, compare=False)
 
     @cached_property
@@ -447,6 +451,22 @@ class TreeMachine:
         stream = self._stream
         return stream.kind[: stream.end - stream.base]
 
+    def times_of(self, positions: np.ndarray | int) -> np.ndarray:
+        """Return the ticks of the clock at positions of the stream; 0 when the query needs no clock."""
+        return self._stream.time[positions - self._stream.base]
+
+    def partitions_of(self, positions: np.ndarray | int) -> np.ndarray:
+        """Return the partitions of the events at positions of the stream."""
+        return self._stream.partition[positions - self._stream.base]
+
+    def values_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
+
+        Tests of single events are not among them.
+        """
+        at = positions - self._stream.base
+        return np.concatenate([self._stream.floats[:, at], self._stream.integers[:, at]]).T
+
     def feed(self, position: int) -> EventOutcome:
         """Process one event; positions must ascend."""
         counts = self._counts
@@ -461,7 +481,7 @@ class TreeMachine:
         found = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
         return EventOutcome(
             row[kernel.N_COUNTS : n].copy(), row[n:].copy(), int(row[kernel.CREATED]),
-            int(row[kernel.REMOVED]), found, self._as_matches,
+            int(row[kernel.REMOVED]), found, int(row[kernel.PAIRS]), self._as_matches,
         )  # fmt: skip
 
     def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:

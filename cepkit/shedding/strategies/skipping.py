@@ -1,0 +1,219 @@
+"""What eSPICE and hSPICE share: a table of pairs that the tree skips while too many events wait."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cepkit.errors import whole_number
+from cepkit.shedding.strategies.learning.utility_tables import (
+    KEEP_ALL,
+    occurrences,
+    scaled_bins,
+    share_to_drop,
+    threshold_to_drop,
+)
+from cepkit.shedding.strategies.learning.windows import (
+    StreamClock,
+    open_windows,
+    opening_types,
+    present_types,
+)
+from cepkit.shedding.strategies.overload import check_safety, queue_room
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
+
+if TYPE_CHECKING:
+    from cepkit.shedding.tree.machine import TreeMachine
+
+INTERVAL = 100  # processed events after which thresholds are computed again
+
+
+class UtilityTable(NamedTuple):
+    """What a warm-up says about pairs of an arriving event and a window or a partial match.
+
+    Attributes
+    ----------
+    utility : ndarray of int64, (n_types, n_bins, n_states)
+        UT, 0 to 100. One state when the state of partial matches does not matter.
+    expected : ndarray of float64, same shape
+        Expected number of pairs of a window in each cell.
+    part_of_bin : ndarray of int64, (n_bins,)
+        The part of the window that a bin belongs to. Each part has a threshold.
+    bin_size : int
+        Events per bin of positions.
+    mean_size : float
+        N: mean number of events in a window.
+    """
+
+    utility: np.ndarray
+    expected: np.ndarray
+    part_of_bin: np.ndarray
+    bin_size: int
+    mean_size: float
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts of the window."""
+        return int(self.part_of_bin[-1]) + 1
+
+    def thresholds(self, share: float) -> np.ndarray:
+        """Return the threshold of each part, so that this share of its pairs goes, int64, (n_parts,)."""
+        found = np.full(self.n_parts, KEEP_ALL)
+        for part in range(self.n_parts):
+            own = self.part_of_bin == part
+            expected = self.expected[:, own]
+            found[part] = threshold_to_drop(
+                occurrences(self.utility[:, own], expected), share * expected.sum()
+            )
+        return found
+
+    def skipped(self, thresholds: np.ndarray, size: float) -> np.ndarray:
+        """Return the pairs to skip, bool, (n_types, n_bins, n_states), in windows of this many events."""
+        bins = scaled_bins(len(self.part_of_bin), self.mean_size, size)
+        return self.utility[:, bins] <= thresholds[self.part_of_bin[bins]][:, None]
+
+
+class SkippingSettings(Protocol):
+    """The settings that eSPICE and hSPICE share."""
+
+    @property
+    def safety(self) -> float:
+        """f: share of the queue limit from which the shedder skips."""
+        ...
+
+    @property
+    def interval(self) -> int:
+        """Number of events after which thresholds are computed again."""
+        ...
+
+    @property
+    def backlog(self) -> bool:
+        """Whether waiting events add to the arrival rate."""
+        ...
+
+    @property
+    def always(self) -> bool:
+        """Whether lookups are paid for also without an overload."""
+        ...
+
+
+def check_skipping(safety: float, interval: int) -> None:
+    """Raise unless the settings of a strategy that skips pairs are valid."""
+    check_safety(safety)
+    whole_number("interval", interval, 1)
+
+
+class SkippingShedder(Shedder):
+    """Skips pairs of low utility while more events wait than the safe share of the queue limit.
+
+    Parameters
+    ----------
+    training : Training
+    table : UtilityTable
+    settings : ESpice or HSpice
+    """
+
+    def __init__(self, training: Training, table: UtilityTable, settings: SkippingSettings):
+        super().__init__()
+        self._settings, self._bound = settings, training.latency_bound
+        self._clock = StreamClock(training.machine)
+        self._opening, self._present = opening_types(training.program), present_types(training.program)
+        self._table = table
+        self._room = queue_room(training, settings.safety)
+        self._capacity = 1.0 / training.service if training.service > 0 else float("inf")
+        self._windows = open_windows(training, table.mean_size)
+        self._thresholds = np.full(table.n_parts, KEEP_ALL)
+        self._is_shedding, self._left, self._share = False, 0, 0.0
+        self._n_lookups = 0
+        self._is_known = False  # whether the machine has the table of this shedder
+        self._is_useless = np.zeros(len(table.utility), bool)  # by type: whether all its pairs are skipped
+
+    @abstractmethod
+    def _look_up(self, n_windows: int) -> None:
+        """Charge what the table costs for an event in this many windows."""
+
+    def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
+        """Set the table of pairs that the machine skips."""
+        if event.type not in self._present:
+            return True
+        time = int(self._clock.at(machine, event.position))
+        partition = int(machine.partitions_of(event.position))
+        opens = event.type in self._opening
+        n_windows = self._windows.add(event.position, time, partition, opens=opens)
+        if load.waiting <= self._room:
+            self._is_shedding = False
+        elif not self._is_shedding or self._left <= 0:
+            self._is_shedding, self._left = True, self._settings.interval
+            rate = load.arrival_rate
+            if self._settings.backlog:
+                rate += (load.waiting - self._room) / self._bound
+            self._share = share_to_drop(rate, self._capacity)
+            self._thresholds = self._table.thresholds(self._share)
+            self.charged["update"] += len(self._thresholds)
+            self._is_known = False
+        self._left -= 1
+        self._tell(machine)
+        self._look_up(n_windows)
+        return not (self._is_shedding and self._refuses(event.type))
+
+    def _refuses(self, number: int) -> bool:
+        """Return whether an event of a type is not processed at all."""
+        return False
+
+    def _tell(self, machine: TreeMachine) -> None:
+        if not self._is_shedding:
+            if machine.skip is not None:
+                machine.skip = None
+        elif not self._is_known or machine.skip is None:
+            table = self._table
+            skipped = np.broadcast_to(
+                table.skipped(self._thresholds, self._windows.size), machine.considered.shape
+            ).copy()
+            # State 0: the event begins a partial match. Only the first event of a window does so for matches.
+            begins = skipped[:, 0, 0].copy()
+            skipped[:, :, 0] = False
+            for number in self._opening:
+                skipped[number, 0, 0] = begins[number]
+            machine.skip = skipped
+            self._is_useless = skipped[:, :, 1:].all(axis=(1, 2))
+            for number in self._opening:
+                self._is_useless[number] &= skipped[number, 0, 0]
+            self._is_known = True
+
+    def size_bytes(self) -> int:
+        """Return the memory of the tables."""
+        return self._table.utility.nbytes + self._table.expected.nbytes
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups."""
+        return {
+            "is_shedding": self._is_shedding,
+            "share": self._share if self._is_shedding else 0.0,
+            "thresholds": self._thresholds.tolist() if self._is_shedding else [],
+            "window_size": self._windows.size,
+            "lookups": self._n_lookups,
+        }
+
+    def save(self) -> Mapping[str, Any]:
+        """Return the learned table, the thresholds and the open windows."""
+        return {
+            "table": self._table._asdict(),
+            "thresholds": self._thresholds,
+            "is_shedding": self._is_shedding,
+            "left": self._left,
+            "share": self._share,
+            "lookups": self._n_lookups,
+            "windows": self._windows.save(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self._table = UtilityTable(**saved["table"])
+        self._thresholds = np.asarray(saved["thresholds"])
+        self._is_shedding, self._left = bool(saved["is_shedding"]), int(saved["left"])
+        self._share, self._n_lookups = float(saved["share"]), int(saved["lookups"])
+        self._windows.restore(saved["windows"])
+        self._is_known = False

@@ -1,0 +1,192 @@
+"""Runs of eSPICE, hSPICE, pSPICE and Zhao et al.: what they find, charge, save and repeat."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.strategies.espice import ESpice
+from cepkit.shedding.strategies.hspice import HSpice
+from cepkit.shedding.strategies.pspice import PSpice
+from cepkit.shedding.strategies.strategy import Shedder
+from cepkit.shedding.strategies.zhao import Zhao
+from tests.support.strategy_cases import machine_of, random_frame, serve, train
+
+pytest.importorskip("sklearn")
+STRATEGIES = [
+    ESpice(interval=7),
+    HSpice(interval=7),
+    PSpice(bins=12),
+    Zhao(interval=10, time_slices=2),
+    Zhao(interval=10, time_slices=1, knapsack="greedy", clusters=3),
+]
+# The tree takes most of the time, as in the experiments.
+SLOW_TREE = Prices(event=2e-4, condition=1e-3, create=5e-4, remove=2e-4)
+names = [f"{one.name}{i}" for i, one in enumerate(STRATEGIES)]
+WHERE = "WHERE skip_till_any_match AND b.x > a.x"
+QUERIES = {
+    "sequence": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 25 seconds",
+    "same type": f"PATTERN SEQ(A a, B b, A c) {WHERE} WITHIN 25 seconds",
+    "and": f"PATTERN AND(A a, B b, C c) {WHERE} WITHIN 10 seconds",
+    "or": "PATTERN SEQ(A a, OR(B b, C c), D d) WHERE skip_till_any_match WITHIN 15 seconds",
+    "kleene": "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 10 seconds",
+    "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
+}
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 170))]
+
+
+def arrivals_of(seed: int, n: int, service: float, factor: float) -> np.ndarray:
+    """Return Poisson arrivals with a peak in the middle third."""
+    gap = np.full(n, service / 0.5)
+    gap[n // 3 : 2 * n // 3] = service / factor
+    return np.cumsum(np.random.default_rng(seed).exponential(gap))
+
+
+class Prepared:
+    """A stream with an overload after its warm-up, and a tight bound."""
+
+    def __init__(self, seed: int, text: str, n: int = 180, **changes):
+        self.frame, self.text, self.n, self.seed = random_frame(seed, n), text, n, seed
+        changes = {"prices": SLOW_TREE.table(), **changes}
+        service = train(self.frame, text, n // 3, **changes).service
+        self.changes = {"latency_bound": 8 * service, **changes}
+        self.arrivals = arrivals_of(seed, n, service, factor=30.0)
+
+    def train(self):
+        """Return a new warm-up. Each run continues with the machine of its own."""
+        return train(self.frame, self.text, self.n // 3, seed=self.seed, **self.changes)
+
+    def run(self, strategy=None, **swap):
+        """Return what a strategy finds."""
+        training = self.train()
+        return serve(
+            training, Shedder() if strategy is None else strategy.begin(training), self.arrivals, **swap
+        )
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
+    case = Prepared(seed, QUERIES[kind])
+    full, found = case.run(), case.run(strategy)
+    assert len(set(found.matches)) == len(found.matches)
+    assert set(found.matches) <= set(full.matches)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+def test_shedding_happens_and_helps(strategy):
+    lost, latency = 0, []
+    for seed in range(2):
+        case = Prepared(seed, QUERIES["sequence"], n=600)
+        full, found = case.run(), case.run(strategy)
+        lost += len(full.matches) - len(found.matches)
+        latency.append(np.mean(found.latency) / np.mean(full.latency))
+    assert lost > 0
+    assert np.mean(latency) < 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+@pytest.mark.parametrize("seed", range(2))
+def test_below_the_limit_nothing_is_dropped(seed, strategy):
+    case = Prepared(seed, QUERIES["sequence"], latency_bound=1e6)
+    full, found = case.run(), case.run(strategy)
+    assert found.matches == full.matches
+    assert (found.dropped, found.created, found.pairs) == ([], full.created, full.pairs)
+    wanted = {"espice": set(), "hspice": set(), "pspice": {"update"}, "zhao": {"classify", "update"}}
+    assert {name for name, n in found.charged.items() if n} <= wanted[strategy.name]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+@pytest.mark.parametrize("seed", range(1))
+def test_runs_repeat(seed, strategy):
+    case = Prepared(seed, QUERIES["sequence"])
+    assert case.run(strategy) == case.run(strategy) == Prepared(seed, QUERIES["sequence"]).run(strategy)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_espice_pays_for_every_window_of_every_event(seed):
+    case = Prepared(seed, QUERIES["sequence"], latency_bound=1e6)
+    found = case.run(ESpice(always=True))
+    types, time = case.frame["type"].to_numpy(), case.frame["time"].to_numpy()
+    window = np.timedelta64(25, "s")
+    wanted = sum(
+        types[o] == "A" and time[e] - time[o] <= window
+        for e in range(case.n // 3, case.n)
+        if types[e] in "ABC"
+        for o in range(e + 1)
+    )
+    assert found.charged["lookup"] == wanted > 0
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("seed", range(1))
+def test_hspice_pays_for_every_pair(seed, kind):
+    case = Prepared(seed, QUERIES[kind])
+    found = case.run(HSpice(always=True))
+    assert found.charged["lookup"] == found.pairs > 0
+    # Without shedding, the pairs are those that a learning machine combines.
+    machine = machine_of(case.frame, case.text)
+    machine.learning = True
+    pairs = sum(machine.feed(p).pairs for p in range(machine.n_events))
+    assert pairs == machine.considered[:, :, 1:].sum()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_skipped_pairs_count_as_pairs(seed):
+    machine = machine_of(random_frame(seed, 180), QUERIES["sequence"])
+    machine.learning = True
+    machine.skip = np.random.default_rng(seed).random(machine.considered.shape) < 0.3
+    pairs = sum(machine.feed(p).pairs for p in range(machine.n_events))
+    assert pairs == (machine.considered + machine.skipped)[:, :, 1:].sum()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_zhao_pays_for_the_class_of_every_partial_match(seed):
+    case = Prepared(seed, QUERIES["sequence"], latency_bound=1e6)
+    found = case.run(Zhao(interval=10))
+    assert found.charged["classify"] == found.created
+    n_events = int(case.frame["type"][case.n // 3 :].isin(list("ABC")).sum())
+    found = case.run(Zhao(interval=10, always=True))
+    assert found.charged["classify"] == found.created + n_events
+
+
+def is_plain(value) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and is_plain(own) for key, own in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    return value is None or isinstance(value, numbers.Number | str)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+@pytest.mark.parametrize("share", [0.45, 0.7])
+@pytest.mark.parametrize("seed", range(1))
+def test_a_restored_shedder_continues(seed, share, strategy):
+    case = Prepared(seed, QUERIES["sequence"])
+    # The new shedder learned from another warm-up; what it restores must replace all of that.
+    other = Prepared(seed + 50, QUERIES["sequence"], **case.changes).train()
+    other = replace(other, service=case.train().service)
+
+    def swap(shedder):
+        saved = shedder.save()
+        assert is_plain(saved)
+        restored = strategy.begin(other)
+        restored.restore(saved)
+        assert restored.report() == shedder.report()
+        return restored
+
+    wanted = case.run(strategy)
+    assert case.run(strategy, swap=swap, swap_at=int(share * case.n)) == wanted
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
+def test_a_warm_up_without_matches_is_enough(strategy):
+    case = Prepared(1, QUERIES["sequence"].replace("b.x > a.x", "b.x > a.x + 1000"))
+    assert not case.run(strategy).matches
