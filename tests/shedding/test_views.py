@@ -105,10 +105,21 @@ def test_a_strategy_without_utilities_has_no_such_view():
         cep.view(replayed(), "utility", pattern=1)
 
 
+@pytest.mark.parametrize("name", ["espice", "hspice"])
+def test_the_utilities_of_tables_have_positions(name):
+    result = replayed(name)
+    view = cep.view(result, "utility")
+    assert view.has_position and view.title == name and view.to_frame()["utility"].between(0, 100).all()
+    assert {row["event_type"] for row in view.rows} <= {"a", "b"}
+    assert ("state" in view.rows[0]) is (name == "hspice")
+    last = max(result.report()["last_thresholds"])
+    assert view.threshold == (last if last >= 0 else None) and view._still().startswith("<svg")
+
+
 def test_reported_tables_become_frames():
     utility, expected = np.arange(8).reshape(2, 2, 2), np.ones((2, 2, 2))
     expected[0, 0, 0] = 0.0
-    report = {"table": {"utility": utility, "expected": expected}, "thresholds": [-1, 3]}
+    report = {"table": {"utility": utility, "expected": expected}, "last_thresholds": [-1, 3]}
     frame, threshold = reported_utilities(report, ("a", "b"))
     assert threshold == 3 and len(frame) == 7 and set(frame) >= {"event_type", "state", "position", "n"}
     assert frame["utility"].tolist() == list(range(1, 8))

@@ -150,8 +150,8 @@ def reported_utilities(
     report : mapping
         With ``types``, as DARLING reports: by type, ``seen`` and ``dropped``, the number of events with each
         step of utility. The threshold is the greatest utility of a dropped event. Or with ``table``, as
-        eSPICE and hSPICE report: ``utility`` and ``expected``, arrays (n_types, n_bins, n_states), and
-        ``bin_size``. The threshold is the greatest of ``thresholds``.
+        eSPICE and hSPICE report: ``utility`` and ``expected``, (n_types, n_bins, n_states), and ``bin_size``.
+        The threshold is the greatest of ``last_thresholds``.
     types : sequence of str
         Names of the types in tables.
 
@@ -200,5 +200,5 @@ def reported_utilities(
     )  # fmt: skip
     if utility.shape[2] > 1:
         frame["state"] = states
-    limits = [one for one in report.get("thresholds", ()) if one >= 0]
+    limits = [one for one in report.get("last_thresholds", ()) if one >= 0]
     return frame, float(max(limits)) if limits else None
