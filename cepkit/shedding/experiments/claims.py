@@ -26,7 +26,7 @@ from cepkit.shedding.experiments.figures import (
     SOCCER,
     STOCKS,
     WINDOW,
-    Panel,
+    PaperPanel,
     panel_table,
 )
 
@@ -48,7 +48,7 @@ _PRINTED = {
 }
 
 
-def _wide(results: pd.DataFrame, panel: Panel) -> pd.DataFrame | None:
+def _wide(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame | None:
     """Return a row per point in order, a column per strategy; None without DARLING or without others."""
     table = panel_table(results, panel)
     if table.empty or OWN not in set(table["strategy"]) or table["strategy"].nunique() < 2:
@@ -59,7 +59,7 @@ def _wide(results: pd.DataFrame, panel: Panel) -> pd.DataFrame | None:
     ).reindex(order)
 
 
-def _finds_most(panel: Panel) -> Test:
+def _finds_most(panel: PaperPanel) -> Test:
     """Return the test that DARLING finds most matches at every point; its value is the least ratio."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
@@ -76,7 +76,7 @@ def _finds_most(panel: Panel) -> Test:
     return test
 
 
-def _answers_first(panel: Panel) -> Test:
+def _answers_first(panel: PaperPanel) -> Test:
     """Return the test that DARLING's mean latency is the least everywhere, and within the bound.
 
     The value is DARLING's greatest mean latency. Points where a strategy has no match do not count for it.
@@ -93,7 +93,7 @@ def _answers_first(panel: Panel) -> Test:
     return test
 
 
-def _needs_least_memory(panel: Panel) -> Test:
+def _needs_least_memory(panel: PaperPanel) -> Test:
     """Return the test that DARLING needs least memory at most points; the value is the share of points."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
@@ -106,7 +106,7 @@ def _needs_least_memory(panel: Panel) -> Test:
     return test
 
 
-def _needs_more_memory(panel: Panel) -> Test:
+def _needs_more_memory(panel: PaperPanel) -> Test:
     """Return the test that DARLING needs more than the median of the others at most points."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
@@ -119,7 +119,7 @@ def _needs_more_memory(panel: Panel) -> Test:
     return test
 
 
-def _costs_least(panel: Panel) -> Test:
+def _costs_least(panel: PaperPanel) -> Test:
     """Return the test that DARLING adds least latency, and as much at all points.
 
     Others are those with utilities or classes; random shedding has no work of its own without drops. The
@@ -141,7 +141,7 @@ def _costs_least(panel: Panel) -> Test:
     return test
 
 
-def claim_of(panel: Panel) -> Claim:
+def claim_of(panel: PaperPanel) -> Claim:
     """Return the claim of a panel."""
     data, by = panel.axis.data, panel.axis.by
     printed = _PRINTED.get((panel.measure, by), {}).get(data, "")
