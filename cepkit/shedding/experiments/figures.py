@@ -409,7 +409,7 @@ def sweep(
     -----
     Each replay runs on one core. Two processes with different seeds and folders use two cores. With the
     defaults, all panels need 6,050 replays of about 0.55 s each: an hour and a half of one core. Replays of
-    10,000 events take twice as long, and those of 20,000 events four times.
+    10,000 events take twice as long, and those of 20,000 events three to four times.
     """
     chosen = find_panels(panels)
     for name in strategies:
@@ -444,7 +444,8 @@ def panel_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
     """Return the rows of a panel: ``data``, ``strategy``, ``x`` (a number), ``point``, and ``value``.
 
     The number on the x axis is the one of the paper: the average window size in events, the number of event
-    types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds, in three digits.
+    types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
+    in three digits.
     ``attrs`` has the title, the measure and the kind of the axis, for a plot.
     """
     axis = panel.axis

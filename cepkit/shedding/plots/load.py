@@ -113,7 +113,7 @@ def load_in_bins(
         np.maximum.at(top, number, values[inside])
         greatest[r, held] = top[held]
         if name != "latency":
-            last = np.searchsorted(at, edges[1:], side="right") - 1
+            last = np.searchsorted(at, edges[1:], side="left") - 1
             kept = ~held & (last >= 0)
             mean[r, kept] = greatest[r, kept] = values[last[kept]]
     counts = [
