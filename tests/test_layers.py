@@ -52,7 +52,7 @@ SUB_FLOORS = {
         ("model",),
         ("strategies",),
         ("simulation", "plots"),
-        ("views",),
+        ("live", "views"),
         ("experiments",),
     ),
     "plots": (("stills",), ("automata",), ("timeline",)),

@@ -440,6 +440,11 @@ class TreeMachine:
         """Number of events of the stream so far."""
         return self._stream.end
 
+    @property
+    def oldest_position(self) -> int:
+        """Position of the oldest event that the machine keeps."""
+        return self._stream.base
+
     def extend(self, events: Events) -> None:
         """Add later events of the stream; their positions continue. It takes O(new events) on average."""
         info = self._info
