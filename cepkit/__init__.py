@@ -132,3 +132,5 @@ _add_wings(_load_wings)
 # What results open without knowing it.
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("view", "cepkit.results.views:view")
+_name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
+_name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

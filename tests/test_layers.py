@@ -47,7 +47,14 @@ SUB_FLOORS = {
         ("experiments",),
     ),
     "partition_and_compose": (("operators",), ("experiments",)),
-    "shedding": (("tree",), ("model",), ("strategies",), ("simulation",), ("experiments",)),
+    "shedding": (
+        ("tree",),
+        ("model",),
+        ("strategies",),
+        ("simulation", "plots"),
+        ("live", "views"),
+        ("experiments",),
+    ),
     "plots": (("stills",), ("automata",), ("timeline",)),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16

@@ -39,12 +39,13 @@ function render({ model, el }) {
     n: data.n[r * cells + b],
   });
   // Return the number of values in a bin, in one row or in all rows.
-  const seenIn = (k, row = -1) =>
-    rows().reduce((sum, _, r) => sum + (row < 0 || r === row ? data.n_of_utility[r * bars + k] : 0), 0);
+  const seenIn = (k, row = -1, of = "n_of_utility") =>
+    rows().reduce((sum, _, r) => sum + (row < 0 || r === row ? data[of][r * bars + k] : 0), 0);
   const binOf = (utility) => Math.min(bars - 1, Math.floor((utility / most()) * bars + 1e-9));
 
   function read() {
-    data = Object.fromEntries(["mean", "n", "n_of_utility"].map((name) => [name, column(model.get(name))]));
+    const names = ["mean", "n", "n_of_utility", "n_dropped"];
+    data = Object.fromEntries(names.map((name) => [name, column(model.get(name))]));
     paint();
   }
   function paint() {
@@ -167,6 +168,12 @@ function render({ model, el }) {
         svg,
       ),
     );
+    const lost = own.map((_, k) => seenIn(k, one, "n_dropped"));
+    lost.forEach((n, k) => {
+      if (!n) return;
+      const tall = (n / (high || 1)) * TALL;
+      shape("rect", { x: LEFT + k * wide, y: floor - tall, width: wide - 1, height: tall, class: "lost" }, svg);
+    });
     let sum = 0;
     const points = own.map(
       (n, k) =>
@@ -183,7 +190,7 @@ function render({ model, el }) {
       "label",
       LEFT,
       top - 8,
-      `${one < 0 ? "all rows" : rows()[one].label}: number per utility (bars) and share up to it (line)`,
+      `${one < 0 ? "all rows" : rows()[one].label}: number per utility (bars${lost.some((n) => n) ? ", orange: dropped" : ""}) and share up to it (line)`,
     );
     const at = model.get("threshold");
     if (at == null) return;

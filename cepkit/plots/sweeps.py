@@ -45,6 +45,8 @@ class SweepPanel:
         Whether an axis is logarithmic; it leaves out values of 0 and below.
     reference : float, optional
         Value of y with a thin level line, such as 1 for a speed-up.
+    spread : bool
+        Whether points of equal x in a line have an error bar: their standard deviation, up and down.
     """
 
     rows: pd.DataFrame
@@ -56,6 +58,7 @@ class SweepPanel:
     log_x: bool = False
     log_y: bool = False
     reference: float | None = None
+    spread: bool = False
 
 
 def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> list[SweepPanel]:
@@ -170,6 +173,13 @@ def sweep_figure(
                 **at,
             )  # fmt: skip
             in_legend.add(pair)
+            if panel.spread:
+                bars = _error_bars(_by_x(panel, series, variant, pair).std(), line, is_log=panel.log_y)
+                figure.add_scatter(
+                    x=bars.index.to_numpy(), y=bars.to_numpy(), mode="lines", hoverinfo="skip",
+                    legendgroup=f"{group}", showlegend=False,
+                    line={"color": style["line"]["color"], "width": 1}, **at,
+                )  # fmt: skip
         _lay_out_panel(figure, panel, at)
         if at["col"] > 1 and _title_of_y(panel) == _title_of_y(panels[number - 1]):
             figure.update_yaxes(title=None, **at)  # once per row of panels
@@ -212,15 +222,33 @@ def _styles(panels, series: str | None, variant: str | None) -> dict[tuple, dict
 
 def _line(panel: SweepPanel, series: str | None, variant: str | None, pair: tuple) -> pd.Series:
     """Return the points of a line: y by x, in order."""
+    line = _by_x(panel, series, variant, pair).mean()
+    if panel.log_y:
+        line = line.where(line > 0)
+    return line[line.index > 0] if panel.log_x else line
+
+
+def _by_x(panel: SweepPanel, series: str | None, variant: str | None, pair: tuple):
+    """Return the values y of a line, grouped by x."""
     rows = panel.rows
     for column, value in zip((series, variant), pair, strict=True):
         if column is not None:
             rows = rows[(rows[column] == value).to_numpy(bool)]
     points = pd.DataFrame({"x": rows[panel.x].astype(float), "y": rows[panel.y].astype(float)})
-    line = points.groupby("x")["y"].mean()
-    if panel.log_y:
-        line = line.where(line > 0)
-    return line[line.index > 0] if panel.log_x else line
+    return points.groupby("x")["y"]
+
+
+def _error_bars(deviation: pd.Series, line: pd.Series, *, is_log: bool) -> pd.Series:
+    """Return error bars as one line with gaps: one standard deviation down and up from each point.
+
+    On a logarithmic axis, a bar that would reach 0 ends at a twentieth of its point.
+    """
+    own = line.dropna()
+    wide = deviation.reindex(own.index).fillna(0.0).to_numpy()
+    middle = own.to_numpy()
+    low = middle - (np.minimum(wide, 0.95 * middle) if is_log else wide)
+    ends = np.column_stack([low, middle + wide, np.full(len(own), np.nan)])
+    return pd.Series(ends.ravel(), index=np.repeat(own.index.to_numpy(), 3))
 
 
 def _name(pair: tuple) -> str:

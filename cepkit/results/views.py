@@ -41,7 +41,9 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
         * matches in a Spark frame: ``"lineage"`` for a part of the frame, see `SparkMatches.view`;
         * a run (``matches.run``, `simulate`) or its trace: ``"threads"``, ``"buffers"``;
         * a query or the result of ``explain``: ``"nfa"``, the automaton;
-        * a DataFrame of utilities: ``"utility"``; see `cepkit.shedding.plots.utilities` for its columns.
+        * the result of ``replay``: ``"load"``, latency, backlog and drops over time; ``"utility"``, the
+          utilities of its shedder;
+        * a DataFrame of utilities: ``"utility"``; `cepkit.shedding.plots.utility.utilities` has its columns.
     what : str, optional
         Name of the view; None for the first one.
     **settings
@@ -76,8 +78,8 @@ def view(of: Any, what: str | None = None, **settings: Any) -> View | NfaView:
 def view_of(of: Any, what: str | None, settings: dict) -> View | NfaView:
     """Return the view ``what`` of a value; wings register views of their own types."""
     raise CepError(
-        f"view: {type(of).__name__} has no view. Matches, runs, traces, queries, explanations and "
-        "DataFrames of utilities have views"
+        f"view: {type(of).__name__} has no view. Matches, runs, traces, replays, queries, "
+        "explanations and DataFrames of utilities have views"
     )
 
 

@@ -1,7 +1,8 @@
 """Load shedding: keep a latency bound under overload, and lose as few matches as possible.
 
-`cepkit.replay` runs a query in virtual time. Strategies, schedules of arrivals and prices are values of this
-package: ``cepkit.shedding.Random()``, ``cepkit.shedding.PeakArrivals(factor=100)``.
+`cepkit.replay` runs a query in virtual time, and `cepkit.stream` with a latency bound in real time.
+Strategies, schedules of arrivals and prices are values of this package: ``cepkit.shedding.Random()``,
+``cepkit.shedding.PeakArrivals(factor=100)``.
 """
 
 from importlib import import_module as _import_module
@@ -9,11 +10,15 @@ from typing import Any as _Any
 
 # Where each name is defined, apart from strategies; those are in `strategies.names`.
 _NAMES_OF_MODULE = {
+    "live.report": "SheddingReport",
+    "live.search": "WallClock",
+    "live.stream": "LiveStream",
     "simulation.arrivals": "ColumnArrivals ConstantArrivals GivenArrivals OverloadArrivals PeakArrivals "
     "PoissonArrivals",
     "simulation.calibration": "measure_prices",
     "simulation.costs": "Prices",
     "simulation.replay": "ReplayResult",
+    "simulation.server": "VirtualClock",
     "strategies.strategy": "Event Load Shedder Strategy Training",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""Register the engine ``tree`` and the view of utilities with the rooms below."""
+"""Register the engine ``tree`` and the views of replays and utilities with the rooms below."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pandas as pd
 
 from cepkit.planning.planner import register_engine
 from cepkit.results.views import one_of, view_of
+from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.shedding.tree.engine import ENGINE
 
 register_engine(ENGINE)
@@ -13,7 +14,16 @@ register_engine(ENGINE)
 
 @view_of.register(pd.DataFrame)
 def _(of, what, settings):
-    from cepkit.shedding.view import UtilityView  # imports the packages of the widgets
+    from cepkit.shedding.views.utility_view import UtilityView  # imports the packages of the widgets
 
     one_of(what, ("utility",), "a DataFrame")
     return UtilityView(of, **settings)
+
+
+@view_of.register(ReplayResult)
+def _(of, what, settings):
+    from cepkit.shedding.views.load_view import LoadView
+    from cepkit.shedding.views.utility_view import utility_view_of
+
+    made = {"load": LoadView, "utility": utility_view_of}
+    return made[one_of(what, tuple(made), "the result of replay")](of, **settings)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import Inputs, used_tables
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
 from cepkit.compile.shared.terms import Members
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
@@ -30,8 +30,8 @@ class BatchCoder:
     """
 
     def __init__(self, program: Program):
-        _check_orders(program)
-        self.codes_of_column = _codes_of_columns(program)
+        check_text_orders(program)
+        self.codes_of_column = text_codes_of_columns(program)
         # This class codes the texts, so the program needs no common categories.
         self.program = replace(program, text_groups=(), ordered_text=frozenset())
         terms = [t for root in (*program.plan.terms(), *program.plan.slots) for t in root.walk()]
@@ -48,7 +48,7 @@ class BatchCoder:
         for name in self.program.columns:
             derived = self.program.derived.get(name)
             column = source.item(derived.column, derived.index) if derived else source.column(name)
-            of = _type_of(self.program, name)
+            of = type_of_column(self.program, name)
             columns[name] = stable_column(column, of, name, self.codes_of_column.get(name))
         for name, codes in self.codes_of_column.items():  # a later column may have added texts
             columns[name] = replace(columns[name], categories=codes.texts)
@@ -107,14 +107,16 @@ class BatchCoder:
         return next(name for name, own in self.codes_of_column.items() if own is codes)
 
 
-def _type_of(program: Program, name: str) -> ColumnType:
+def type_of_column(program: BoundQuery, name: str) -> ColumnType:
+    """Return the type of a column that a program reads, or of an item of a list."""
     derived = program.derived.get(name)
     return replace(program.schema[derived.column].item, nullable=True) if derived else program.schema[name]
 
 
-def _check_orders(program: Program) -> None:
+def check_text_orders(program: BoundQuery) -> None:
+    """Refuse a query that orders texts of columns without common ordered categories."""
     for group in program.text_groups:
-        orders = {_type_of(program, name).ordered for name in group}
+        orders = {type_of_column(program, name).ordered for name in group}
         if group & program.ordered_text and (len(orders) > 1 or None in orders):
             names = sorted(group)
             raise UnsupportedQueryError(
@@ -124,16 +126,16 @@ def _check_orders(program: Program) -> None:
             )
 
 
-def _codes_of_columns(program: Program) -> dict[str, TextCodes]:
+def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
     """Return the codes of every text column that predicates read; compared columns share their codes."""
     groups = [group for group in program.text_groups if len(group) > 1]
     codes_of: dict[str, TextCodes] = {}
     for name in program.columns:
-        of = _type_of(program, name)
+        of = type_of_column(program, name)
         if of.kind != TEXT or name in codes_of:
             continue
         group = sorted(next((g for g in groups if name in g), {name}))
-        orders = {_type_of(program, one).ordered for one in group}
+        orders = {type_of_column(program, one).ordered for one in group}
         order = next(iter(orders)) if len(orders) == 1 else None
         codes = TextCodes(order or ())
         codes_of |= {one: codes for one in group if one in program.columns}

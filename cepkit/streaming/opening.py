@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
-from cepkit.errors import UnsupportedQueryError
+from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
+from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
 from cepkit.streaming.search import Options
-from cepkit.streaming.stream import Stream
+from cepkit.streaming.stream import SHED_STREAM, Stream
 
 
 @takes_query_keywords
@@ -25,6 +27,13 @@ def stream(
     idle_after: Duration | None = None,
     max_live: int | None = None,
     engine: str = "auto",
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    time_slice: Duration | float | None = None,
+    seed: int = 0,
+    clock: Any = None,
     **keywords: Unpack[QueryKeywords],
 ) -> Stream:
     """Open a stream, which takes batches of events and returns the matches that end in them.
@@ -60,6 +69,26 @@ def stream(
         number. Only for regex queries.
     engine : str
         Only ``"auto"``: a stream chooses its engine itself.
+    latency_bound : str, timedelta or float, optional
+        The longest time from the arrival of a match's last event until the match is found, as text or in
+        seconds. When waiting events threaten it, the stream drops some; ``stream.shedding`` says how many.
+        Without it, nothing is ever dropped. Only for event sequences.
+    shedding : str or strategy, optional
+        Chooses the events to drop, as for `cepkit.replay`. By default
+        ``cepkit.Darling(split="darling_scaled")``.
+    warm_up : int, optional
+        Number of events from which the strategy learns, 5,000 by default. None of them is dropped. The
+        warm-up waits for the first event of every type, but at most four times as long.
+    weights : mapping of str to float, optional
+        Weights of event types; others have weight 1.
+    time_slice : str, timedelta or float, optional
+        How long `Stream.push` processes waiting events before it returns, a tenth of the bound by default.
+        ``stream.pump()`` and ``stream.flush()`` process the rest.
+    seed : int
+        Seed of random decisions.
+    clock : optional
+        What measures time; by default the clock of the machine. Tests give
+        ``cepkit.shedding.VirtualClock()``, which advances by the prices of work.
 
     Returns
     -------
@@ -97,11 +126,24 @@ def stream(
     options = Options(rows, threads, pulse_every, idle_after, max_live)
     value = as_query(query, read_arguments(stream, keywords))
     check_engine(engine)
+    bounded = {
+        "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
+        "time_slice": time_slice, "seed": seed or None, "clock": clock,
+    }  # fmt: skip
+    given = [name for name, value_of in bounded.items() if value_of is not None]
+    if given and latency_bound is None:
+        raise CepError(
+            f"{given[0]}={bounded[given[0]]!r} needs a latency bound, as in latency_bound='1.5 s'. Without a "
+            "bound nothing is ever dropped"
+        )
     if engine != "auto":
         raise UnsupportedQueryError(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine "
             "out; cep.match runs a frame by any engine"
         )
+    if latency_bound is not None:
+        opened = open_door(SHED_STREAM)
+        return opened(value, schema_of(schema), options, kind_of_batch(schema), bounded)
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.results.doors import open_door
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.streaming.regex_stream import RegexSearch
@@ -19,6 +20,9 @@ from cepkit.streaming.saved import Saved, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.streaming.sequence_stream import SequenceSearch
+
+SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
+SHED_STREAM, SAVED_SHED_STREAM = "stream with a latency bound", "saved stream with a latency bound"
 
 
 class Stream:
@@ -39,14 +43,14 @@ class Stream:
                 f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
             )
         self.query, self.schema, self.options, self._kind = query, schema, options, kind
-        self._search: Search = (
-            SequenceSearch(query, schema, options)
-            if isinstance(query, SequenceQuery)
-            else RegexSearch(query, schema, options)
-        )
+        self._search = self._open_search()
         self._newest: pa.Table | None = None  # the order columns of the newest event
         self._n_events = self._n_matches = 0
         self._closed = False
+
+    def _open_search(self) -> Search:
+        kind = SequenceSearch if isinstance(self.query, SequenceQuery) else RegexSearch
+        return kind(self.query, self.schema, self.options)
 
     # --- events in, matches out
 
@@ -290,12 +294,26 @@ class Stream:
             "ordered": {name: list(texts) for name, texts in self.schema.ordered.items()},
             "frame": self._kind.name,
             "counts": [self._n_events, self._n_matches],
+            **self._more_settings(),
         }
         save_file(path, Saved(header, {}, tables).with_part("search", search))
 
+    def _more_settings(self) -> dict[str, Any]:
+        """Return what else a file must say about the stream."""
+        return {}
+
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Stream:
+    def load(cls, path: str | os.PathLike, *, shedding: Any = None, clock: Any = None) -> Stream:
         """Open a stream that `save` wrote; also available as ``cepkit.stream.load``.
+
+        Parameters
+        ----------
+        path : str or path
+        shedding : strategy, optional
+            The strategy of a stream with a latency bound, if it is a class of your own. The file knows those
+            of cepkit.
+        clock : optional
+            As for `cepkit.stream`.
 
         Raises
         ------
@@ -319,7 +337,12 @@ class Stream:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CepWarning)  # the user saw them when the stream was opened
             query, options = query_of_json(header["query"]), Options(**header["options"])
-            own = cls(query, schema, options, Kind(header["frame"]))
+            if SHED in header:
+                own = open_door(SAVED_SHED_STREAM)(
+                    query, schema, options, Kind(header["frame"]), header[SHED], shedding, clock
+                )
+            else:
+                own = cls(query, schema, options, Kind(header["frame"]))
         own._search.unpack(saved.part("search"))
         own._newest = saved.tables.get("newest")
         own._n_events, own._n_matches = header["counts"]

@@ -10,10 +10,11 @@ import pytest
 from cepkit._shipped import shipped
 from cepkit.parallel.views.buffer_view import BufferView
 from cepkit.parallel.views.thread_view import ThreadView
-from cepkit.shedding.view import UtilityView
+from cepkit.shedding.views.load_view import LoadView
+from cepkit.shedding.views.utility_view import UtilityView
 from cepkit.widgets.lineage_view import LineageView
 from tests.support.traces import EXAMPLE, trace_of
-from tests.support.view_cases import GOOD, RATES
+from tests.support.view_cases import GOOD, RATES, replayed
 from tests.support.widget_page import blank_page, mount, set_theme
 
 pytestmark = pytest.mark.browser
@@ -33,9 +34,20 @@ FULL = {
     "thread_view": lambda: ThreadView(EXAMPLE, rates=[RATES], title="a run"),
     "buffer_view": lambda: BufferView(EXAMPLE, rates=[RATES], title="a run"),
     "utility_view": lambda: UtilityView(pd.DataFrame(GOOD), threshold=0.6, title="a table"),
+    "load_view": lambda: LoadView(replayed(), title="a run"),
     "lineage_view": lambda: LineageView(LINES, chains=CHAINS, title="matches", size=3),
 }
+
+
+def without_events() -> LoadView:
+    """Return a view of a run in which nothing arrived."""
+    view = LoadView(replayed())
+    view.types = [one | {"arrived": 0, "dropped": 0} for one in view.types]
+    return view
+
+
 EMPTY = {
+    "load_view": (without_events, "no event after the warm-up"),
     "thread_view": (lambda: ThreadView(NOTHING), "no thread did anything"),
     "buffer_view": (lambda: BufferView(NOTHING), "All queues and buffers were empty."),
     "utility_view": (lambda: UtilityView(pd.DataFrame({"state": [], "utility": []})), "no utilities"),
@@ -198,6 +210,23 @@ def test_a_segment_or_an_agent_is_selected(page, show):
     assert root.locator("button.agent").first.get_attribute("aria-pressed") == "true"
     receive(page, selected=wanted)
     assert root.locator("rect.chosen").count() == 1 and root.locator("path.dim").count() == 0
+
+
+def test_latency_backlog_and_drops_are_drawn(page, show):
+    root = show("load_view")
+    view = FULL["load_view"]()
+    assert root.locator("rect.peak").count() == 4 and root.locator("path.line").count() == 6
+    assert root.locator("path.bound").count() == 1 and root.locator("rect.drop").count() >= 1
+    assert root.locator("text.name").all_text_contents() == ["a", "b"]
+    sides = root.locator("text.side").all_text_contents()
+    for one in view.types:
+        assert f"{one['dropped']} of {one['arrived']} dropped" in sides
+    drawing(root).focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
+        drawing(root).press(key)
+    assert [one["row"] for one in saved(page)] == ["latency", "waiting", "partial_matches", "a"]
+    assert set(saved(page)[-1]) == {"row", "start", "end", "arrived", "dropped"}
+    assert said(root).startswith("type a: ")
 
 
 @pytest.mark.parametrize("stem", ["thread_view", "buffer_view"])

@@ -30,8 +30,8 @@ from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.automata.nfa import NfaPicture, sequence_states
 from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
 from cepkit.plots.stills.png import png
-from cepkit.shedding.plots import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
-from cepkit.shedding.view import UtilityView
+from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
+from cepkit.shedding.views.utility_view import UtilityView
 from cepkit.widgets.lineage_view import MOST_CHAINS, LineageView
 from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
 from tests.support.view_cases import GOOD, RATES

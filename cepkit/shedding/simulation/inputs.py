@@ -187,7 +187,7 @@ def make_scene(settings: ReplaySettings, source: Source) -> Scene:
         trees.append(tree)
     if len({program.query.order_by for program in programs}) > 1:
         raise CepError("replay: the queries differ in order_by, and events of one stream have one order")
-    _check_types(settings.weight_of_type, tuple(name for tree in trees for name in tree.types))
+    check_types(settings.weight_of_type, tuple(name for tree in trees for name in tree.types))
     column = settings.arrivals.column if isinstance(settings.arrivals, ColumnArrivals) else None
     if column is not None and column not in source.schema:
         raise column_not_found("arrivals", column, source.schema)
@@ -208,7 +208,8 @@ def make_scene(settings: ReplaySettings, source: Source) -> Scene:
     return scene
 
 
-def _check_types(weights: Mapping[str, float], types: Sequence[str]) -> None:
+def check_types(weights: Mapping[str, float], types: Sequence[str]) -> None:
+    """Refuse weights of types that no pattern has."""
     if unknown := next((name for name in weights if name not in types), None):
         raise CepError(
             f"weights: no pattern has the event type {unknown!r}.{nearest(unknown, types)} Types: "

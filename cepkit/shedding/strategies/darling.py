@@ -176,6 +176,17 @@ class Darling:
         """``"darling"``."""
         return "darling"
 
+    def prepare(self) -> None:
+        """Import what the strategy needs, so that nothing is missing later.
+
+        Raises
+        ------
+        MissingDependencyError
+            When drift detection is on and its packages are not installed.
+        """
+        if self.drift:
+            DriftWatch({}, {}, lambda number, positions: {})
+
     def begin(self, training: Training) -> DarlingShedder:
         """Return a shedder that knows the statistics of the warm-up.
 
@@ -234,10 +245,15 @@ class _Pattern:
         self.statistics = renew_statistics(stream, samples, inside, self.statistics)
         self.build()
 
+    @property
+    def end(self) -> int:
+        """Position after the last event that is known."""
+        start, last = self.streams[-1]
+        return start + last.events.n_events
+
     def extend(self, events: Events) -> None:
         """Take in the events that follow."""
-        start, last = self.streams[-1]
-        self.streams.append((start + last.events.n_events, StreamColumns(self.training.program, events)))
+        self.streams.append((self.end, StreamColumns(self.training.program, events)))
         self._newest = self.streams[-1][0], self.streams[-1][1].clock
 
     def forget(self, before: int) -> None:
@@ -286,6 +302,7 @@ class _Pattern:
             "selectivity": list(own.selectivity),
             "evaluations": list(own.evaluations),
             "samples": {str(number): dict(columns) for number, columns in own.samples.items()},
+            "end": self.end,
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
@@ -294,6 +311,10 @@ class _Pattern:
         self.statistics = PatternStatistics(
             np.asarray(saved["in_window"]), tuple(saved["selectivity"]), tuple(saved["evaluations"]), samples
         )
+        if saved["end"] > self.end:  # the events between were there before the restart
+            nothing = StreamColumns(self.training.program, self.training.events.between(0, 0))
+            self.streams = [(saved["end"], nothing)]
+            self._newest = saved["end"], nothing.clock
         self.build()
 
     def measured(self) -> list[float]:
@@ -440,9 +461,18 @@ class DarlingShedder(Shedder):
                 self._slot_of.pop(position, None)
         return True
 
+    def adapt(self, service: float) -> list[int]:
+        """Set the limits for another mean time of events, in seconds; return the events to drop."""
+        self._service = service
+        self._buffers.change(self._rule(service))
+        if dropped := self._buffers.drop_surplus():
+            self._note_dropped(dropped)
+        return dropped
+
     def extend(self, events: Sequence[Events]) -> None:
         """Take in events that follow in the stream, once for each pattern, before they are admitted."""
-        keep = min([self._newest, *(recent[0][0] for recent in self._recent.values() if recent)])
+        waiting = [at for number in self._of_type if (at := self._buffers.oldest(number)) is not None]
+        keep = min([self._newest, *waiting, *(recent[0][0] for recent in self._recent.values() if recent)])
         for pattern, more in zip(self._patterns, events, strict=True):
             pattern.extend(more)
             pattern.forget(keep)

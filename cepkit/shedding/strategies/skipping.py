@@ -188,13 +188,27 @@ class SkippingShedder(Shedder):
         return self._table.utility.nbytes + self._table.expected.nbytes
 
     def report(self) -> Mapping[str, Any]:
-        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups."""
+        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups.
+
+        Returns
+        -------
+        mapping
+            ``last_thresholds``: those of the last overload, also after it has ended. ``table``: ``utility``
+            and ``expected`` of `UtilityTable` as lists, and ``bin_size``.
+        """
+        table = self._table
         return {
             "is_shedding": self._is_shedding,
             "share": self._share if self._is_shedding else 0.0,
             "thresholds": self._thresholds.tolist() if self._is_shedding else [],
             "window_size": self._windows.size,
             "lookups": self._n_lookups,
+            "last_thresholds": self._thresholds.tolist(),
+            "table": {
+                "utility": table.utility.tolist(),
+                "expected": table.expected.tolist(),
+                "bin_size": int(table.bin_size),
+            },
         }
 
     def save(self) -> Mapping[str, Any]:

@@ -440,10 +440,18 @@ class TreeMachine:
         """Number of events of the stream so far."""
         return self._stream.end
 
-    def extend(self, events: Events) -> None:
-        """Add later events of the stream; their positions continue. It takes O(new events) on average."""
+    @property
+    def oldest_position(self) -> int:
+        """Position of the oldest event that the machine keeps."""
+        return self._stream.base
+
+    def extend(self, events: Events, *, keep_all: bool = False) -> None:
+        """Add later events of the stream; their positions continue. It takes O(new events) on average.
+
+        Old events may leave, unless ``keep_all`` is true.
+        """
         info = self._info
-        self._stream.extend(events, int(min(info[kernel.SWEEP], info[kernel.AT])))
+        self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
         self._room()
 
     def types_of_events(self) -> np.ndarray:

@@ -19,7 +19,7 @@ POSITION_BINS = 96
 UTILITY_BINS = 40
 MOST_ROWS = 60
 ONE_COLUMN = "all positions"
-HUE = "#0072b2"
+HUE, DROP_HUE = "#0072b2", "#d55e00"
 _LEFT, _WIDTH, _HISTOGRAM = 150, 900, 150
 
 
@@ -39,6 +39,7 @@ class Utilities(NamedTuple):
     n_of_utility: np.ndarray  # float64, (n_rows, UTILITY_BINS)
     n_rows_left_out: int
     n_left_out: float  # events or partial matches in the rows that are left out
+    n_dropped: np.ndarray  # float64, (n_rows, UTILITY_BINS): those of `n_of_utility` that were dropped
 
     @property
     def n_total(self) -> float:
@@ -64,6 +65,8 @@ def utilities(frame: pd.DataFrame) -> Utilities:
             opened.
         ``n`` : number, at least 0, optional
             Number of events or partial matches in the cell; default: one each.
+        ``dropped`` : number, from 0 to n, optional
+            How many of them were dropped; default: none.
 
     Returns
     -------
@@ -104,6 +107,10 @@ def utilities(frame: pd.DataFrame) -> Utilities:
         raise column_not_found("utilities", "event_type", frame.columns)
     utility = _numbers(frame, "utility", least=0.0)
     n = _numbers(frame, "n", least=0.0) if "n" in frame.columns else np.ones(len(frame))
+    dropped = _numbers(frame, "dropped", least=0.0) if "dropped" in frame.columns else np.zeros(len(frame))
+    if (dropped > n).any():
+        r = int((dropped > n).argmax())
+        raise CepError(f"utilities: dropped in row {r} is {dropped[r]:g}, more than n, {n[r]:g}")
     has_position = "position" in frame.columns
     position = _numbers(frame, "position") if has_position else np.zeros(len(frame))
     for name in keys:
@@ -118,6 +125,7 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     inside = place[row] >= 0
     left_out = float(n[~inside].sum())
     row, utility, n, position = place[row[inside]], utility[inside], n[inside], position[inside]
+    dropped = dropped[inside]
     edges = _position_edges(position) if has_position else np.array([0.0, 1.0])
     n_bins = len(edges) - 1
     number = np.clip(np.searchsorted(edges, position, side="right") - 1, 0, n_bins - 1)
@@ -132,14 +140,18 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     most = float(utility.max(initial=0.0)) or 1.0
     utility_edges = np.linspace(0.0, most, UTILITY_BINS + 1)
     of_bin = np.clip(np.searchsorted(utility_edges, utility, side="right") - 1, 0, UTILITY_BINS - 1)
-    counted = np.bincount(row * UTILITY_BINS + of_bin, n, minlength=len(kept) * UTILITY_BINS)
+    counted, lost = (
+        np.bincount(row * UTILITY_BINS + of_bin, of, minlength=len(kept) * UTILITY_BINS)
+        for of in (n, dropped)
+    )
     return Utilities(
         tuple(rows[r] for r in kept), edges, has_position, np.where(total > 0, weighted, plain), total,
         utility_edges, counted.reshape(len(kept), UTILITY_BINS), len(rows) - len(kept), left_out,
+        lost.reshape(len(kept), UTILITY_BINS),
     )  # fmt: skip
 
 
-_CONTRACT = ["utility", "event_type or state", "position (optional)", "n (optional)"]
+_CONTRACT = ["utility", "event_type or state", "position (optional)", "n (optional)", "dropped (optional)"]
 
 
 def _numbers(frame: pd.DataFrame, name: str, least: float | None = None) -> np.ndarray:
@@ -243,6 +255,13 @@ def utility_figure(made: Utilities, *, threshold: float | None = None, title: st
             row=2,
             col=1,
         )
+    if made.n_dropped.any():
+        figure.add_scatter(
+            x=(made.utility_edges[:-1] + made.utility_edges[1:]) / 2, y=made.n_dropped.sum(axis=0),
+            name="dropped", mode="lines+markers", marker={"color": DROP_HUE, "symbol": "x"},
+            line={"color": DROP_HUE, "width": 1.5},
+            hovertemplate="utility about %{x:.4~g}: %{y:,.6~g} dropped<extra></extra>", row=2, col=1,
+        )  # fmt: skip
     if threshold is not None:
         share = share_up_to(made, threshold)
         figure.add_vline(
@@ -302,6 +321,11 @@ def utility_svg(made: Utilities, *, threshold: float | None = None, title: str =
     x0 = _LEFT + np.arange(UTILITY_BINS) * wide
     bars = drawing.rectangles(x0, floor - n * scale, x0 + wide - 1, np.full(UTILITY_BINS, floor))
     parts.append(drawing.path(bars, fill=HUE, fill_opacity=0.7))
+    has_drops = bool(made.n_dropped.any())
+    if has_drops:
+        lost = made.n_dropped.sum(axis=0)
+        bars = drawing.rectangles(x0, floor - lost * scale, x0 + wide - 1, np.full(UTILITY_BINS, floor))
+        parts.append(drawing.path(bars, fill=DROP_HUE))
     for value in drawing.ticks(0.0, most):
         x = _LEFT + value / (most or 1.0) * wide * UTILITY_BINS
         parts.append(drawing.text(x, floor + 14, drawing.tick_text(value), anchor="middle", size=11))
@@ -309,9 +333,10 @@ def utility_svg(made: Utilities, *, threshold: float | None = None, title: str =
         y = floor - value * scale
         parts.append(drawing.path(f"M{_LEFT},{y:.1f}H{_WIDTH - 20}", stroke=theme.GRID))
         parts.append(drawing.text(_LEFT - 8, y + 4, drawing.tick_text(value), anchor="end", size=11))
-    parts.append(
-        drawing.text((_LEFT + _WIDTH) / 2, floor + 30, "utility (bars: how many are seen)", anchor="middle")
+    words = "utility (bars: how many are seen" + (
+        ", and in orange how many were dropped)" if has_drops else ")"
     )
+    parts.append(drawing.text((_LEFT + _WIDTH) / 2, floor + 30, words, anchor="middle"))
     if threshold is not None:
         x = _LEFT + min(threshold, most) / (most or 1.0) * wide * UTILITY_BINS
         parts.append(
@@ -320,5 +345,7 @@ def utility_svg(made: Utilities, *, threshold: float | None = None, title: str =
             )
         )
         words = f"{100 * share_up_to(made, threshold):.3g} % up to {threshold:.4g}"
-        parts.append(drawing.text(x + 5, floor - _HISTOGRAM + 10, words, size=11))
+        is_right = x > (_LEFT + _WIDTH) / 2
+        at, anchor = (x - 5, "end") if is_right else (x + 5, "start")
+        parts.append(drawing.text(at, floor - _HISTOGRAM + 10, words, anchor=anchor, size=11))
     return drawing.document(_WIDTH, floor + 42, title, parts)

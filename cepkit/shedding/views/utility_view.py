@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import traitlets
 
-from cepkit.shedding.plots import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
+from cepkit.errors import CepError
+from cepkit.shedding.plots.utility import ONE_COLUMN, share_up_to, utilities, utility_figure, utility_svg
+from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.widgets.base import Floats, View, browser_half
 
 if TYPE_CHECKING:
@@ -21,13 +25,14 @@ class UtilityView(View):
     shows its number if there is room. The bars below the table count the events or partial matches with each
     utility. The line shows the share of events with this utility or a lower one. Click a cell, the name of a
     row or a bar to select it. The bars then count the selected row only, and a frame marks the cells in the
-    range of the selected bar. The arrow keys move between cells, and Escape clears the selection.
+    range of the selected bar. Orange parts of bars were dropped. The arrow keys move between cells, and
+    Escape clears the selection.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         A row per cell with ``utility``, at least one of ``event_type`` and ``state``, and optionally
-        ``position`` and ``n``. `cepkit.shedding.plots.utilities` describes the columns and the errors.
+        ``position``, ``n`` and ``dropped``. `cepkit.shedding.plots.utility.utilities` describes the columns.
     threshold : float, optional
         Load shedding would drop events with this utility or a lower one. The line shows the threshold, and
         you can assign it later.
@@ -60,6 +65,7 @@ class UtilityView(View):
     mean = Floats().tag(sync=True)  # (rows, positions); NaN: no such cell
     n = Floats().tag(sync=True)  # (rows, positions)
     n_of_utility = Floats().tag(sync=True)  # (rows, utilities)
+    n_dropped = Floats().tag(sync=True)  # (rows, utilities); all 0: nothing was dropped
     threshold = traitlets.Float(None, allow_none=True).tag(sync=True)
     share = traitlets.Float(0.0).tag(sync=True)  # events with a utility up to the threshold, 0 to 1
     note = traitlets.Unicode("").tag(sync=True)
@@ -77,7 +83,7 @@ class UtilityView(View):
             title=title, rows=list(made.rows), position_edges=made.edges.tolist(),
             position_label="position in the window" if made.has_position else ONE_COLUMN,
             has_position=made.has_position, utility_edges=made.utility_edges.tolist(), mean=made.mean,
-            n=made.n, n_of_utility=made.n_of_utility,
+            n=made.n, n_of_utility=made.n_of_utility, n_dropped=made.n_dropped,
             threshold=None if threshold is None else float(threshold),
             share=0.0 if threshold is None else share_up_to(made, threshold), note=left_out,
         )  # fmt: skip
@@ -104,3 +110,95 @@ class UtilityView(View):
 
     def _shed(self, change) -> None:
         self.share = 0.0 if change["new"] is None else share_up_to(self._made, change["new"])
+
+
+def utility_view_of(result: ReplayResult, *, title: str | None = None, pattern: int = 0) -> UtilityView:
+    """Return the utilities that the shedder of a replay has used, with what it dropped.
+
+    Parameters
+    ----------
+    result : ReplayResult
+        The result of a replay with DARLING, eSPICE or hSPICE.
+    title : str, optional
+        Heading; default: the strategy.
+    pattern : int
+        Number of the pattern.
+
+    Raises
+    ------
+    CepError
+        When the strategy has no utilities, or there is no such pattern.
+    """
+    run = result.run
+    if not 0 <= pattern < len(run.report):
+        raise CepError(f"pattern={pattern!r}: the replay has {len(run.report)} patterns, from 0")
+    frame, threshold = reported_utilities(run.report[pattern], run.scene.trees[pattern].types)
+    if frame is None:
+        raise CepError(
+            f"view: strategy {run.strategy.name!r} reports no utilities. DARLING, eSPICE and hSPICE do"
+        )
+    return UtilityView(frame, threshold=threshold, title=run.strategy.name if title is None else title)
+
+
+def reported_utilities(
+    report: Mapping[str, Any], types: Sequence[str]
+) -> tuple[pd.DataFrame | None, float | None]:
+    """Return the utilities in a report of a shedder as a frame for views, and its threshold.
+
+    Parameters
+    ----------
+    report : mapping
+        With ``types``, as DARLING reports: by type, ``seen`` and ``dropped``, the number of events with each
+        step of utility. The threshold is the greatest utility of a dropped event. Or with ``table``, as
+        eSPICE and hSPICE report: ``utility`` and ``expected``, (n_types, n_bins, n_states), and ``bin_size``.
+        The threshold is the greatest of ``last_thresholds``.
+    types : sequence of str
+        Names of the types in tables.
+
+    Returns
+    -------
+    frame : pandas.DataFrame or None
+        For `UtilityView`; None when the report has no utilities.
+    threshold : float or None
+
+    Examples
+    --------
+    >>> frame, threshold = reported_utilities({"types": {"a": {"seen": [2, 5], "dropped": [1, 0]}}}, ["a"])
+    >>> frame
+      event_type  utility  n  dropped
+    0          a      0.0  2        1
+    1          a      1.0  5        0
+    >>> threshold
+    0.0
+    """
+    if isinstance(of_type := report.get("types"), Mapping):
+        parts = [
+            pd.DataFrame(
+                {
+                    "event_type": name, "utility": np.arange(len(one["seen"])) / max(1, len(one["seen"]) - 1),
+                    "n": one["seen"], "dropped": one["dropped"],
+                }
+            )
+            for name, one in of_type.items()
+        ]  # fmt: skip
+        frame = pd.concat(parts, ignore_index=True)
+        # Events that are dropped at a recomputation may have been counted with another utility.
+        frame["n"] = np.maximum(frame["n"], frame["dropped"])
+        frame = frame[frame["n"] > 0].reset_index(drop=True)
+        gone = frame.loc[frame["dropped"] > 0, "utility"]
+        return frame, float(gone.max()) if len(gone) else None
+    if (table := report.get("table")) is None:
+        return None, None
+    utility, expected = np.asarray(table["utility"]), np.asarray(table["expected"])
+    kinds, bins, states = np.nonzero(expected > 0)
+    frame = pd.DataFrame(
+        {
+            "event_type": np.array(types, object)[kinds],
+            "position": bins * float(table.get("bin_size", 1.0)),
+            "utility": utility[kinds, bins, states], "n": expected[kinds, bins, states],
+        }
+    )  # fmt: skip
+    if utility.shape[2] > 1:
+        frame["state"] = states
+    limits = [one for one in report.get("last_thresholds", ()) if one >= 0]
+    return frame, float(max(limits)) if limits else None

@@ -1,0 +1,476 @@
+"""The panels of figures 6 to 10 of the DARLING paper as values, and the replays that they need.
+
+All functions return tidy frames and draw nothing. One replay serves several panels: figures 6, 7 and 8 show
+the same runs, and so do both halves of figure 9.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import nan
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, nearest, whole_number
+from cepkit.experiments.sweeps import sweep as run_sweep
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.shedding.experiments.queries import find_query, generated_stream
+from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.inputs import check_settings, make_scene
+from cepkit.shedding.simulation.replay import ReplayResult
+from cepkit.shedding.simulation.scene import Scene
+from cepkit.shedding.strategies.names import as_strategy, class_of_strategy
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Strategy, Training
+from cepkit.shedding.tree.machine import TreeMachine
+
+STOCKS, SOCCER, BUSES = "stocks", "soccer", "buses"
+WINDOW, LENGTH, PARTIAL_MATCHES, OVERLOAD = "window", "length", "partial matches", "overload"
+PEAKS, CONTINUOUS, NO_DROPS = "peaks", "continuous", "no drops"
+LOADS = (PEAKS, CONTINUOUS, NO_DROPS)
+# The strategies of the paper, "none" not among them; other names of strategies work as well.
+COMPARED = ("darling", "random", "espice", "hspice", "zhao")
+LATENCY_BOUND = 1.5  # seconds; L_max of the paper
+ROOM = 0.05  # share of the stream that a server processes within the bound, at the reference of an axis
+N_EVENTS = 5_000
+SEEDS = tuple(range(10))
+RATES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4)  # overload rates of figure 9
+VERSION = "1"
+# "No drops" needs a bound that nothing reaches.
+_FAR = 1e9
+# Which strategies have a setting to pay for their own work also without an overload.
+_ALWAYS = ("espice", "hspice", "zhao")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperAxis:
+    """The x axis of some panels: a query of the paper with one free parameter.
+
+    Parameters
+    ----------
+    data : str
+        ``"stocks"``, ``"soccer"`` or ``"buses"``.
+    by : str
+        ``"window"``, ``"length"``, ``"partial matches"`` or ``"overload"``: what the points change.
+    query : str
+        Name in `cepkit.shedding.experiments.queries.QUERIES`.
+    points : tuple of str, int or float
+        Windows, lengths, constants of a condition, or overload rates.
+    service_us : float
+        Microseconds that a server with the default prices needs for an event at the reference: the middle of
+        the points. Measured once in the warm-up of seed 0, and kept here so that all runs have equal prices.
+    length : int, optional
+        Number of event types of all points; None: the longest.
+    window : str
+        Window of all points.
+    constant : float, optional
+        Constant of the conditions of all points; None: that of the query.
+    """
+
+    data: str
+    by: str
+    query: str
+    points: tuple[str | int | float, ...]
+    service_us: float
+    length: int | None = None
+    window: str | None = None
+    constant: float | None = None
+
+    def query_at(self, point: str | int | float) -> SequenceQuery:
+        """Return the query of a point."""
+        own: dict[str, Any] = {"length": self.length, "window": self.window, "constant": self.constant}
+        if self.by in _PARAMETER:
+            own[_PARAMETER[self.by]] = point
+        return find_query(self.query).query(own.pop("length"), **own)
+
+    def length_at(self, point: str | int | float) -> int | None:
+        """Return the number of event types of a point; None means the longest."""
+        return int(point) if self.by == LENGTH else self.length
+
+    def prices(self, n_events: int) -> Prices:
+        """Return the default prices, all times one factor.
+
+        The factor makes the server as slow as it must be to process the share `ROOM` of the events within the
+        latency bound at the reference. So a short stream meets the overload of the paper's long ones.
+        """
+        factor = LATENCY_BOUND / (ROOM * n_events * self.service_us * 1e-6)
+        return Prices(**{name: factor * seconds for name, seconds in Prices().table().items()})
+
+
+_PARAMETER = {WINDOW: "window", LENGTH: "length", PARTIAL_MATCHES: "constant"}
+AXES = {
+    (axis.data, axis.by): axis
+    for axis in (
+        PaperAxis(STOCKS, WINDOW, "Q1A", ("5 min", "15 min", "30 min", "60 min", "90 min"), 114.0, length=3),
+        # The conditions of the paper have no match from 5 stocks on. Those of this constant have some.
+        PaperAxis(STOCKS, LENGTH, "Q1A", (2, 3, 4, 5, 6, 7), 35.0, window="10 min", constant=10.0),
+        PaperAxis(
+            STOCKS, PARTIAL_MATCHES, "partial matches A", (100_000, 75_000, 50_000, 25_000, 0), 75.0,
+            window="30 min",
+        ),
+        PaperAxis(STOCKS, OVERLOAD, "Q1A", RATES, 114.0, length=3, window="30 min"),
+        PaperAxis(SOCCER, WINDOW, "Q1B", ("1 ms", "7 ms", "15 ms", "50 ms", "100 ms"), 23.0),
+        PaperAxis(SOCCER, LENGTH, "Q2B", (2, 3, 4, 5, 6, 7), 35.0, window="30 ms"),
+        PaperAxis(
+            SOCCER, PARTIAL_MATCHES, "partial matches B", (100_000, 86_259, 71_560, 53_705, 0), 33.0,
+            window="50 ms",
+        ),
+        PaperAxis(SOCCER, OVERLOAD, "Q1B", RATES, 23.0, window="50 ms"),
+        PaperAxis(BUSES, WINDOW, "Q1C", ("5 s", "10 s", "15 s", "30 s", "60 s", "100 s"), 74.0, length=3),
+        PaperAxis(BUSES, LENGTH, "Q1C", (2, 3, 4, 5, 6, 7, 8), 12.7, window="10 s"),
+        PaperAxis(
+            BUSES, PARTIAL_MATCHES, "partial matches C", (5356, 3675, 2105, 1309, 0), 23.0, window="30 s",
+        ),
+        PaperAxis(BUSES, OVERLOAD, "Q1C", RATES, 74.0, length=3, window="30 s"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPanel:
+    """A panel of a figure of the paper.
+
+    Parameters
+    ----------
+    figure : int
+        6 to 10.
+    letter : str
+        Letter of the panel. The paper does not say which data set some letters show; see `PANELS`.
+    axis : PaperAxis
+    load : str
+        ``"peaks"``, ``"continuous"`` or ``"no drops"``.
+    measure : str
+        Column of the results.
+    """
+
+    figure: int
+    letter: str
+    axis: PaperAxis
+    load: str
+    measure: str
+
+    @property
+    def name(self) -> str:
+        """Name of the panel, such as ``"6a"``."""
+        return f"{self.figure}{self.letter}"
+
+    @property
+    def title(self) -> str:
+        """Name, data set and x axis of the panel."""
+        return f"{self.name} {self.axis.data}, {self.axis.by}"
+
+
+RECALL, LATENCY, MEMORY, OVERHEAD = "recall", "mean_latency", "peak_bytes", "latency_overhead"
+# The text says that b is about buses, g about stocks, and d, e and i about soccer. The other letters are
+# those in the order of the paper's data sets: stocks, buses, soccer.
+_LETTERS = {
+    "a": (STOCKS, WINDOW), "b": (BUSES, LENGTH), "c": (STOCKS, PARTIAL_MATCHES),
+    "d": (SOCCER, WINDOW), "e": (SOCCER, LENGTH), "f": (BUSES, WINDOW),
+    "g": (STOCKS, LENGTH), "h": (BUSES, PARTIAL_MATCHES), "i": (SOCCER, PARTIAL_MATCHES),
+}  # fmt: skip
+_NINE = {
+    "a": (STOCKS, RECALL), "b": (STOCKS, LATENCY), "c": (BUSES, RECALL), "d": (BUSES, LATENCY),
+    "e": (SOCCER, RECALL), "f": (SOCCER, LATENCY),
+}  # fmt: skip
+PANELS: tuple[PaperPanel, ...] = (
+    *(
+        PaperPanel(figure, letter, AXES[of], load, measure)
+        for figure, load, measure in ((6, PEAKS, RECALL), (7, PEAKS, LATENCY), (8, PEAKS, MEMORY))
+        for letter, of in _LETTERS.items()
+    ),
+    *(
+        PaperPanel(9, letter, AXES[data, OVERLOAD], CONTINUOUS, measure)
+        for letter, (data, measure) in _NINE.items()
+    ),
+    *(PaperPanel(10, letter, AXES[of], NO_DROPS, OVERHEAD) for letter, of in _LETTERS.items()),
+)
+
+
+def find_panels(names: str | Iterable[str] | None = None) -> tuple[PaperPanel, ...]:
+    """Return the panels with some names; a number of a figure stands for all its panels.
+
+    Examples
+    --------
+    >>> len(find_panels()), [panel.name for panel in find_panels(["9", "6a"])]
+    (42, ['6a', '9a', '9b', '9c', '9d', '9e', '9f'])
+    >>> find_panels("11a")
+    Traceback (most recent call last):
+    cepkit.errors.CepError: there is no panel '11a'. Figures: 6, 7, 8, 9, 10; panels: a to i, of 9 a to f
+    """
+    if names is None:
+        return PANELS
+    wanted = {names} if isinstance(names, str) else {str(name) for name in names}
+    known = {panel.name for panel in PANELS} | {str(panel.figure) for panel in PANELS}
+    if unknown := sorted(wanted - known):
+        raise CepError(
+            f"there is no panel {unknown[0]!r}. Figures: 6, 7, 8, 9, 10; panels: a to i, of 9 a to f"
+        )
+    return tuple(panel for panel in PANELS if {panel.name, str(panel.figure)} & wanted)
+
+
+# --- replays ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PaidDarling:
+    """DARLING's own work for every event, without its drops: the overhead of figure 10.
+
+    DARLING computes no utility until a buffer is nearly full, so without an overload its overhead is almost
+    zero. Here every event pays for its utility and its place in an array, as in an overload.
+    """
+
+    name: ClassVar[str] = "darling"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that pays and drops nothing."""
+        program = training.program
+        leaves = [{leaf for leaf, of in enumerate(program.types) if of == name} for name in training.types]
+        return _Payer([sum(bool(own & set(one.leaves)) for one in program.conditions) for own in leaves])
+
+
+class _Payer(Shedder):
+    def __init__(self, n_conditions: Sequence[int]):
+        super().__init__()
+        self._n_conditions = n_conditions
+
+    def admit(self, event: Event, load: Load) -> Sequence[int]:
+        self.charged["utility"] += self._n_conditions[event.type]
+        self.charged["array"] += 1
+        return ()
+
+    def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
+        self.charged["array"] += 1
+        return True
+
+
+def strategy_of(name: str, load: str) -> Strategy:
+    """Return a strategy; without drops, one that pays for its own work for every event."""
+    if load == NO_DROPS and name == "darling":
+        return PaidDarling()
+    if load == NO_DROPS and name in _ALWAYS:
+        return class_of_strategy(name)(always=True)
+    return as_strategy(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The stream and the query of one point, for one seed; all strategies share it."""
+
+    source: PandasSource
+    scene: Scene
+
+    @cached_property
+    def facts(self) -> dict[str, float]:
+        """Average window size in events, and average number of partial matches, in the warm-up."""
+        scene = self.scene
+        (tree,), (events,) = scene.trees, scene.events
+        machine, n = TreeMachine(tree, events), scene.n_warm
+        alive = []
+        for position in scene.positions[:n].tolist():
+            machine.feed(position)
+            alive.append(machine.n_alive)
+        clock, within = tree.program.clock, tree.program.window.within
+        at = events.columns[clock].values[scene.positions[:n]]
+        size = np.searchsorted(at, at + within, side="right") - np.arange(n)
+        return {
+            "window_events": float(size[: max(1, n // 2)].mean()),
+            "partial_matches_per_window": float(np.mean(alive)),
+        }
+
+    @cached_property
+    def latency_without(self) -> float:
+        """Mean latency without any shedder, in seconds."""
+        return ReplayResult(self.scene.run(), self.source, _same).mean_latency
+
+
+def _same(frame: Any) -> Any:
+    return frame
+
+
+@lru_cache(maxsize=2)
+def setting_of(axis: PaperAxis, point: str | int | float, load: str, seed: int, n_events: int) -> Setting:
+    """Return the setting of a point; the newest two are kept."""
+    types = find_query(axis.query).first_types(axis.length_at(point))
+    source = PandasSource(generated_stream(axis.data, types, n_events, seed=seed))
+    arrivals = {
+        PEAKS: PeakArrivals(),
+        CONTINUOUS: OverloadArrivals(float(point)) if axis.by == OVERLOAD else None,
+        NO_DROPS: ConstantArrivals(),
+    }[load]
+    settings = check_settings(
+        [axis.query_at(point)], arrivals=arrivals, costs=axis.prices(n_events),
+        latency_bound=_FAR if load == NO_DROPS else LATENCY_BOUND,
+    )  # fmt: skip
+    return Setting(source, make_scene(settings, source))
+
+
+def measure(
+    axis: PaperAxis, point: str | int | float, load: str, strategy: str, seed: int, n_events: int
+) -> dict:
+    """Return what one replay measures.
+
+    Returns
+    -------
+    dict
+        ``window_events``, ``partial_matches_per_window``: averages in the warm-up. ``recall``, ``precision``,
+        ``mean_latency``, ``max_latency``, ``within_bound``, ``latency_overhead``, ``peak_bytes``,
+        ``dropped_events``, ``dropped_partial_matches``, ``skipped_pairs``, ``matches``,
+        ``matches_without_shedding``, ``shedding_seconds``, ``seconds``, and ``cpu_s``: CPU time of the replay
+        on this machine. Latencies are in seconds of virtual time. They are NaN without matches.
+    """
+    setting = setting_of(axis, point, load, seed, n_events)
+    start = time.thread_time()
+    run = setting.scene.run(strategy_of(strategy, load), seed)
+    (one,) = ReplayResult(run, setting.source, _same).patterns
+    row = one.summary()
+    cpu = time.thread_time() - start
+    kept = {name: row[name] for name in _KEPT}
+    overhead = row["mean_latency"] - setting.latency_without if load == NO_DROPS else nan
+    return {**setting.facts, **kept, OVERHEAD: overhead, "cpu_s": cpu}
+
+
+_KEPT = (
+    "recall", "precision", "mean_latency", "max_latency", "within_bound", "peak_bytes", "dropped_events",
+    "dropped_partial_matches", "skipped_pairs", "matches", "matches_without_shedding", "shedding_seconds",
+    "seconds",
+)  # fmt: skip
+_POINT = ("seed", "stream", "by", "load", "x", "strategy", "n_events")
+
+
+def runs_of(
+    panels: Iterable[PaperPanel], strategies: Sequence[str], seeds: Iterable[int], n_events: int
+) -> list[dict]:
+    """Return the replays that panels need, each once, as points of a sweep.
+
+    Strategies of one setting follow each other, so that they share the stream and the run without shedding.
+
+    Examples
+    --------
+    >>> runs = runs_of(find_panels(["6a", "7a", "8a"]), ["darling"], [0, 1], 1000)
+    >>> len(runs), runs[0]["x"]
+    (10, '5 min')
+    """
+    pairs = dict.fromkeys((panel.axis, panel.load) for panel in panels)
+    return [
+        dict(zip(_POINT, (seed, axis.data, axis.by, load, str(x), name, n_events), strict=True))
+        for seed in seeds
+        for axis, load in pairs
+        for x in axis.points
+        for name in strategies
+    ]
+
+
+def sweep(
+    panels: str | Iterable[str] | None = None,
+    *,
+    strategies: Sequence[str] = COMPARED,
+    seeds: Iterable[int] = SEEDS,
+    n_events: int = N_EVENTS,
+    path: str | os.PathLike | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Run the replays of panels, and return what they measured.
+
+    Parameters
+    ----------
+    panels : str or iterable of str, optional
+        Names such as ``"6a"``, or figures such as ``"6"``; None: all 42.
+    strategies : sequence of str
+        Names of strategies.
+    seeds : iterable of int
+        Each makes its own stream and random decisions.
+    n_events : int
+        Events of each stream. A fifth of them is the warm-up.
+    path : str or path, optional
+        Folder that keeps each replay, so that an interrupted sweep continues; see
+        `cepkit.experiments.sweeps.sweep`.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per replay: ``data`` (such as ``"seed 0"``), ``stream``, ``by``, ``load``, ``x``, ``strategy``,
+        ``n_events``, and the columns of `measure`.
+
+    Raises
+    ------
+    CepError
+        When a panel or a strategy has no such name.
+
+    Notes
+    -----
+    Each replay runs on one core. Two processes with different seeds and folders use two cores. With the
+    defaults, all panels need 6,050 replays of about 0.55 s each: an hour and a half of one core. Replays of
+    10,000 events take twice as long, and those of 20,000 events three to four times.
+    """
+    chosen = find_panels(panels)
+    for name in strategies:
+        as_strategy(name)
+    whole_number("n_events", n_events, 100)
+
+    def point(seed, stream, by, load, x, strategy, n_events) -> Mapping[str, Any]:
+        axis = AXES[stream, by]
+        return measure(axis, _point_of(axis, x), load, strategy, seed, n_events)
+
+    made = run_sweep(
+        point, runs_of(chosen, strategies, seeds, n_events), path, name="load shedding", version=VERSION,
+        progress=progress,
+    )  # fmt: skip
+    data = [f"seed {seed}" for seed in made.pop("seed")] if len(made) else []
+    made.insert(0, "data", data)
+    return made
+
+
+def _point_of(axis: PaperAxis, text: str) -> str | int | float:
+    """Return the point of an axis that has this text."""
+    texts = {str(point): point for point in axis.points}
+    if text not in texts:
+        raise CepError(f"{axis.data}, {axis.by}: no point {text!r}.{nearest(text, texts)}")
+    return texts[text]
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def panel_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
+    """Return the rows of a panel: ``data``, ``strategy``, ``x`` (a number), ``point``, and ``value``.
+
+    The number on the x axis is the one of the paper: the average window size in events, the number of event
+    types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
+    in three digits.
+    ``attrs`` has the title, the measure and the kind of the axis, for a plot.
+    """
+    axis = panel.axis
+    is_own = (results["stream"] == axis.data) & (results["by"] == axis.by) & (results["load"] == panel.load)
+    own = results[is_own]
+    x = _numbers(own, axis)
+    place = {str(point): number for number, point in enumerate(axis.points)}
+    made = pd.DataFrame(
+        {
+            "data": own["data"], "strategy": own["strategy"], "x": own["x"].astype(str).map(x),
+            "point": own["x"].astype(str), "value": own[panel.measure].astype(float),
+        }
+    )  # fmt: skip
+    made = made.iloc[np.argsort(made["point"].map(place).to_numpy(), kind="stable")].reset_index(drop=True)
+    made.attrs.update(title=panel.title, measure=panel.measure, by=axis.by)
+    return made
+
+
+def _numbers(own: pd.DataFrame, axis: PaperAxis) -> dict[str, float]:
+    """Return the number on the x axis of each point."""
+    points = own["x"].astype(str)
+    if axis.by == LENGTH:
+        return {str(point): float(point) for point in axis.points}
+    if axis.by == OVERLOAD:
+        return {str(point): round(100 * float(point), 9) for point in axis.points}
+    column = "window_events" if axis.by == WINDOW else "partial_matches_per_window"
+    means = own[column].astype(float).groupby(points).mean()
+    return {str(point): float(f"{value:.3g}") for point, value in means.items()}

@@ -1,0 +1,1 @@
+"""A real stream with a latency bound, in wall-clock time."""

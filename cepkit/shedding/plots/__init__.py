@@ -1,0 +1,1 @@
+"""Pictures of load shedding, from tidy data."""

@@ -1,0 +1,1 @@
+"""Interactive views of replays and of utilities."""

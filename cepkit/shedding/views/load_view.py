@@ -1,0 +1,184 @@
+"""The Python half of the load view: latency and backlog over time, and the drops of each event type."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import traitlets
+
+from cepkit.errors import CepError
+from cepkit.shedding.plots.load import (
+    ARRIVALS,
+    BINS,
+    ROWS,
+    TIME,
+    LoadHistory,
+    load_figure,
+    load_in_bins,
+    load_svg,
+)
+from cepkit.shedding.simulation.replay import ReplayResult
+from cepkit.widgets.base import Floats, View, browser_half
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+class LoadView(View):
+    """Latency, waiting events and partial matches over a replay, and below them the drops of each type.
+
+    Peaks of the arrivals are shaded. A solid line shows the mean of each bin, and a dotted line the greatest
+    value. The dashed line is the latency bound. In the strip of a type, a darker cell means that a larger
+    share of the events that arrived then was dropped. Drag over a part of the time to see it in finer bins,
+    and double-click to see the whole run. The left and right keys move the time, up and down change the row,
+    ``+``, ``-`` and ``0`` zoom, and Escape clears the selection.
+
+    Parameters
+    ----------
+    result : ReplayResult
+        Result of `cepkit.replay`.
+    by : str
+        ``"time"``, or ``"arrivals"``: the axis then counts the events that have arrived, so that short peaks
+        of many events are wide.
+    title : str, optional
+        Heading; default: the strategy and what it dropped.
+
+    Notes
+    -----
+    ``selected`` is None or a dict with ``row``, ``start`` and ``end`` of the bin. Row ``"latency"``,
+    ``"waiting"`` or ``"partial_matches"`` has ``mean`` and ``greatest``, and a type has ``arrived`` and
+    ``dropped``. Times are in nanoseconds.
+    """
+
+    _esm, _css = browser_half("load_view", "time_window.js")
+    # Python -> browser
+    title = traitlets.Unicode("").tag(sync=True)
+    x_label = traitlets.Unicode("").tag(sync=True)
+    unit = traitlets.Unicode("ns").tag(sync=True)
+    unit_ns = traitlets.Float(1.0).tag(sync=True)  # size of the unit
+    extent = traitlets.List(traitlets.Float()).tag(sync=True)  # start and end of the run
+    shown = traitlets.List(traitlets.Float()).tag(sync=True)  # the part of the time in the columns
+    lines = traitlets.List(traitlets.Dict()).tag(sync=True)  # row, label, most, bound
+    types = traitlets.List(traitlets.Dict()).tag(sync=True)  # row, arrived, dropped
+    peaks = traitlets.List(traitlets.List(traitlets.Float())).tag(sync=True)  # start and end of each
+    n_bins = traitlets.Int(BINS).tag(sync=True)
+    mean = Floats().tag(sync=True)  # (lines, n_bins); NaN: nothing to show
+    greatest = Floats().tag(sync=True)  # (lines, n_bins)
+    arrived = Floats().tag(sync=True)  # (types, n_bins)
+    dropped = Floats().tag(sync=True)  # (types, n_bins)
+    version = traitlets.Int(0).tag(sync=True)  # counts changes of the columns
+    # browser -> Python
+    window = traitlets.List(traitlets.Float()).tag(sync=True)
+    selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
+
+    def __init__(self, result: ReplayResult, *, by: str = TIME, title: str | None = None):
+        if not isinstance(result, ReplayResult):
+            raise CepError(f"LoadView: expected the result of replay, got {type(result).__name__}")
+        self._result, self._history = result, history_of(result, by)
+        history = self._history
+        unit, size = history.unit
+        bound = history.latency_bound if isfinite(history.latency_bound) else None
+        super().__init__(
+            title=repr(result).partition("\n")[0] if title is None else title, x_label=history.label,
+            unit=unit, unit_ns=size, extent=list(history.extent), window=list(history.extent),
+            lines=[
+                {
+                    "row": name, "label": label, "most": float(np.max(history.values[name], initial=0.0)),
+                    "bound": bound if name == "latency" else None,
+                }
+                for name, label in ROWS.items()
+            ],
+            types=[
+                {"row": name, "arrived": len(at), "dropped": len(history.dropped[name])}
+                for name, at in history.arrived.items()
+            ],
+            peaks=[list(map(float, peak)) for peak in history.peaks],
+            **self._columns(*history.extent),
+        )  # fmt: skip
+        self.observe(self._look_closer, "window")
+
+    def _columns(self, low: float, high: float) -> dict[str, Any]:
+        made = load_in_bins(self._history, low, high)
+        columns = {name: getattr(made, name) for name in ("mean", "greatest", "arrived", "dropped")}
+        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
+
+    def _look_closer(self, change) -> None:
+        low, high = change["new"] if len(change["new"]) == 2 else self.extent
+        low, high = max(low, self.extent[0]), min(high, self.extent[1])
+        if not high > low:
+            return
+        with self.hold_sync():
+            for name, value in self._columns(low, high).items():
+                setattr(self, name, value)
+            self.version += 1
+
+    def figure(self) -> go.Figure:
+        """Return the whole run as a plotly figure."""
+        return load_figure(self._history, title=self.title)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the state after each event that left the buffers; see `ReplayResult.series`."""
+        return self._result.series()
+
+    def svg(self) -> str:
+        """Return the whole run as SVG text."""
+        return load_svg(self._history, title=self.title)
+
+    def _still(self) -> str:
+        return self.svg()
+
+    def _summary(self) -> str:
+        n = sum(len(at) for at in self._history.arrived.values())
+        return f"{n:,} events, {self._result.n_dropped:,} dropped, {len(self.peaks)} peaks"
+
+
+def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
+    """Return what happened in a replay after its warm-up, for plots.
+
+    Raises
+    ------
+    CepError
+        When ``by`` is not known.
+    """
+    if by not in (TIME, ARRIVALS):
+        raise CepError(f"by={by!r} is not known. There are {TIME!r} and {ARRIVALS!r}")
+    run, scene = result.run, result.run.scene
+    own = scene.positions[scene.n_warm :]
+    arrivals = run.arrival_of_event
+    times = np.sort(arrivals[own])
+
+    def place(seconds: np.ndarray) -> np.ndarray:
+        if by == ARRIVALS:
+            return np.searchsorted(times, seconds, side="right").astype(np.float64)
+        return seconds * 1e9
+
+    at_event = np.full(len(arrivals), np.nan)
+    at_event[own] = np.arange(1, len(own) + 1) if by == ARRIVALS else arrivals[own] * 1e9
+    found, latency = [], []
+    for one in run.found:
+        is_counted = one.block.last >= scene.end_of_warm_up
+        latency.append(one.latency[is_counted])
+        found.append(arrivals[one.block.last[is_counted]] + latency[-1])
+    found_at, latencies = np.concatenate(found), np.concatenate(latency)
+    order = np.argsort(found_at, kind="stable")
+    state = place(run.series["time"])
+    rows = {
+        "latency": (place(found_at[order]), latencies[order]),
+        "waiting": (state, np.asarray(run.series["waiting"], np.float64)),
+        "partial_matches": (state, np.asarray(run.series["partial_matches"], np.float64)),
+    }
+    first = 0.0 if by == ARRIVALS else float(times[0]) * 1e9
+    last = float(len(own)) if by == ARRIVALS else max(run.seconds, float(times[-1])) * 1e9
+    bounds = scene.arrivals.peaks(len(own))
+    peaks = [tuple(at_event[own[[start, stop - 1]]].tolist()) for start, stop in bounds if start < stop]
+    number, dropped = scene.type_of_event, np.sort(run.dropped)
+    return LoadHistory(
+        by, (first, last),
+        {name: at for name, (at, _) in rows.items()}, {name: of for name, (_, of) in rows.items()},
+        {name: at_event[own[number[own] == k]] for k, name in enumerate(scene.types)},
+        {name: at_event[dropped[number[dropped] == k]] for k, name in enumerate(scene.types)},
+        peaks, scene.latency_bound,
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Saved streams with a latency bound: statistics and utilities survive, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError
+from cepkit.shedding.live.saved_values import pack_values, unpack_values
+from tests.shedding.test_live import QUERY, SETTINGS, arrivals_of, capacity, drive, frame_of, joined, opened
+
+N, N_WARM = 5000, 600
+STRATEGIES = [cep.Darling(split="darling_scaled", drift=False), cep.Darling(), "random", "random_input"]
+
+
+@pytest.mark.parametrize("shedding", STRATEGIES, ids=["darling", "drift", "random", "random_input"])
+@pytest.mark.parametrize("cut", [400, 3300])
+def test_a_restored_stream_goes_on_as_if_it_was_never_closed(tmp_path, shedding, cut):
+    frame = frame_of(N, 1).assign(place=lambda own: own["kind"].str.upper() + (own.index // 100).astype(str))
+    z = capacity(frame, partition_by="k")
+    arrivals = arrivals_of(N, 2 * z, 6.0)
+    given = {"shedding": shedding, "latency_bound": 150 * z, "warm_up": N_WARM, "partition_by": "k"}
+    whole, one = opened(frame, **given), opened(frame, **given)
+    expected = [*drive(whole, frame, arrivals, 0, cut).results, *drive(whole, frame, arrivals, cut).results]
+    results = drive(one, frame, arrivals, 0, cut).results
+    one.save(tmp_path / "state")
+    again = cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
+    assert again.shedding.waiting == one.shedding.waiting
+    assert repr(again) == repr(one)
+    results += drive(again, frame, arrivals, cut).results
+    expected.append(whole.close())
+    results.append(again.close())
+    left, right = whole.shedding, again.shedding
+    assert right.losses
+    total = right.to_frame()[["kept", "dropped", "waiting"]].sum(axis=1)
+    assert total.tolist() == [(frame["kind"] == name).sum() for name in "abc"]
+    if right.drift is not None and right.drift["recomputed"]:
+        return  # the restored stream has other newest events for its statistics
+    pd.testing.assert_frame_equal(joined(results), joined(expected))
+    assert right.to_frame().equals(left.to_frame())
+    for name in ("recall", "matches", "mean_latency", "max_latency", "within_bound", "service", "drift"):
+        assert repr(getattr(right, name)) == repr(getattr(left, name)), name
+    assert right.details.get("types") == left.details.get("types")
+
+
+def test_a_stream_with_events_that_wait_keeps_them(tmp_path):
+    frame = frame_of(2000, 2)
+    z = capacity(frame)
+    stream = opened(frame, latency_bound=20_000 * z, time_slice=50 * z, warm_up=300)
+    first = stream.push(frame)
+    waiting = stream.shedding.waiting
+    assert waiting > 1000
+    stream.save(tmp_path / "state")
+    clock = cep.shedding.VirtualClock()
+    again = cep.stream.load(tmp_path / "state", clock=clock)
+    assert again.shedding.waiting == waiting
+    found = joined([first, again.close()])
+    expected = cep.match(frame, QUERY, **SETTINGS).to_frame().reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+def test_the_time_of_a_closed_stream_stands_still(tmp_path):
+    frame = frame_of(300, 3)
+    stream = opened(frame, clock=None, shedding="none", latency_bound="20 s", time_slice="1 us", warm_up=10)
+    stream.push(frame)
+    stream.save(tmp_path / "state")
+    time.sleep(0.3)
+    before = stream._clock.now
+    again = cep.stream.load(tmp_path / "state")
+    assert again._clock.now < before
+    again.close()
+    assert again.shedding.max_latency < 20
+
+
+# A process that pushes batches, saves after each, and says so. It is killed in the middle.
+CHILD = """
+import sys, pandas as pd, cepkit as cep
+frame = pd.read_parquet(sys.argv[1])
+stream = cep.stream(sys.argv[3], frame.iloc[:0], event_type="kind", order_by="ts", latency_bound=0.2,
+                    warm_up=600, shedding=cep.Darling(drift=False), time_slice=0.02)
+for at in range(0, len(frame), 250):
+    stream.push(frame.iloc[at:at + 250])
+    stream.save(sys.argv[2])
+    print(stream.events if not stream.shedding.warm_up_left else 0, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
+def test_a_killed_stream_loses_and_doubles_nothing(tmp_path):
+    frame = frame_of(20_000, 4)
+    frame.to_parquet(tmp_path / "frame.parquet")
+    state = tmp_path / "state"
+    environment = {**os.environ, "PYTHONPATH": str(Path(cep.__file__).parents[1])}
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "frame.parquet"), str(state), QUERY]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
+            if int(line) >= 3000:
+                break
+        child.send_signal(signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL
+    stream = cep.stream.load(state)
+    read, report = stream.events, stream.shedding
+    assert read >= 3000
+    assert report.warm_up_left == 0
+    assert report.details["n_in"] > 0
+    for at in range(read, len(frame), 250):
+        stream.push(frame.iloc[at : at + 250])
+    stream.flush()
+    last = stream.shedding
+    for name in "abc":
+        assert last.kept[name] + last.dropped[name] == (frame["kind"] == name).sum()
+    assert last.other_events == (frame["kind"] == "d").sum()
+    assert stream.events == len(frame)
+    assert stream.matches <= cep.match(frame, QUERY, **SETTINGS).count()
+
+
+def test_values_survive_a_file():
+    texts = np.array(["a", None], object)
+    value = {"n": 2**70, "x": np.float64(0.5), "none": None, "a": np.arange(3), "t": texts, "l": (1, "b", [])}
+    again = unpack_values(pack_values(value))
+    assert again["a"].tolist() == [0, 1, 2]
+    assert again["t"].dtype == object
+    assert again["t"].tolist() == ["a", None]
+    assert [again[name] for name in ("n", "x", "none", "l")] == [2**70, 0.5, None, [1, "b", []]]
+    for wrong in ({1: 2}, {"a": {1, 2}}, {"array": 1}):
+        with pytest.raises(CepError, match="saved state"):
+            pack_values(wrong)
