@@ -49,8 +49,9 @@ class Stream:
         self._closed = False
 
     def _open_search(self) -> Search:
-        kind = SequenceSearch if isinstance(self.query, SequenceQuery) else RegexSearch
-        return kind(self.query, self.schema, self.options)
+        if isinstance(self.query, SequenceQuery):
+            return SequenceSearch(self.query, self.schema, self.options)
+        return RegexSearch(self.query, self.schema, self.options)
 
     # --- events in, matches out
 
