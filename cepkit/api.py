@@ -624,7 +624,7 @@ def replay(
 
     Notes
     -----
-    Arrivals do not depend on the strategy. Source: DARLING, PVLDB 15(3), 2021.
+    Arrivals do not depend on the strategy. Source: DARLING, PVLDB 15(3), 2022.
 
     Examples
     --------

@@ -149,6 +149,11 @@ class Events:
         return {}
 
     @cached_property
+    def pools(self) -> dict[tuple, tuple]:
+        """Arrays of accepted events that queries over the events share; the counting engine fills it."""
+        return {}
+
+    @cached_property
     def _values_by_partition(self) -> dict[str, np.ndarray]:
         return {}
 

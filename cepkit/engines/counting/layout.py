@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -24,6 +25,9 @@ from cepkit.progress import checkpoint
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
+_OF_POOLS = frozenset({"members", "ends", "since"})  # arrays that no condition on several events changes
+_KEPT_POOLS = 2  # of the events; a slider moves such a condition, and everything else stays
+_keeping = threading.Lock()
 _FEW = 1 << 12  # up to this many places, numpy is as fast as kernels, which must be compiled first
 
 
@@ -108,9 +112,25 @@ class Layout:
 
     def array(self, *key: str | int) -> np.ndarray:
         """Return the array of a key; see `CountingKernel`."""
-        if key not in self._arrays:
-            self._arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
-        return self._arrays[key]
+        known = self._of_pools if key[0] in _OF_POOLS else self._arrays
+        if key not in known:
+            known[key] = getattr(self, f"_{key[0]}")(*key[1:])
+        return known[key]
+
+    @cached_property
+    def _of_pools(self) -> dict[Key, np.ndarray]:
+        """Arrays that depend on accepted events and the window only; the newest stay with the events."""
+        graph, known = self.graph, self.places.events.pools
+        tests = tuple(state.test for state in graph.states)
+        key = type(self), graph.tests, tests, self.program.window, self.program.clock
+        accept, arrays = known.get(key, (None, {}))
+        if accept is None or not np.array_equal(accept, self.accept):
+            arrays = {}
+            with _keeping:
+                known[key] = self.accept, arrays
+                while len(known) > _KEPT_POOLS:
+                    del known[next(iter(known))]
+        return arrays
 
     def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:
         """Return the arrays of a kernel; ``scratch`` has a function for each kind of scratch array."""
