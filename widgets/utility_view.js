@@ -172,7 +172,11 @@ function render({ model, el }) {
     lost.forEach((n, k) => {
       if (!n) return;
       const tall = (n / (high || 1)) * TALL;
-      shape("rect", { x: LEFT + k * wide, y: floor - tall, width: wide - 1, height: tall, class: "lost" }, svg);
+      shape(
+        "rect",
+        { x: LEFT + k * wide, y: floor - tall, width: wide - 1, height: tall, class: "lost" },
+        svg,
+      );
     });
     let sum = 0;
     const points = own.map(
