@@ -85,10 +85,14 @@ class PlainTree:
         b = min((p - first) // self.bin_size, self.skip.shape[1] - 1)
         return bool(self.skip[types.index(self.rows[p]["kind"]), b, state])
 
+    def _kills_if(self, part: PlainPart) -> bool:
+        """Return whether an absent event forbids matches if its conditions hold, or if it has none."""
+        return self.kills_if or not (part.unary or part.joined)
+
     def _enter(self, part: PlainPart, p: int, positive: Sequence[PlainPart]) -> None:
         passes = self._holds(part.unary, {part.name: [self.rows[p]] if part.is_group else self.rows[p]})
         if part.is_absent:
-            if passes if self.kills_if else (part.joined or not passes):
+            if passes if self._kills_if(part) else (part.joined or not passes):
                 self.created += 1
                 self.alive.append(
                     PlainMatch("!" + part.name if passes else "?" + part.name, {part.name: (p,)})
@@ -146,6 +150,6 @@ class PlainTree:
                 if y.node[0] == "?":
                     return True
                 held = self._holds(part.joined, {**self._rows(made.events), part.name: self.rows[at]})
-                if held == self.kills_if:
+                if held == self._kills_if(part):
                     return True
         return False
