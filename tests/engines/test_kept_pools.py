@@ -70,3 +70,18 @@ def test_only_conditions_on_several_events_keep_the_arrays(monkeypatch):
     assert n_made(UNARY.format(7, 10)) > 0  # other events
     assert n_made(UNARY.format(9, 10)) > 0
     assert n_made(UNARY.format(9, 10)) == 0
+
+
+def test_ends_of_more_matches_than_int64_holds_have_python_integers():
+    """Each event has fewer than 2^63 matches that end there, and all together have more."""
+    n = 68
+    source = PandasSource(pd.DataFrame({"kind": ["A"] + ["B"] * n + ["C"] * 40, "t": range(n + 41)}))
+    program = program_of("PATTERN SEQ(A a, B+ b[], C c) WITHIN 1000", source)
+    matches = match_by_counting(program, build_events(source, program))
+    positions, counts = matches.ends()
+    assert matches.count() == 40 * (2**n - 1) and positions.tolist() == list(range(n + 1, n + 41))
+    assert sum(counts.tolist()) == matches.count()
+    small = PandasSource(pd.DataFrame({"kind": ["A"] + ["B"] * 60 + ["C"] * 40, "t": range(101)}))
+    matches = match_by_counting(program, build_events(small, program))
+    assert matches.count() == 40 * (2**60 - 1) >= 2**63
+    assert matches.ends()[1].dtype == object and sum(matches.ends()[1].tolist()) == matches.count()

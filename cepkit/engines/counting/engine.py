@@ -224,9 +224,9 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
-        own = [counter.by_member for counter in self._counters]
-        if len(own) == 1 and not isinstance(own[0], list):
-            return self._positions_and_counts(self._counters[0].last, own[0])
+        if len(self._counters) == 1 and self._total < 2**63:
+            [counter] = self._counters
+            return self._positions_and_counts(counter.last, np.asarray(counter.by_member, np.uint64))
         if self._total < 2**63:
             counts = sum(np.asarray(own, dtype=np.uint64) for own in self._counts)
         else:
