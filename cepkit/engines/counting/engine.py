@@ -316,7 +316,8 @@ class CountedMatches(SequenceSet):
         A walk over all events takes longer to prepare. All matches that end at an event begin in its window,
         so the events of these windows have the same matches with these ends.
         """
-        if not self._lie_in_windows or "_walks" in self.__dict__ or self._total >= 2**63:
+        is_known = "_walks" in self.__dict__
+        if is_known or not numbers or not self._lie_in_windows or self._total >= 2**63:
             return None
         ends, counts = self.ends()
         first = np.concatenate([[0], np.cumsum(counts.astype(np.int64))])
