@@ -54,6 +54,8 @@ class SequenceSearch(Search):
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
+        self._now: int | None = None  # no later event comes before this time
+        self._wakes_at: int | None = None
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
 
@@ -65,6 +67,18 @@ class SequenceSearch(Search):
         position = np.arange(n_before, n_before + table.num_rows)
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
+    def pass_time(self, now: int) -> Ready:
+        """Return the matches that no event from ``now`` on can forbid, and forget what is out of the window."""
+        self._now = now if self._now is None else max(now, self._now)
+        if not self.n_retained:
+            return self.release()
+        return self._advance(self._kept, self._position_of_kept, is_last=False)
+
+    @property
+    def wakes_at(self) -> int | None:
+        """The time from which the next waiting match is complete, or all kept events are out of the window."""
+        return self._wakes_at
+
     def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of their window."""
         return self._advance(self._kept, self._position_of_kept, is_last=True)
@@ -73,6 +87,7 @@ class SequenceSearch(Search):
         source = ArrowSource(whole)
         program = compile_sequence(self.query, source.schema)
         events = build_events(source, program)
+        self._wakes_at = self._end_of_last_window(program, events)
         found = choose_engine(program).run(program, events)
         block = self._complete(program, events, found, position, is_last=is_last)
         done = self._done
@@ -84,6 +99,8 @@ class SequenceSearch(Search):
             block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
         keep = self._is_needed(program, events)
+        if not keep.any():
+            self._wakes_at = None
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
         return made
 
@@ -105,13 +122,31 @@ class SequenceSearch(Search):
         if is_last or not _waits(program) or not len(block):
             return block
         window, time = program.window, events.columns[program.clock].values
-        age = time[-1] - time[block.first]
+        age = self._latest(time) - time[block.first]
         decided = age > window.within if window.closed else age >= window.within
         n_decided = len(block) if decided.all() else int(np.argmin(decided))
+        if n_decided < len(block):
+            self._wakes_at = int(time[block.first[n_decided]]) + int(window.within) + bool(window.closed)
         if self._reporter.policy != "none" and n_decided < len(block):
             # A policy needs all matches with the same last event at once.
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
         return block.take(slice(0, n_decided))
+
+    def _latest(self, time: np.ndarray) -> int:
+        """Return the time before which no later event comes."""
+        return time[-1] if self._now is None else max(time[-1], self._now)
+
+    def _end_of_last_window(self, program: SequenceProgram, events: Events) -> int | None:
+        """Return the time from which no event is needed; None if time alone does not decide it."""
+        if program.window.within is None or not events.n_events:
+            return None
+        return int(events.columns[program.clock].values[-1] + self._span_needed(program)) + 1
+
+    def _span_needed(self, program: SequenceProgram) -> int:
+        """Return for how long an event is needed, in ticks."""
+        # A waiting match began at most one window ago; an event that forbids it, at most two.
+        n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
+        return n_windows * program.window.within
 
     def _report(
         self, source: ArrowSource, events: Events, block: MatchBlock, position: np.ndarray
@@ -130,14 +165,12 @@ class SequenceSearch(Search):
             return keep
         if window.within is not None:
             time = events.columns[program.clock].values
-            # A waiting match began at most one window ago; an event that forbids it, at most two.
-            n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
-            keep &= time[-1] - time <= n_windows * window.within
+            keep &= self._latest(time) - time <= self._span_needed(program)
         elif window.within_events is not None:
             places = Places(program, events)
             left = places.end_of_partition - np.arange(n)
             keep[places.position_of_place[left >= window.within_events]] = False
-        if any(
+        if keep.any() and any(
             c.step == "strict" or c.inner == "strict" for b in program.branches for c in b.branch.components
         ):
             # Events stay neighbours only if all events between them are kept.
