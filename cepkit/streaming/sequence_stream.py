@@ -23,6 +23,8 @@ from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
+_LONG_AGO = -(2**63)  # the smallest time
+
 
 class SequenceSearch(Search):
     """The search of a sequence query in a stream; `advance` returns all complete matches.
@@ -55,6 +57,7 @@ class SequenceSearch(Search):
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
         self._now: int | None = None  # no later event comes before this time
+        self._searched_at: int | None = None  # what `_latest` returned for the last search
         self._wakes_at: int | None = None
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
@@ -68,7 +71,7 @@ class SequenceSearch(Search):
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
     def pass_time(self, now: int) -> Ready:
-        """Return the matches that no event from ``now`` on can forbid, and forget what is out of the window."""
+        """Return the matches that no later event can forbid, and forget events out of the window."""
         self._now = now if self._now is None else max(now, self._now)
         if not self.n_retained:
             return self.release()
@@ -76,7 +79,7 @@ class SequenceSearch(Search):
 
     @property
     def wakes_at(self) -> int | None:
-        """The time from which the next waiting match is complete, or all kept events are out of the window."""
+        """The time that completes the next waiting match, or ends the window of all kept events."""
         return self._wakes_at
 
     def finish(self, n_events: int) -> Ready:
@@ -89,7 +92,8 @@ class SequenceSearch(Search):
         events = build_events(source, program)
         self._wakes_at = self._end_of_last_window(program, events)
         found = choose_engine(program).run(program, events)
-        block = self._complete(program, events, found, position, is_last=is_last)
+        n_old = len(self._position_of_kept)
+        block = self._complete(program, events, found, position, n_old, is_last=is_last)
         done = self._done
         if len(block):
             last = position[block.last]
@@ -98,6 +102,8 @@ class SequenceSearch(Search):
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
+        if _waits(program) and events.n_events:
+            self._searched_at = int(self._latest(events.columns[program.clock].values))
         keep = self._is_needed(program, events)
         if not keep.any():
             self._wakes_at = None
@@ -110,12 +116,17 @@ class SequenceSearch(Search):
         events: Events,
         found: SequenceSet,
         position: np.ndarray,
+        n_old: int,
         *,
         is_last: bool,
     ) -> MatchBlock:
-        """Return the complete matches that were not returned before."""
+        """Return the complete matches that were not returned before.
+
+        A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
+        waits. The event that forbade it may be forgotten.
+        """
         done, n_there = self._done
-        first_new = int(np.searchsorted(position, done))
+        first_new = max(int(np.searchsorted(position, done)), self._first_of_waiting(program, events, n_old))
         block = found.ending(first_new, events.n_events)
         again = int((position[block.last] == done).sum())
         block = block.take(slice(min(n_there, again), None))
@@ -132,6 +143,15 @@ class SequenceSearch(Search):
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
         return block.take(slice(0, n_decided))
 
+    def _first_of_waiting(self, program: SequenceProgram, events: Events, n_old: int) -> int:
+        """Return the first event at which a match can end that waits or is new."""
+        if not _waits(program):
+            return n_old
+        if self._searched_at is None:
+            return 0
+        time = events.columns[program.clock].values
+        return int(np.searchsorted(time, max(self._searched_at - program.window.within, _LONG_AGO)))
+
     def _latest(self, time: np.ndarray) -> int:
         """Return the time before which no later event comes."""
         return time[-1] if self._now is None else max(time[-1], self._now)
@@ -140,7 +160,7 @@ class SequenceSearch(Search):
         """Return the time from which no event is needed; None if time alone does not decide it."""
         if program.window.within is None or not events.n_events:
             return None
-        return int(events.columns[program.clock].values[-1] + self._span_needed(program)) + 1
+        return int(events.columns[program.clock].values[-1]) + int(self._span_needed(program)) + 1
 
     def _span_needed(self, program: SequenceProgram) -> int:
         """Return for how long an event is needed, in ticks."""
@@ -216,12 +236,14 @@ class SequenceSearch(Search):
         keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
         types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
         tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
-        return Saved({"done": list(self._done), "n_codes": len(self._codes)}, arrays, tables)
+        header = {"done": list(self._done), "searched_at": self._searched_at, "n_codes": len(self._codes)}
+        return Saved(header, arrays, tables)
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""
         last, n_there = saved.header["done"]
         self._done = (last, n_there)
+        self._searched_at = saved.header.get("searched_at")
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]

@@ -73,8 +73,8 @@ def _check_watermark(source: EmptySource, clock: str) -> None:
         )
     if clock not in marked:
         raise OrderError(
-            f"order_by begins with {clock!r}, but the watermark is on {marked[0]!r}; put the watermark's column "
-            f"first in order_by, or call df.withWatermark({clock!r}, …)"
+            f"order_by begins with {clock!r}, but the watermark is on {marked[0]!r}; put that "
+            f"column first in order_by, or call df.withWatermark({clock!r}, …)"
         )
     if source.schema[clock].kind != TIME:
         raise OrderError(

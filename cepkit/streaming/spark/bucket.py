@@ -1,4 +1,4 @@
-"""The work on one bucket of keys: it holds rows until the watermark passes them, then searches them in order."""
+"""The work on one bucket of keys: it holds rows until the watermark passes them, then searches them."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class Bucket:
         column = rows.column(self._clock)
         if column.null_count:
             raise OrderError(
-                f"order_by: column {self._clock!r} is null in {column.null_count:,} of {rows.num_rows:,} rows "
-                "of a micro-batch; an event needs a time. Filter these rows before match"
+                f"order_by: column {self._clock!r} is null in {column.null_count:,} of {rows.num_rows:,} "
+                "rows of a micro-batch; an event needs a time. Filter these rows before match"
             )
         return pc.cast(column, pa.int64()).to_numpy()
 
@@ -195,8 +195,8 @@ class Bucket:
         header = saved.header
         if differ := _differences(header["identity"], plan.identity):
             raise CepError(
-                f"the checkpoint holds the state of another query: {differ}. Restart the query that wrote it, "
-                "or begin with an empty checkpoint folder"
+                f"the checkpoint holds the state of another query: {differ}. Restart the query that "
+                "wrote it, or begin with an empty checkpoint folder"
             )
         bucket = cls(plan)
         bucket._search.unpack(saved.part("search"))

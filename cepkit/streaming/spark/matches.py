@@ -268,7 +268,7 @@ class SparkStreamMatches:
         ``batch``; ``at``: when it began; ``rows``, ``late_rows`` and ``matches`` of the batch; ``held``: rows
         that wait for the watermark; ``kept``: rows that later matches may need; ``live_partial_matches``
         (for a sequence query the kept events, from which they are made); ``state_bytes``; ``watermark``;
-        ``watermark_lag``: how far it is behind the newest row; ``seconds``.
+        ``watermark_lag``: the time from it to the newest row; ``seconds``.
 
         Examples
         --------
@@ -342,8 +342,8 @@ class SparkStreamMatches:
             return
         if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
             raise UnsupportedQueryError(
-                f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream could "
-                "grow without limit; give within=…, as in within='1 hour', or a greatest number of "
+                f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
+                "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
                 "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
             )
 
@@ -353,8 +353,8 @@ class SparkStreamMatches:
         if name in ("count", "head", "sample", "take", "aggregate", "count_by_last", "lineage", "tag", "plot",
                     "view", "explore", "chunks", "run"):  # fmt: skip
             raise UnsupportedQueryError(
-                f"{name}: a stream has no end, so its matches are not all there; write them with writeStream, "
-                "and match a finished table for this"
+                f"{name}: a stream has no end, so its matches are not all there; write them with "
+                "writeStream, and match a finished table for this"
             )
         raise AttributeError(name)
 

@@ -1,4 +1,4 @@
-"""The work of Spark's tasks on a stream: rows into buckets, buckets through their state, results into rows."""
+"""The work of Spark's tasks on a stream: rows go to buckets, and the results of buckets become rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming import StatefulProcessor
 
-from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.spark import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 
@@ -164,7 +163,7 @@ class BucketProcessor(StatefulProcessor):
 
 @dataclass(frozen=True)
 class Opener:
-    """Makes rows of what the buckets return: the matches and, if wanted, the late rows in a column of their own."""
+    """Makes rows of what the buckets return: matches and, if wanted, late rows in a column of their own."""
 
     output: pa.Schema  # of the result's columns
     columns: tuple[str, ...]  # of late rows
