@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import numba
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import cepkit as cep
@@ -27,7 +23,17 @@ from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
 from tests.support.spark_cases import plain, rows_of
-from tests.support.stream_cases import END, MS, received_in_buckets, with_clock
+from tests.support.stream_cases import (
+    END,
+    MS,
+    REGEX,
+    SEQUENCE,
+    orders,
+    received_in_buckets,
+    stream_of_files,
+    with_clock,
+    write_files,
+)  # fmt: skip
 
 JIT = not numba.config.DISABLE_JIT
 N_CUTS = 3
@@ -184,3 +190,168 @@ def test_spark_spreads_buckets_evenly():
     assert [_spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
     labels = labels_of_buckets(8, 4)
     assert sorted(_spark_hash(label) % 4 for label in labels) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+# --- on Spark -----------------------------------------------------------------------------------------------
+
+
+def rows_written(spark, folder) -> Counter:
+    """Return the rows of a Parquet folder, without the number of the batch."""
+    frame = spark.read.parquet(str(folder)).drop("batch")
+    return Counter(rows_of(frame)[1])
+
+
+def rows_wanted(frame, query) -> Counter:
+    return Counter(rows_of(frame.cep.match(**query).to_frame())[1])
+
+
+def run(found, folder, sink=None):
+    """Run a stream over all files that are there."""
+    writer = found.writeStream.option("checkpointLocation", str(folder / "state")).trigger(availableNow=True)
+    query = writer.foreachBatch(sink).start() if sink else writer.start(str(folder / "out"))
+    query.awaitTermination()
+    return query
+
+
+def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
+    frame = orders(600, 1)
+    write_files(frame, tmp_path / "in", 3, 1)
+    later = [path.name for path in sorted((tmp_path / "in").iterdir())[2:]]
+    for name in later:  # these arrive while the stream is down
+        (tmp_path / "in" / name).rename(tmp_path / name)
+
+    def opened():
+        return (
+            stream_of_files(spark, tmp_path / "in", "10 seconds").cep.match(**SEQUENCE).configure(late="rows")
+        )
+
+    found = opened()
+    assert "in a streaming Spark frame, partitioned by k: k: string, a_ts: timestamp" in repr(found)
+    assert repr(found).endswith("nothing has run yet")
+    assert "buckets      4 by a hash of k" in str(found.explain())
+    sink = found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late")
+    run(found, tmp_path, sink)
+    before = found.progress
+    assert before["rows"].sum() == 400
+    for name in later:
+        (tmp_path / name).rename(tmp_path / "in" / name)
+    again = opened()
+    run(again, tmp_path, sink)
+    progress = again.progress
+    late = spark.read.parquet(str(tmp_path / "late")).toPandas()
+    n_late = before["late_rows"].sum() + progress["late_rows"].sum()
+    assert 0 < n_late == len(late) < 100
+    accepted = frame[~frame["n"].isin(late["n"])]
+    wanted = rows_wanted(accepted, SEQUENCE)
+    assert rows_written(spark, tmp_path / "out") == wanted and len(wanted) > 20
+    assert before["matches"].sum() + progress["matches"].sum() == sum(wanted.values())
+    last = progress.iloc[-1]
+    assert (last["rows"], last["held"], last["kept"]) == (0, 1, 0)  # time alone ended the last windows
+    assert progress["watermark_lag"].iloc[-1] == pd.Timedelta("10s") and (progress["state_bytes"] > 0).all()
+
+
+def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
+    frame = orders(600, 2)
+    write_files(frame, tmp_path / "in", 3, 2, most_late=8)
+    stream = stream_of_files(spark, tmp_path / "in", "10 seconds")
+    found = stream.cep.match(**REGEX)
+    write, calls = found.parquet_by_batch(tmp_path / "out"), []
+
+    def fails_once(batch, number):
+        calls.append(number)
+        if calls == [0, 1]:
+            write(batch.limit(3), number)  # a half-written batch
+            raise OSError("the disk is full")
+        write(batch, number)
+
+    with pytest.raises(Exception, match="the disk is full"):
+        run(found, tmp_path, fails_once)
+    run(stream.cep.match(**REGEX), tmp_path, fails_once)
+    assert calls[:3] == [0, 1, 1]
+    assert rows_written(spark, tmp_path / "out") == rows_wanted(frame, REGEX)
+
+    write_files(orders(50, 3), tmp_path / "more", 1, 3)
+    for path in (tmp_path / "more").iterdir():
+        path.rename(tmp_path / "in" / f"9{path.name}")
+    other = stream.cep.match(**{**REGEX, "query": ". up{1,2} down"})
+    with pytest.raises(Exception, match=r"the checkpoint holds the state of another query: query was .*1,3"):
+        run(other, tmp_path, write)
+
+
+@QUIET
+def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
+    write_files(orders(3, 1), tmp_path / "in", 1, 1)
+    schema = "ts timestamp, n bigint, kind string, k string, x bigint, other timestamp"
+    plain_stream = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    stream = plain_stream.withWatermark("ts", "1 minute")
+    with pytest.raises(OrderError, match=r"the stream has no watermark.*withWatermark\('ts'"):
+        plain_stream.cep.match(**REGEX)
+    with pytest.raises(OrderError, match="order_by begins with 'other', but the watermark is on 'ts'"):
+        stream.cep.match(**{**REGEX, "order_by": "other"})
+    with pytest.raises(OrderError, match="order_by is missing"):
+        stream.cep.match(". up", define={"up": "x > 1"})
+    with pytest.raises(UnsupportedQueryError, match=r"the query has no window.*WITHIN 1 hour"):
+        stream.cep.match("PATTERN SEQ(A a, B+ b[])", event_type="kind", order_by="ts")
+    loops = stream.cep.match(**{**REGEX, "query": ". up+ down"})
+    with pytest.raises(UnsupportedQueryError, match=r"have no greatest length.*within='1 hour'"):
+        loops.to_frame()
+    assert loops.configure(unbounded=True).to_frame().isStreaming
+    bounded = stream.cep.match(**REGEX, within="1 hour")
+    assert bounded.to_frame().columns == ["k", "begin", "end", "rows", "top"]
+    with pytest.raises(UnsupportedQueryError, match="'strict' before 'b'"):
+        stream.cep.match(
+            "PATTERN SEQ(A a, B b) WHERE strict AND [k] WITHIN 1 hour", event_type="kind", order_by="ts"
+        )
+    with pytest.raises(UnsupportedQueryError, match="engine='chain': a stream chooses its engine itself"):
+        stream.cep.match(**REGEX, engine="chain")
+    with pytest.raises(CepError, match="late='yes': write 'count' or 'rows'"):
+        loops.configure(late="yes")
+    with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):
+        loops.count()
+    with pytest.raises(UnsupportedQueryError, match="a streaming DataFrame has no end"):
+        stream.cep.tag(**REGEX)
+    with pytest.warns(CepWarning, match="without partition_by all events are one stream"):
+        one = stream.cep.match("PATTERN SEQ(A a, B b) WITHIN 1 hour", event_type="kind", order_by="ts")
+    assert one.n_buckets == 1 and "1: without partition_by" in str(one.explain())
+    with pytest.raises(CepError, match="which is one bucket"):
+        one.configure(buckets=3)
+
+
+def start_job(kind: str, folder: Path, sink: str) -> subprocess.Popen:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "tests.support.stream_job", kind, str(folder), sink]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(
+            command, cwd=root, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a program and its JVM as a crash of the machine does."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("seed", [rarely(0, 2, seed) for seed in range(6)])
+def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
+    """Five kills in each of six streams with ``--full``, one kill in a tenth."""
+    kind, sink = [("sequence", "file"), ("regex", "by batch")][seed % 2]
+    query = {"sequence": SEQUENCE, "regex": REGEX}[kind]
+    rng, frame = Random(seed), orders(2000, seed)
+    write_files(frame, tmp_path / "in", 12, seed, most_late=5)
+    n_kills = 0
+    while n_kills < (5 if whole else 1):
+        process = start_job(kind, tmp_path, sink)
+        try:
+            process.wait(rng.uniform(8, 60))
+        except subprocess.TimeoutExpired:
+            n_kills += (tmp_path / "state").exists()
+            kill(process)
+            continue
+        assert process.returncode == 0, (tmp_path / "log").read_text()[-4000:]
+        break
+    process = start_job(kind, tmp_path, sink)
+    assert process.wait(600) == 0, (tmp_path / "log").read_text()[-4000:]
+    print(f"{n_kills} kills")
+    assert n_kills and rows_written(spark, tmp_path / "out") == rows_wanted(frame, query)

@@ -1,14 +1,18 @@
-"""Streams of Spark without Spark: buckets that receive random micro-batches."""
+"""Streams of Spark: buckets that receive random micro-batches without Spark, and files that Spark reads."""
 
 from __future__ import annotations
 
+import os
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -78,3 +82,54 @@ def received_in_buckets(
     fire(END)
     accepted = frame[~frame["n"].isin(late)].sample(frac=1, random_state=seed).reset_index(drop=True)
     return [tuple(row.values()) for row in pa.concat_tables(made).to_pylist()], accepted, n_loads
+
+
+# --- streams on Spark ---------------------------------------------------------------------------------------
+
+
+def orders(n_rows: int, seed: int) -> pd.DataFrame:
+    """Return events of eight keys in time, each with a number."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "ts": pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(np.arange(n_rows), unit="s"),
+            "n": np.arange(n_rows),
+            "kind": rng.choice(list("ABCD"), n_rows),
+            "k": rng.choice([*"pqrstuv", None], n_rows),
+            "x": rng.integers(0, 100, n_rows),
+        }
+    ).astype({"ts": "datetime64[us, UTC]"})
+
+
+def write_files(frame: pd.DataFrame, folder: Path, n_files: int, seed: int, most_late: float = 20) -> None:
+    """Write rows in the order of their random arrival into files; the last file has a row after all."""
+    rng = np.random.default_rng(seed)
+    order = np.argsort(np.arange(len(frame)) + rng.uniform(0, most_late, len(frame)))
+    end = frame.tail(1).assign(ts=frame["ts"].max() + pd.Timedelta("1D"), kind="Z", k="end", n=-1)
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate([*(frame.iloc[rows] for rows in np.array_split(order, n_files)), end]):
+        table = pa.Table.from_pandas(part, preserve_index=False)
+        path = folder / f"{number:03}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark reads the oldest file first
+
+
+def stream_of_files(spark: Any, folder: Path, delay: str) -> Any:
+    """Return a streaming frame of the files, one file per micro-batch."""
+    schema = "ts timestamp, n bigint, kind string, k string, x bigint"
+    files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return files.withWatermark("ts", delay)
+
+
+SEQUENCE = {
+    "query": "PATTERN SEQ(A a, B b, !C c) WHERE [k] AND b.x > a.x WITHIN 30 seconds",
+    "event_type": "kind",
+    "order_by": ["ts", "n"],
+}
+REGEX = {
+    "query": ". up{1,3} down",
+    "define": {"up": "x > prev(x)", "down": "x < prev(x)"},
+    "partition_by": "k",
+    "order_by": ["ts", "n"],
+    "measures": {"begin": "first(ts)", "end": "last(n)", "rows": "count()", "top": "max(x)"},
+}

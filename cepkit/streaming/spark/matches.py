@@ -29,10 +29,11 @@ from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.search import Search
 from cepkit.streaming.spark.bucket import BucketPlan
-from cepkit.streaming.spark.progress import progress_frame
+from cepkit.streaming.spark.progress import draw_progress, progress_frame
 from cepkit.streaming.spark.sinks import ParquetByBatch
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
     from pyspark.sql.types import StructType
@@ -280,6 +281,15 @@ class SparkStreamMatches:
         queries += [query for query in active if str(query.runId) not in known]
         return progress_frame(queries, self._name, self.n_buckets)
 
+    def plot(self) -> go.Figure:
+        """Draw `progress`: the rows and matches of every micro-batch, and the rows that wait after it.
+
+        Examples
+        --------
+        >>> found.plot()  # doctest: +SKIP
+        """
+        return draw_progress(self.progress, str(self.query.pattern))
+
     def explain(self) -> Explanation:
         """Say how the query is read and how the stream runs, without running it.
 
@@ -350,7 +360,7 @@ class SparkStreamMatches:
     # --- what a stream cannot say
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in ("count", "head", "sample", "take", "aggregate", "count_by_last", "lineage", "tag", "plot",
+        if name in ("count", "head", "sample", "take", "aggregate", "count_by_last", "lineage", "tag",
                     "view", "explore", "chunks", "run"):  # fmt: skip
             raise UnsupportedQueryError(
                 f"{name}: a stream has no end, so its matches are not all there; write them with "

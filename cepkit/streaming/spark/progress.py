@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from pyspark.sql.streaming import StreamingQuery
 
 _STATE = {"held": "held", "kept": "kept", "live": "live_partial_matches", "state_bytes": "state_bytes"}
@@ -21,6 +22,10 @@ _COLUMNS = {
     "watermark": "datetime64[ms]",
     "watermark_lag": "timedelta64[ms]",
     "seconds": "float64",
+}
+_PANELS = {
+    "in and out": ["rows", "late_rows", "matches"],
+    "waiting afterwards": ["held", "kept", "live_partial_matches"],
 }
 
 
@@ -46,6 +51,26 @@ def progress_frame(queries: Iterable[StreamingQuery], name: str, n_buckets: int)
     newest = (frame["watermark"] + frame["watermark_lag"]).cummax().ffill()
     frame["watermark_lag"] = (newest - frame["watermark"]).astype("timedelta64[ms]")
     return frame
+
+
+def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
+    """Draw what goes in and out of each micro-batch, and what waits after it.
+
+    Parameters
+    ----------
+    progress : pandas.DataFrame
+        The value of `progress_frame`.
+    title : str
+        Title of the figure.
+    """
+    from cepkit.plots.sweeps import SweepPanel, sweep_figure
+
+    panels = []
+    for heading, names in _PANELS.items():
+        shown = progress[["batch", *names]].rename(columns=lambda name: name.replace("_", " "))
+        rows = shown.melt("batch", var_name="what", value_name="rows").dropna().astype({"rows": "float64"})
+        panels.append(SweepPanel(rows, "batch", "rows", heading, x_title="micro-batch", y_title="rows"))
+    return sweep_figure(panels, series="what", title=title)
 
 
 def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any]:
