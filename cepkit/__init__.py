@@ -51,6 +51,7 @@ if _TYPE_CHECKING:
     from cepkit.results.views import view
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
+    from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.stream import Stream
 
 __version__ = "0.1.0"
@@ -85,6 +86,7 @@ _NAMES_OF_MODULE = {
     "results.views": "view",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
+    "streaming.spark.matches": "SparkStreamMatches",
     "streaming.stream": "Stream",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
@@ -95,10 +97,10 @@ __all__ = [
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
-    "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of",
-    "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure",
-    "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view",
-    "why_not",
+    "SparkStreamMatches", "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot",
+    "all_of", "any_of", "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2", "match",
+    "param", "pure", "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag",
+    "var", "view", "why_not",
 ]  # fmt: skip
 
 

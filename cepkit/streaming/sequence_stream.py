@@ -103,7 +103,7 @@ class SequenceSearch(Search):
             block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
         if _waits(program) and events.n_events:
-            self._searched_at = int(self._latest(events.columns[program.clock].values))
+            self._searched_at = int(self._latest(_times(program, events)))
         keep = self._is_needed(program, events)
         if not keep.any():
             self._wakes_at = None
@@ -132,12 +132,12 @@ class SequenceSearch(Search):
         block = block.take(slice(min(n_there, again), None))
         if is_last or not _waits(program) or not len(block):
             return block
-        window, time = program.window, events.columns[program.clock].values
+        window, time, within = program.window, _times(program, events), _window(program)
         age = self._latest(time) - time[block.first]
-        decided = age > window.within if window.closed else age >= window.within
+        decided = age > within if window.closed else age >= within
         n_decided = len(block) if decided.all() else int(np.argmin(decided))
         if n_decided < len(block):
-            self._wakes_at = int(time[block.first[n_decided]]) + int(window.within) + bool(window.closed)
+            self._wakes_at = int(time[block.first[n_decided]]) + int(within) + bool(window.closed)
         if self._reporter.policy != "none" and n_decided < len(block):
             # A policy needs all matches with the same last event at once.
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
@@ -149,8 +149,8 @@ class SequenceSearch(Search):
             return n_old
         if self._searched_at is None:
             return 0
-        time = events.columns[program.clock].values
-        return int(np.searchsorted(time, max(self._searched_at - program.window.within, _LONG_AGO)))
+        time = _times(program, events)
+        return int(np.searchsorted(time, max(self._searched_at - _window(program), _LONG_AGO)))
 
     def _latest(self, time: np.ndarray) -> int:
         """Return the time before which no later event comes."""
@@ -160,13 +160,13 @@ class SequenceSearch(Search):
         """Return the time from which no event is needed; None if time alone does not decide it."""
         if program.window.within is None or not events.n_events:
             return None
-        return int(events.columns[program.clock].values[-1]) + int(self._span_needed(program)) + 1
+        return int(_times(program, events)[-1]) + int(self._span_needed(program)) + 1
 
-    def _span_needed(self, program: SequenceProgram) -> int:
+    def _span_needed(self, program: SequenceProgram) -> float:
         """Return for how long an event is needed, in ticks."""
         # A waiting match began at most one window ago; an event that forbids it, at most two.
         n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
-        return n_windows * program.window.within
+        return n_windows * _window(program)
 
     def _report(
         self, source: ArrowSource, events: Events, block: MatchBlock, position: np.ndarray
@@ -184,7 +184,7 @@ class SequenceSearch(Search):
         if n == 0 or (window.within is None and window.within_events is None):
             return keep
         if window.within is not None:
-            time = events.columns[program.clock].values
+            time = _times(program, events)
             keep &= self._latest(time) - time <= self._span_needed(program)
         elif window.within_events is not None:
             places = Places(program, events)
@@ -261,6 +261,18 @@ def _check(options: Options) -> None:
         raise UnsupportedQueryError(
             f"{said} are options of regex streams; a stream of event sequences is bounded by its window"
         )
+
+
+def _times(program: SequenceProgram, events: Events) -> np.ndarray:
+    """Return the time of every event, for a query with a window of time."""
+    assert program.clock is not None
+    return events.columns[program.clock].values
+
+
+def _window(program: SequenceProgram) -> float:
+    """Return the length of the window of time, in ticks."""
+    assert program.window.within is not None
+    return program.window.within
 
 
 def _waits(program: SequenceProgram) -> bool:

@@ -311,7 +311,7 @@ def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
         loops.configure(late="yes")
     with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):
         loops.count()
-    with pytest.raises(UnsupportedQueryError, match="a streaming DataFrame has no end"):
+    with pytest.raises(UnsupportedQueryError, match="tag: a stream has no end"):
         stream.cep.tag(**REGEX)
     with pytest.warns(CepWarning, match="without partition_by all events are one stream"):
         one = stream.cep.match("PATTERN SEQ(A a, B b) WITHIN 1 hour", event_type="kind", order_by="ts")

@@ -46,11 +46,11 @@ def received_in_buckets(
         zlib.crc32(repr(tuple(map(str, key))).encode()) % n_buckets
         for key in zip(*(frame[name] for name in query.partition_by), strict=True)
     ] or [0] * len(frame)
-    delay, slack = rng.choice([0, 2, 5]) * MS, rng.choice([0, 3, 8]) * MS
+    delay, slack = rng.choice([0, 1, 4]) * MS, rng.choice([2, 6, 12]) * MS
     arrival = [time + rng.random() * slack for time in frame["t"]]
     order = sorted(range(len(frame)), key=lambda row: arrival[row])
     buckets = {number: Bucket(plan) for number in range(n_buckets)}
-    made, late, n_loads = [], [], 0
+    made, late, n_loads = [plan.open_search().empty], [], 0
     watermark, newest, begin = None, None, 0
 
     def receive(number: int, rows: list[int], until: int | None) -> None:

@@ -156,7 +156,7 @@ class Bucket:
         """The watermark, in milliseconds, from which the bucket has something to do without new rows."""
         times = [] if self._wakes_at is None else [-(-self._wakes_at // 1000)]
         if self._held.num_rows:
-            times.append(pc.min(pc.cast(self._held.column(self._clock), pa.int64())).as_py() // 1000 + 1)
+            times.append(int(self._ticks(self._held).min()) // 1000 + 1)
         return min(times, default=None)
 
     def counts(self) -> dict[str, int]:

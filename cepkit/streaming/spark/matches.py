@@ -35,7 +35,8 @@ from cepkit.streaming.spark.sinks import ParquetByBatch
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
 _BUCKETS_PER_PARTITION = 2

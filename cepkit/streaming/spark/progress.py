@@ -9,7 +9,7 @@ import pandas as pd
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _STATE = {"held": "held", "kept": "kept", "live": "live_partial_matches", "state_bytes": "state_bytes"}
 _COLUMNS = {
@@ -67,9 +67,11 @@ def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
 
     panels = []
     for heading, names in _PANELS.items():
-        shown = progress[["batch", *names]].rename(columns=lambda name: name.replace("_", " "))
-        rows = shown.melt("batch", var_name="what", value_name="rows").dropna().astype({"rows": "float64"})
-        panels.append(SweepPanel(rows, "batch", "rows", heading, x_title="micro-batch", y_title="rows"))
+        shown = progress[["batch", *names]].set_axis(["batch", *(n.replace("_", " ") for n in names)], axis=1)
+        rows = (
+            shown.melt("batch", var_name="what", value_name="number").dropna().astype({"number": "float64"})
+        )
+        panels.append(SweepPanel(rows, "batch", "number", heading, x_title="micro-batch", y_title="rows"))
     return sweep_figure(panels, series="what", title=title)
 
 
@@ -91,7 +93,7 @@ def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any
     }
 
 
-def _time(text: str | None) -> pd.Timestamp:
+def _time(text: str | None) -> Any:
     """Return a time of Spark's reports; a watermark of 1970 is none."""
     if text is None:
         return pd.NaT

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from cepkit.frames.spark import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
@@ -176,7 +176,7 @@ class Opener:
                 yield from self._matches(of_stream(content.as_py()))
             if self.late is not None:
                 for content in batch.column("late_rows").drop_null():
-                    yield from self._late_rows(of_stream(content.as_py()))
+                    yield from self._late_rows(of_stream(content.as_py()), self.late)
 
     def _matches(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         arrays = [column.cast(of.type) for column, of in zip(table.columns, self.output, strict=True)]
@@ -184,12 +184,10 @@ class Opener:
             arrays.append(pa.nulls(table.num_rows, self.late))
         yield from self._sent(arrays)
 
-    def _late_rows(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _late_rows(self, table: pa.Table, late: pa.StructType) -> Iterator[pa.RecordBatch]:
         nothing = [pa.nulls(table.num_rows, of.type) for of in self.output]
-        values = [
-            pc.cast(table.column(i).combine_chunks(), self.late[i].type) for i in range(table.num_columns)
-        ]
-        rows = pa.StructArray.from_arrays(values, fields=list(self.late))
+        values = [pc.cast(table.column(i).combine_chunks(), late[i].type) for i in range(table.num_columns)]
+        rows = pa.StructArray.from_arrays(values, fields=list(late))
         yield from self._sent([*nothing, rows])
 
     def _sent(self, arrays: list) -> Iterator[pa.RecordBatch]:
