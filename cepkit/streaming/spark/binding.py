@@ -55,7 +55,6 @@ def match_stream(
                 "query, as in WITHIN 1 hour"
             )
     matches = SparkStreamMatches(frame, source, program, choose_engine(program))
-    matches.plan.open_search()  # raises what only an open stream refuses
     if not value.partition_by:
         warn(
             "without partition_by all events are one stream, which one Spark task must hold and match; with "

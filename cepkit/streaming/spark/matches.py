@@ -85,6 +85,7 @@ class SparkStreamMatches:
         self._n_buckets, self._late, self._unbounded = n_buckets, late, unbounded
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
+        self._search: Search = self._plan.open_search()  # refuses what only a finished frame allows
 
     # --- what runs
 
@@ -184,7 +185,7 @@ class SparkStreamMatches:
         self._refuse_unbounded()
         _use_rocks(self._frame)
         types, output = self._result_types
-        columns = list(self.plan.schema.arrow.names)
+        columns = list(self._plan.schema.arrow.names)
         labels = work.labels_of_buckets(self.n_buckets, _n_partitions(self._frame))
         plain = tasks.numbered_columns(self._frame, self._source, columns)
         keys = tasks.key_columns(self._source, columns, self.query.partition_by)
@@ -192,7 +193,7 @@ class SparkStreamMatches:
         dealt = plain.withColumn("bucket", bucket.cast("int")).mapInArrow(
             work.Dealer(tuple(columns), labels).run, work.ROWS_IN_BUCKETS
         )
-        processor = work.BucketProcessor(self.plan, os.environ.get("CEPKIT_CACHE"))
+        processor = work.BucketProcessor(self._plan, os.environ.get("CEPKIT_CACHE"))
         made = dealt.groupBy("bucket").transformWithStateInPandas(
             processor, work.RESULTS_OF_BUCKETS, "append", "EventTime"
         )
@@ -212,7 +213,7 @@ class SparkStreamMatches:
         fields = {field.name: field for field in self._source.fields}
         rows = StructType([fields[name] for name in columns])
         rows = StructType([StructField(field.name, field.dataType) for field in rows])
-        of_late = pa.struct([self.plan.schema.arrow.field(name).with_nullable(True) for name in columns])
+        of_late = pa.struct([self._plan.schema.arrow.field(name).with_nullable(True) for name in columns])
         return StructType([*types, StructField("late", rows)]), of_late
 
     @property
@@ -317,7 +318,7 @@ class SparkStreamMatches:
     # --- how the frames are made
 
     @cached_property
-    def plan(self) -> BucketPlan:
+    def _plan(self) -> BucketPlan:
         """What the buckets share."""
         columns = tasks.needed_columns(self._program, self._source)
         if self._late == "rows":
@@ -332,10 +333,6 @@ class SparkStreamMatches:
             "buckets": self.n_buckets,
         }
         return BucketPlan(self.query, schema, self.n_buckets, identity)
-
-    @cached_property
-    def _search(self) -> Search:
-        return self.plan.open_search()
 
     @property
     def _result_types(self) -> tuple[StructType, pa.Schema]:
