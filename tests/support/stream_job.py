@@ -19,7 +19,7 @@ def main(kind: str, folder: str, sink: str) -> None:
         query = writer.foreachBatch(found.parquet_by_batch(f"{folder}/out")).start()
     else:
         query = writer.start(f"{folder}/out")
-    print("started", flush=True)
+    print("the stream has started", flush=True)
     query.awaitTermination()
     print("finished", flush=True)
 
