@@ -120,6 +120,35 @@ def run_window(window: Window, source: Source) -> WindowRows:
     return emit_rows(window, source, rows, made, size)
 
 
+def window_part(
+    window: Window, source: Source, n_known: int, first_number: int = 0, *, is_last: bool = True
+) -> tuple[WindowRows, int]:
+    """Return what a checked window emits after its first rows, and the number of rows that have left.
+
+    Parameters
+    ----------
+    window : Window
+    source : Source
+        Rows in stream order for which ``where`` is true.
+    n_known : int
+        The first rows, which arrived earlier and are still in the window.
+    first_number : int
+        Number of the first row among all rows that ever entered.
+    is_last : bool
+        Whether no row follows, so that the rest leaves a window of time.
+    """
+    n = source.n_rows
+    rows = np.arange(n, dtype=np.int64)
+    size = size_of(window, source)
+    time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+    limits = limits_of(size, time, n, first_number)
+    group, n_groups = partition_codes(source, window.group_by)
+    made = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
+    n_gone = int(np.searchsorted(limits.gone, n))
+    end = n + n_gone if window.emit == ALL and not is_last else len(made.row_of_item)
+    return emit_rows(window, source, rows, made, size, np.arange(n_known, end)), n_gone
+
+
 def emit_rows(
     window: Window,
     source: Source,
