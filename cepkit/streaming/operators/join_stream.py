@@ -134,7 +134,8 @@ class JoinStream:
     def __repr__(self) -> str:
         state = "Closed stream" if self._closed else "Stream"
         text = said(self.query) if isinstance(self.query, Join) else str(self.query)
-        return f"{state} of {text}: {self.events:,} events, {self.matches:,} results, {self.retained:,} rows kept"
+        counts = f"{self.events:,} events, {self.matches:,} results, {self.retained:,} rows kept"
+        return f"{state} of {text}: {counts}"
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the stream into one file, from which `cepkit.stream.load` continues."""
