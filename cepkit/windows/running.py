@@ -115,7 +115,7 @@ def run_window(window: Window, source: Source) -> WindowRows:
     rows = kept_rows(window, source, window.order_by)
     size = size_of(window, source)
     time = clock_values(source, window.order_by[0], rows) if size.is_time else None
-    limits = limits_of(size, time, len(rows))
+    limits = limits_of(size, time, len(rows), with_leaving=window.emit == ALL)
     group, n_groups = partition_codes(source, window.group_by)
     made = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
     return emit_rows(window, source, rows, made, size)
