@@ -209,8 +209,8 @@ def frame_with(source: Source, found: WindowRows, native: Callable[[Frame], Fram
     taken = source.rows(found.rows, {})
     if isinstance(taken, pd.DataFrame):
         for name, values in found.columns.items():
-            made = series_of_arrow(values)
-            taken[name] = made.set_axis(taken.index)
+            # An array has no index to align; `insert` also suits the copies that pandas 2 warns of.
+            taken.insert(taken.shape[1], name, series_of_arrow(values).array)
         return taken
     for name, values in found.columns.items():
         taken = taken.append_column(name, values)

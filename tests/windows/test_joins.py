@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import cepkit as cep
 from tests.support.window_cases import found_by_join, join_result, random_join_case
 
+pl = pytest.importorskip("polars")
 MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
 

@@ -6,13 +6,13 @@ import datetime
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import cepkit as cep
 from tests.support.window_cases import plain, random_frame, random_window_case, rows_of
 
+pl = pytest.importorskip("polars")
 MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
 
