@@ -24,6 +24,7 @@ FLOORS = (
     ("planning", "widgets"),
     ("frames", "insight", "pipelines", "experiments"),
     ("results",),
+    ("windows",),
     ("streaming",),
     ("parallel", "linked", "partition_and_compose", "shedding"),
     ("api",),
@@ -56,7 +57,7 @@ SUB_FLOORS = {
         ("experiments",),
     ),
     "plots": (("stills",), ("automata",), ("timeline",)),
-    "streaming": (("spark",),),
+    "streaming": (("operators",), ("spark",)),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -225,7 +226,17 @@ def test_experiments_draw_nothing():
 
 
 def test_pyspark_is_known_where_frames_are():
-    allowed = ("frames", "pipelines", "results", "streaming", "accessor", "api", "explorer", "commands")
+    allowed = (
+        "frames",
+        "pipelines",
+        "results",
+        "windows",
+        "streaming",
+        "accessor",
+        "api",
+        "explorer",
+        "commands",
+    )
     for module in MODULES:
         if "pyspark" in outside(module):
             assert module.split(".")[0] in allowed, module
