@@ -757,16 +757,17 @@ def _no_events(program: TreeProgram) -> Events:
     return Events(0, columns, np.zeros(0, np.int32), 1)
 
 
-@cache
 def _kernels() -> SimpleNamespace:
-    """Return the kernels; as plain Python functions they must not warn of overflows."""
+    """Return the kernels of now: better machine code takes the place of the first one."""
     made = load_kernels(KERNELS)
-    names = ("advance", "take_matches", "finish_waiting", "remove")
-    found = {name: getattr(made, name) for name in names}
-    quiet = np.errstate(all="ignore")
-    return SimpleNamespace(
-        **{name: run if hasattr(run, "py_func") else quiet(run) for name, run in found.items()}
-    )
+    return made if hasattr(made.advance, "py_func") else _quiet(made)
+
+
+@cache
+def _quiet(made: SimpleNamespace) -> SimpleNamespace:
+    """Return kernels that are plain Python functions. They must not warn of overflows."""
+    quiet, names = np.errstate(all="ignore"), ("advance", "take_matches", "finish_waiting", "remove")
+    return SimpleNamespace(**{name: quiet(getattr(made, name)) for name in names})
 
 
 def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
