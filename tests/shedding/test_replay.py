@@ -37,8 +37,8 @@ def replay(frame, query=QUERY, **given):
 
 
 def keys_of(result) -> set[tuple]:
-    """Return the matches as tuples of positions."""
-    lineage = result.matches.lineage()
+    """Return the matches of a replay, or matches, as tuples of positions."""
+    lineage = getattr(result, "matches", result).lineage()
     return set(lineage.groupby("match")["position"].agg(tuple))
 
 
@@ -106,6 +106,27 @@ def test_matches_of_negation_are_compared_by_precision():
     assert own - truth
     assert result.precision == len(own & truth) / len(own) < 1
     assert result.recall == len(own & truth) / len(truth)
+
+
+@pytest.mark.parametrize(
+    ("condition", "opposite"), [("y.v > 0.3", "y.v <= 0.3"), ("y.v > x.v", "y.v <= x.v")]
+)
+@pytest.mark.parametrize("absent_at", ["x, !b y, c", "x, c"])
+@pytest.mark.parametrize("seed", range(3))
+def test_both_readings_of_negation(condition, opposite, absent_at, seed):
+    """An event that is allowed if a condition holds forbids a match if the opposite holds."""
+    frame = frame_of(600, seed)
+    end = "" if "!" in absent_at else ", !b y"
+    text = f"PATTERN SEQ(a {absent_at} z{end}) WHERE {{}} WITHIN 12"
+    query, other = text.format(condition), text.format(opposite)
+    kills, allows = (replay(frame, query, negation=reading) for reading in ("kills_if", "allowed_if"))
+    assert keys_of(kills) == keys_of(cep.match(frame, query, **SETTINGS))
+    assert keys_of(allows) == keys_of(cep.match(frame, other, **SETTINGS)) != keys_of(kills)
+    assert kills.recall == kills.precision == allows.recall == allows.precision == 1.0
+    shed = replay(frame, query, negation="allowed_if", shedding="random_input", latency_bound=2e-5)
+    assert shed.n_dropped and common(shed.run.found[0].block, allows.run.found[0].block).mean() > 0.3
+    assert "unless it fulfils its conditions" in str(allows.explain())
+    assert "unless it fulfils" not in str(kills.explain()) + str(replay(frame, negation="allowed_if").explain())
 
 
 def test_matches_equal_those_of_the_other_engines_when_nothing_is_dropped():
@@ -322,6 +343,7 @@ def test_arrivals_of_rows_are_taken_in_stream_order():
         ({"arrivals": cep.shedding.ColumnArrivals("tss")}, "arrivals: column 'tss' not found. Did you mean"),
         ({"arrivals": cep.shedding.ColumnArrivals("kind")}, "arrivals: column 'kind' is of type text"),
         ({"arrivals": cep.shedding.PoissonArrivals}, "arrivals=PoissonArrivals is a class"),
+        ({"negation": "forbids"}, "negation='forbids': expected one of 'kills_if', 'allowed_if'"),
         ({"query": []}, "the list of queries is empty"),
         ({"query": "PATTERN SEQ(a x, b y) WITHIN 9", "after_match": "past_last"}, "after_match removes"),
         ({"query": "PATTERN SEQ(a x, q y) WITHIN 9"}, "the warm-up of 100 events has no event of type 'q'"),

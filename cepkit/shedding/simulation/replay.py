@@ -22,6 +22,7 @@ from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 from cepkit.shedding.simulation.found import LATE, common
 from cepkit.shedding.simulation.scene import ReplayRun
+from cepkit.shedding.tree.program import ALLOWED_IF
 
 COLUMNS = {
     "pattern": "string", "strategy": "string", "seed": "long", "events": "long", "dropped_events": "long",
@@ -291,7 +292,10 @@ class ReplayResult:
         """Return how the query was read and run, and what was dropped."""
         one = self._only
         note = ("shedding", losses(self._run) or f"{self._run.strategy.name}: nothing was dropped")
-        return Explanation(self._run.scene.programs[0], one.engine, (), (note,))
+        notes = [note]
+        if self._run.scene.trees[0].negation == ALLOWED_IF and self._run.scene.trees[0].code.absences.size:
+            notes.insert(0, ("negation", "an absent event forbids a match unless it fulfils its conditions"))
+        return Explanation(self._run.scene.programs[0], one.engine, (), tuple(notes))
 
     def __repr__(self) -> str:
         run = self._run
