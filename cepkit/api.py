@@ -609,8 +609,9 @@ def replay(
     seed : int
         Seed of random decisions. The same seed gives the same result, bit by bit.
     negation : str
-        How to read conditions on absent events. ``"kills_if"``: an event that fulfils them forbids a match, as
-        in `match`. ``"allowed_if"``: an event forbids a match unless it fulfils them, as DARLING's paper says.
+        How to read conditions on absent events. ``"kills_if"``: an event that fulfils them forbids a match,
+        as in `match`. ``"allowed_if"``: an event forbids a match unless it fulfils them, as DARLING's paper
+        says.
 
     Returns
     -------

@@ -126,7 +126,9 @@ def test_both_readings_of_negation(condition, opposite, absent_at, seed):
     shed = replay(frame, query, negation="allowed_if", shedding="random_input", latency_bound=2e-5)
     assert shed.n_dropped and common(shed.run.found[0].block, allows.run.found[0].block).mean() > 0.3
     assert "unless it fulfils its conditions" in str(allows.explain())
-    assert "unless it fulfils" not in str(kills.explain()) + str(replay(frame, negation="allowed_if").explain())
+    assert "unless it fulfils" not in str(kills.explain()) + str(
+        replay(frame, negation="allowed_if").explain()
+    )
 
 
 def test_matches_equal_those_of_the_other_engines_when_nothing_is_dropped():
