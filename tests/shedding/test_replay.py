@@ -61,6 +61,50 @@ def test_the_same_seed_gives_the_same_bits(name):
     assert one.run.dropped.tobytes() == other.run.dropped.tobytes()
 
 
+@dataclass(frozen=True)
+class AskedForNothing:
+    """Drop nothing, but let the server ask about every event."""
+
+    name: ClassVar[str] = "asked"
+
+    def begin(self, training: Training) -> Shedder:
+        return _Asked()
+
+
+class _Asked(Shedder):
+    def admit(self, event, load):
+        return ()
+
+    def before(self, event, load, machine):
+        return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "query",
+    [
+        QUERY,
+        "PATTERN SEQ(a x, b+ y[], c z) WHERE y[i].v > x.v WITHIN 6",
+        "PATTERN SEQ(a x, b y, !c z) WHERE z.v > x.v WITHIN 12",
+        "PATTERN SEQ(a x, b y) WITHIN 9 EVENTS",
+        "PATTERN OR(SEQ(a x, b y), SEQ(c z)) WITHIN 9",
+    ],
+)
+def test_events_in_one_call_are_as_events_one_by_one(query, seed):
+    """Where nothing is decided, the tree takes all events at once; every number stays the same."""
+    frame = frame_of(900, seed)
+    arrivals = ["peaks", "poisson", "overload", "constant"][seed]
+    together, alone = (
+        replay(frame, query, shedding=own, arrivals=arrivals) for own in ("none", AskedForNothing())
+    )
+    pd.testing.assert_frame_equal(together.series(), alone.series(), check_exact=True)
+    assert together.latencies.tobytes() == alone.latencies.tobytes()
+    assert keys_of(together) == keys_of(alone)
+    for name in ("processed_of_type", "most_waiting", "most_alive", "peak_bytes", "seconds"):
+        assert getattr(together.run, name) == getattr(alone.run, name), name
+    assert together.to_frame().drop(columns="strategy").equals(alone.to_frame().drop(columns="strategy"))
+
+
 def test_arrivals_do_not_depend_on_the_strategy():
     frame = frame_of(2000, 2)
     times = [replay(frame, shedding=name).run.arrival_of_event for name in strategy_names()]
