@@ -40,7 +40,7 @@ class Tree(EngineValue):
     >>> found.count() == cep.match(frame, query, event_type="kind", order_by="t").count()
     True
     >>> found.run.order
-    ('z', 'x', 'y')
+    ('x', 'z', 'y')
     """
 
     order: str = PATTERN

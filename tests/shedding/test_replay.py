@@ -313,6 +313,43 @@ def test_spark_replays_each_key_as_a_task(spark):
         assert found.loc[key, alone.index].to_dict() == alone.to_dict()
 
 
+def test_spark_replays_many_keys(spark):
+    """Every key is a replay of its own; keys that differ in length and load do not disturb one another."""
+    frame = pd.concat([frame_of(60 + 10 * seed, seed, "abc").assign(key=seed) for seed in range(40)])
+    frame["ts"] = np.arange(len(frame))
+    settings = {"shedding": "random_input", "latency_bound": 2e-5, "warm_up": 30, "partition_by": "key"}
+    found = replay(spark.createDataFrame(frame).repartition(6), **settings).toPandas()
+    assert sorted(found["key"]) == list(range(40))
+    assert found["problem"].isna().all() and (found["events"] == 60 + 10 * found["key"]).all()
+    assert (found["dropped_events"] > 0).sum() > 30
+    for key in (0, 17, 39):
+        alone = replay(frame[frame["key"] == key], **settings).to_frame().iloc[0]
+        own = found[found["key"] == key].iloc[0]
+        assert own[alone.index].to_dict() == alone.to_dict()
+
+
+def test_spark_runs_a_study_over_settings(spark):
+    """A study is one replay per setting; all of them see the same events, and become one table."""
+    frame = pd.concat([frame_of(300, seed, "abc").assign(key=f"k{seed}") for seed in range(4)])
+    frame["ts"] = np.arange(len(frame))
+    there, parts = spark.createDataFrame(frame), []
+    for name in ("none", "random", "random_input"):
+        for seed in range(2):
+            settings = {"shedding": name, "seed": seed, "latency_bound": 2e-5, "partition_by": "key"}
+            parts.append(replay(there, **settings))
+    study = parts[0]
+    for part in parts[1:]:
+        study = study.unionByName(part)
+    table = study.toPandas()
+    assert table.groupby(["strategy", "seed"]).size().tolist() == [4] * 6
+    assert table.groupby("key")["matches_without_shedding"].nunique().eq(1).all()
+    by = table.groupby("strategy")["recall"].mean()
+    assert by["none"] == 1.0 and by["random_input"] < 1
+    one = table[(table["key"] == "k2") & (table["strategy"] == "random_input") & (table["seed"] == 1)].iloc[0]
+    alone = replay(frame[frame["key"] == "k2"], shedding="random_input", seed=1, latency_bound=2e-5)
+    assert one["recall"] == alone.recall and one["dropped_events"] == alone.n_dropped
+
+
 def test_spark_needs_keys(spark):
     frame = spark.createDataFrame(frame_of(10, 0))
     with pytest.raises(CepError, match="partition_by is missing"):
