@@ -10,7 +10,7 @@ import cepkit as cep
 from cepkit.shedding.live import search
 from tests.benchmarks import live_shedding
 
-SECONDS, BOUND = 8.0, 0.2
+SECONDS, BOUND = 5.0, 0.1
 
 
 class OwnTime:
@@ -34,7 +34,7 @@ def test_peaks_at_three_times_the_capacity(monkeypatch):
     monkeypatch.setattr(live_shedding, "sleep", time.sleep)
     for module in (live_shedding, search):
         monkeypatch.setattr(module, "perf_counter", time.now)
-    per_second = live_shedding.capacity(live_shedding.events(12_000), n=4000)
+    per_second = live_shedding.capacity(live_shedding.events(12_000), n=2000)
     offered = live_shedding.schedule(per_second, SECONDS)
     frame = live_shedding.events(len(offered) + 4 * live_shedding.N_WARM)
     strategies = {"darling": cep.Darling(split="darling_scaled"), "random": "random_input"}
