@@ -580,6 +580,7 @@ def replay(
     weights: Sequence[float] | Mapping[str, float] | None = None,
     warm_up: int | None = None,
     seed: int = 0,
+    negation: str = "kills_if",
     **keywords: Unpack[QueryKeywords],
 ) -> Any:
     """Replay a frame as a stream under overload, in virtual time, and say what load shedding costs.
@@ -615,6 +616,10 @@ def replay(
         stream.
     seed : int
         Seed of random decisions. The same seed gives the same result, bit by bit.
+    negation : str
+        How to read conditions on absent events. ``"kills_if"``: an event that fulfils them forbids a match,
+        as in `match`. ``"allowed_if"``: an event forbids a match unless it fulfils them, as DARLING's paper
+        says.
 
     Returns
     -------
@@ -655,7 +660,7 @@ def replay(
     settings = check_settings(
         [_query_of(replay, frame, one, keywords) for one in given],
         arrivals=arrivals, latency_bound=latency_bound, shedding=shedding, costs=costs, weights=weights,
-        warm_up=warm_up, seed=seed,
+        warm_up=warm_up, seed=seed, negation=negation,
     )  # fmt: skip
     if spark_module(frame):
         from cepkit.results.spark.per_key import run_per_key
