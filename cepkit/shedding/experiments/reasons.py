@@ -176,9 +176,9 @@ def _why_latency(panel: PaperPanel, wide: pd.DataFrame, results: pd.DataFrame, v
     if len(late):
         means = _of_axis(variants, panel).groupby("variant")["mean_latency"].mean()
         bound = (
-            f"Its mean is above the bound at {_points(len(late))}, {late.max():.1f} s at most. Events of high "
-            "utility make partial matches, so they cost more: with equal utilities, the mean of all points is "
-            f"{means[EQUAL]:.2g} s instead of {means[OWN]:.2g} s."
+            f"Its mean is above the bound at {_points(len(late))}, {late.max():.1f} s at most. Events of "
+            "high utility make partial matches, so they cost more: with equal utilities, the mean of all "
+            f"points is {means[EQUAL]:.2g} s instead of {means[OWN]:.2g} s."
         )
     else:
         bound = f"Its mean is within the bound at all points, {own.max():.2g} s at most."
