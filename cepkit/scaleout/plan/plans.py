@@ -31,8 +31,7 @@ class Feed:
 
     def words(self) -> str:
         """Return the feed in words."""
-        also = "; number and time of every event to all nodes" if self.heartbeat else ""
-        return f"{self.stream} {self.routing.words()}{also}"
+        return f"{self.stream} {self.routing.words()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class ScatterPlan:
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
-        width = max(len(stage.name) for stage in self.stages)
+        width = max(len("gather"), *(len(stage.name) for stage in self.stages))
         many = f"{self.n_nodes} nodes" if self.n_nodes > 1 else "1 node"
         made = [f"{self.title}: {many} and a gather"]
         for stage in self.stages:
@@ -128,7 +127,9 @@ class ScatterPlan:
             first, *rest = [feed.words() for feed in stage.feeds]
             made += [f"  {stage.name:<{width}}  {first}"]
             made += [f"{pad}{text}" for text in rest]
-            made += [f"{pad}{stage.work}"]
+            if any(feed.heartbeat for feed in stage.feeds):
+                made.append(f"{pad}number and time of every event to all nodes")
+            made.append(f"{pad}{stage.work}")
         made.append(f"  {'gather':<{width}}  {self.gather}")
         made += [f"  note: {self.note}"] if self.note else []
         made += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]

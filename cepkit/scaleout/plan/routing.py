@@ -228,7 +228,7 @@ class ToGroup(Routing):
             return ToAll(self.members).words()
         if self.members == 1:
             return RoundRobin(self.groups).words()
-        return f"in turn to {self.groups} groups, to all {self.members} members of the group"
+        return f"in turn to one of {self.groups} groups, to all its {self.members} members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class ToMember(Routing):
             return RoundRobin(self.members).words()
         if self.members == 1:
             return ToAll(self.groups).words()
-        return f"in turn to {self.members} members, to this member of all {self.groups} groups"
+        return f"in turn to one of {self.members} members in each of {self.groups} groups"
 
 
 @dataclass(frozen=True, slots=True)
