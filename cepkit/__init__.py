@@ -49,6 +49,8 @@ if _TYPE_CHECKING:
     from cepkit.results.matches import Matches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
     from cepkit.streaming.stream import Stream
@@ -83,6 +85,8 @@ _NAMES_OF_MODULE = {
     "results.matches": "Matches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
+    "scaleout.engine.scatter_gather": "ScatterGather",
+    "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
     "streaming.stream": "Stream",
@@ -94,11 +98,11 @@ __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
-    "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
-    "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of",
-    "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure",
-    "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view",
-    "why_not",
+    "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather", "SequenceQuery", "Sequential",
+    "SparkMatches", "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot",
+    "all_of", "any_of", "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2",
+    "match", "param", "plan", "pure", "regex_query", "replay", "seq", "sequence_query", "simulate",
+    "step", "stream", "tag", "var", "view", "why_not",
 ]  # fmt: skip
 
 
