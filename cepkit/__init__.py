@@ -50,6 +50,7 @@ if _TYPE_CHECKING:
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
     from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.gather.k_slack import KSlack
     from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
@@ -86,6 +87,7 @@ _NAMES_OF_MODULE = {
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
     "scaleout.engine.scatter_gather": "ScatterGather",
+    "scaleout.gather.k_slack": "KSlack",
     "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
@@ -96,7 +98,7 @@ _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() fo
 # A list, since type checkers read no expression here.
 __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
-    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches",
+    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather", "SequenceQuery", "Sequential",
     "SparkMatches", "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot",
