@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.results.explanation import Explanation
     from cepkit.results.spark.matches import SparkMatches
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
     from cepkit.shedding.simulation.arrivals import Arrivals
     from cepkit.shedding.simulation.costs import Prices
     from cepkit.shedding.strategies.strategy import Strategy
@@ -794,6 +795,7 @@ def window(
     order_by: str | Sequence[str] | None = None,
     emit: str = "arrival",
     params: Mapping[str, Any] | None = None,
+    engine: EngineValue | None = None,
 ) -> Frame:
     """Compute running aggregates over a window that moves with the rows.
 
@@ -831,6 +833,8 @@ def window(
         leave.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
+    engine : engine, optional
+        ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
 
     Returns
     -------
@@ -870,13 +874,17 @@ def window(
         aggregates, time=time, length=length, tumbling=tumbling, group_by=group_by, where=where,
         order_by=order_by, emit=emit, params=params,
     )  # fmt: skip
+    nodes = _nodes_of(engine)
+    if nodes is not None and spark_module(frame):
+        return nodes.window_on_spark(frame, value)
     if spark_module(frame):
         from cepkit.windows.spark import window_spark
 
         return window_spark(frame, value)
     source, native = source_of(frame)
     checked = check_window(value, source)
-    return frame_with(source, run_window(checked, source), native)
+    made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
+    return frame_with(source, made, native)
 
 
 def join(
@@ -892,6 +900,7 @@ def join(
     measures: Mapping[str, str | Expression] | None = None,
     order_by: str | Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
+    engine: EngineValue | None = None,
 ) -> Frame:
     """Join two frames as streams: each arrival meets the rows in the window of the other side.
 
@@ -924,6 +933,8 @@ def join(
         row of the right side with the same time. Default in memory: DatetimeIndexes.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
+    engine : engine, optional
+        ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
 
     Returns
     -------
@@ -960,16 +971,33 @@ def join(
         left, right, on=on or (), where=where, how=how, trigger=trigger, measures=measures or (),
         order_by=order_by or (), params=params or (),
     )  # fmt: skip
+    nodes = _nodes_of(engine)
     is_spark = [bool(spark_module(side)) for side in (frame, other)]
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
+        if nodes is not None:
+            return nodes.join_on_spark(frame, other, value)
         from cepkit.windows.spark import join_spark
 
         return join_spark(frame, other, value)
     (one, native), (two, _) = source_of(frame), source_of(other)
     plan = plan_join(value, (one, two))
-    return frame_of_join(plan, (one, two), run_join(plan, (one, two)), native)
+    made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))
+    return frame_of_join(plan, (one, two), made, native)
+
+
+def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:
+    """Return the engine of a window or a join; raise the error for any other."""
+    if engine is None:
+        return None
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+
+    if not isinstance(engine, ScatterGather):
+        raise CepError(
+            f"engine={engine!r}: windows and joins run without an engine, or on cep.ScatterGather(nodes=4)"
+        )
+    return engine
 
 
 def spark_module(frame: Frame) -> Any:

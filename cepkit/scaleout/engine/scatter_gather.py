@@ -13,12 +13,19 @@ from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet
 from cepkit.errors import CepError, UnsupportedQueryError, whole_number
-from cepkit.events import Events
+from cepkit.events import Events, Source
 from cepkit.planning.planner import Engine, EngineValue
+from cepkit.scaleout.engine.join_nodes import pairs_of_nodes
 from cepkit.scaleout.engine.pattern_nodes import ScatterRun, find_scattered
+from cepkit.scaleout.engine.window_nodes import WindowNodes, check_aggregates
 from cepkit.scaleout.plan.derive import states_of
+from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.patterns import LAYOUTS, MOST_NODES, check_layout, grid_of, pattern_plan
 from cepkit.scaleout.plan.plans import ScatterPlan
+from cepkit.scaleout.plan.windows import window_plan
+from cepkit.windows.joining import JoinPlan, JoinRows, Sources, run_join
+from cepkit.windows.running import WindowRows, run_window
+from cepkit.windows.values import Window
 
 _SHOWN = 3  # branches in `explain`
 
@@ -117,6 +124,21 @@ class ScatterGather(EngineValue):
         states = states_of(program.query, bound.branch)
         title = ", ".join(state.name for state in states)
         return pattern_plan(states, self.nodes, self.layout, groups=self.groups, title=title)
+
+    # --- windows and joins
+
+    def run_window(self, window: Window, source: Source) -> WindowRows:
+        """Return what a checked window emits over a source, computed by nodes; see `cepkit.window`."""
+        check_aggregates(window)
+        evaluator = partial(WindowNodes, plan=window_plan(self.nodes))
+        return run_window(window, source, evaluator)
+
+    def run_join(self, plan: JoinPlan, sources: Sources) -> JoinRows:
+        """Return the result of a join over two sources, computed by nodes; see `cepkit.join`."""
+        made = join_plan(self.nodes, self.layout, groups=self.groups)
+        return run_join(plan, sources, find_pairs=partial(pairs_of_nodes, plan=made))
+
+    # --- patterns
 
     def details(self, program: SequenceProgram) -> list[tuple[str, str]]:
         """Return the plan for `explain`, as labels and texts."""

@@ -153,14 +153,32 @@ def aligned_gather(
     if values.dtype.kind == "f":
         present = present & ~np.isnan(values)
     shares = [share_of(node, node_of_place, start, stop) for node in range(n_nodes)]
-    count = np.zeros(len(start), np.int64)
-    for share in shares:
-        count += _sum_of_integers(present[share.place].astype(np.int64), share)
+    count = merge_counts(present, shares)
     if function == "count":
         return count
     if function in ("min", "max"):
         return _extremes(function, values, present, shares, count)
-    return _sums(function, values, present, shares, count)
+    if function in ("std", "var"):
+        deviation = merge_sums(values, present, shares, count)
+        return deviation if function == "std" else deviation * deviation
+    if values.dtype.kind == "i":
+        total = merge_integers(np.where(present, values, 0), shares)
+    else:
+        total = merge_sums(values, present, shares)
+    return total if function == "sum" else _divided(total.astype(np.float64), count)
+
+
+def merge_counts(present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+    """Return the number of present values in each window, int64, (n_outputs,)."""
+    return merge_integers(present.astype(np.int64), shares)
+
+
+def merge_integers(values: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+    """Return the sums of integers in each window, int64, (n_outputs,)."""
+    total = np.zeros(len(shares[0].start), np.int64)
+    for share in shares:
+        total += _sum_of_integers(values[share.place], share)
+    return total
 
 
 def _sum_of_integers(values: np.ndarray, share: Share) -> np.ndarray:
@@ -198,33 +216,30 @@ def _range_extremes(merge: np.ufunc, own: np.ndarray, share: Share, worst: float
     return out
 
 
-def _sums(
-    function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray
+def merge_sums(
+    values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray | None = None
 ) -> np.ndarray:
-    spread = function in ("std", "var")
-    if values.dtype.kind == "i" and not spread:
-        total = np.zeros(len(count), np.int64)
-        for share in shares:
-            total += _sum_of_integers(np.where(present, values, 0)[share.place], share)
-        return total if function == "sum" else _divided(total.astype(np.float64), count)
-    infinite = np.zeros(len(count))
+    """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,).
+
+    With ``count``, the number of present values in each window, return the standard deviations.
+    Nodes send the digits of their sums, and the gather adds up the digits.
+    """
+    infinite = np.zeros(len(shares[0].start))
     if values.dtype.kind == "f":
         infinite = _infinities(values, present, shares)
     scale = exact.common_scale(*(exact.scale_of(values[s.place], present[s.place]) for s in shares))
-    digits = np.zeros((len(count), scale.n_digits), np.int64)
-    squares = np.zeros((len(count), 2 * scale.n_digits), np.int64)
-    for share in shares:  # nodes send digits, and the gather adds them up
+    digits = np.zeros((len(infinite), scale.n_digits), np.int64)
+    squares = np.zeros((len(infinite), 2 * scale.n_digits), np.int64)
+    for share in shares:
         own = exact.numbers_of(values[share.place], present[share.place], scale)
         digits += exact.partial_sums(own, share.start, share.stop)
-        if spread:
+        if count is not None:
             squares += exact.partial_squares(own, share.start, share.stop)
-    if spread:
+    if count is not None:
         deviation = exact.round_deviations(digits, squares, count, scale)
-        deviation = np.where((count > 0) & (infinite == 0), deviation, np.nan)
-        return deviation if function == "std" else deviation * deviation
+        return np.where((count > 0) & (infinite == 0), deviation, np.nan)
     with np.errstate(invalid="ignore"):
-        total = exact.round_sums(digits, scale) + infinite
-    return total if function == "sum" else _divided(total, count)
+        return exact.round_sums(digits, scale) + infinite
 
 
 def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
