@@ -808,8 +808,8 @@ def window(
         As for `match`.
     aggregates : mapping of str to str, or Window
         Columns by name: ``{"total": "sum(price)", "above": "price - avg(price)"}``. The aggregates are sum,
-        count, avg, min, max, std, distinct, first, last and delta. A column outside of them is the value of the
-        row itself. A `cepkit.Window` is the whole call as a value.
+        count, avg, min, max, std, distinct, first, last and delta. A column outside of them is the value of
+        the row itself. A `cepkit.Window` is the whole call as a value.
     time : str, timedelta or int, optional
         A row stays for this time, by the first column of ``order_by``: the window holds the rows with
         ``ts > now - time``. A row that is exactly ``time`` old has left.
@@ -829,8 +829,8 @@ def window(
     emit : str
         ``"arrival"``: a row for each row that arrives. ``"all"``: also a row for each row that leaves, with
         the aggregates after it has left. The column ``status`` says ``"current"`` or ``"expired"``, and
-        ``emitted`` says when, if there is a clock. Time passes after the last row, so all rows of a time window
-        leave.
+        ``emitted`` says when, if there is a clock. Time passes after the last row, so all rows of a time
+        window leave.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
     engine : engine, optional
@@ -849,9 +849,9 @@ def window(
 
     Notes
     -----
-    Missing values and NaN do not count; an aggregate of nothing is null, and ``count`` is 0. Sums of floats are
-    exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is the
-    rounded sum divided by the count. ``std`` is that of the whole population.
+    Missing values and NaN do not count; an aggregate of nothing is null, and ``count`` is 0. Sums of floats
+    are exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is
+    the rounded sum divided by the count. ``std`` is that of the whole population.
     Time O(rows), and the time to sort the rows and the groups.
     Source: Suhothayan, "Scalable complex event processing", 2019, section 3.2.
 

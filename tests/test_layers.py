@@ -232,7 +232,17 @@ def test_experiments_draw_nothing():
 
 
 def test_pyspark_is_known_where_frames_are():
-    allowed = ("frames", "pipelines", "results", "windows", "streaming", "accessor", "api", "explorer", "commands")
+    allowed = (
+        "frames",
+        "pipelines",
+        "results",
+        "windows",
+        "streaming",
+        "accessor",
+        "api",
+        "explorer",
+        "commands",
+    )
     for module in MODULES:
         if "pyspark" in outside(module):
             assert module.split(".")[0] in allowed, module

@@ -158,10 +158,8 @@ def _moments(window: Window, source: Source, rows: np.ndarray, made: Emitted, si
     values = source.arrow(clock, rows[made.row_of_item])
     ticks = clock_values(source, clock, rows[made.row_of_item])
     has_left = np.arange(len(ticks)) >= made.n_arrivals
-    if size.tumbling:
-        end = (np.floor_divide(ticks, size.width) + 1) * size.width
-    else:
-        end = ticks + size.width
+    begin = np.floor_divide(ticks, size.width) * size.width if size.tumbling else ticks
+    end = begin + size.width
     moment = pa.array(np.where(has_left, end, ticks))
     if pa.types.is_temporal(values.type):
         unit = source.schema[clock].unit

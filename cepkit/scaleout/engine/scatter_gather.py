@@ -17,13 +17,13 @@ from cepkit.events import Events, Source
 from cepkit.planning.planner import Engine, EngineValue
 from cepkit.scaleout.engine.join_nodes import pairs_of_nodes
 from cepkit.scaleout.engine.pattern_nodes import ScatterRun, find_scattered
-from cepkit.scaleout.engine.window_nodes import WindowNodes, check_aggregates
-from cepkit.scaleout.plan.derive import states_of
+from cepkit.scaleout.engine.window_nodes import WindowNodes
+from cepkit.scaleout.plan.derive import small_side, states_of
 from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.patterns import LAYOUTS, MOST_NODES, check_layout, grid_of, pattern_plan
 from cepkit.scaleout.plan.plans import ScatterPlan
-from cepkit.scaleout.plan.windows import window_plan
-from cepkit.windows.joining import JoinPlan, JoinRows, Sources, run_join
+from cepkit.scaleout.plan.windows import check_window_aggregates, window_plan
+from cepkit.windows.joining import PlannedJoin, JoinRows, Sources, run_join
 from cepkit.windows.running import WindowRows, run_window
 from cepkit.windows.values import Window
 
@@ -129,13 +129,14 @@ class ScatterGather(EngineValue):
 
     def run_window(self, window: Window, source: Source) -> WindowRows:
         """Return what a checked window emits over a source, computed by nodes; see `cepkit.window`."""
-        check_aggregates(window)
+        check_window_aggregates(window)
         evaluator = partial(WindowNodes, plan=window_plan(self.nodes))
         return run_window(window, source, evaluator)
 
-    def run_join(self, plan: JoinPlan, sources: Sources) -> JoinRows:
+    def run_join(self, plan: PlannedJoin, sources: Sources) -> JoinRows:
         """Return the result of a join over two sources, computed by nodes; see `cepkit.join`."""
-        made = join_plan(self.nodes, self.layout, groups=self.groups)
+        small = small_side(plan.join, self.nodes) or "right"
+        made = join_plan(self.nodes, self.layout, groups=self.groups, small=small)
         return run_join(plan, sources, find_pairs=partial(pairs_of_nodes, plan=made))
 
     # --- patterns

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -257,3 +258,42 @@ def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[Share]
 def _divided(total: np.ndarray, count: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+class OpenGather:
+    """The aligned gather of open streams: it waits until all nodes have reported an event.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Number of nodes. Each reports its partial result as of every event, in any order.
+    merge : callable
+        Takes the partial results of all nodes, in the order of nodes; returns the output.
+
+    Notes
+    -----
+    No timeout and no slack. With events in turn, at most ``n_nodes - 1`` outputs wait for a node in time.
+
+    Examples
+    --------
+    >>> gather = OpenGather(2, sum)
+    >>> gather.push(1, 0, 5), gather.push(1, 1, 7), gather.push(0, 0, 1), gather.push(0, 1, 1)
+    ([], [], [(0, 6)], [(1, 8)])
+    """
+
+    def __init__(self, n_nodes: int, merge: Callable[[list], Any]):
+        self.n_nodes, self.merge = n_nodes, merge
+        self.next = 0  # number of the first event without an output
+        self.most_waiting = 0
+        self._reported: dict[int, dict[int, Any]] = {}
+
+    def push(self, node: int, number: int, partial: Any) -> list[tuple[int, Any]]:
+        """Add a node's partial result as of an event; return the outputs that are complete, in order."""
+        self._reported.setdefault(number, {})[node] = partial
+        self.most_waiting = max(self.most_waiting, len(self._reported))
+        made = []
+        while len(own := self._reported.get(self.next, {})) == self.n_nodes:
+            made.append((self.next, self.merge([own[j] for j in range(self.n_nodes)])))
+            del self._reported[self.next]
+            self.next += 1
+        return made
