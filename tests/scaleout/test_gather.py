@@ -132,7 +132,7 @@ def test_late_results_spoil_the_naive_gather_and_k_slack_reduces_the_error(n_nod
     late = gather_error(naive_sums(values, n_nodes, length=length, order=order), right)
     again, after = reorder(order)
     slack = gather_error(naive_sums(values, n_nodes, length=length, order=order[again]), right)
-    assert 0 < late.share and slack.share < late.share / 2
+    assert late.share > 0 and slack.share < late.share / 2
     assert after.out_of_order < 20
     in_order = gather_error(naive_sums(values, n_nodes, length=length), right)
     assert in_order.share == 0

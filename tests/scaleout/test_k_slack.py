@@ -70,8 +70,11 @@ def test_batches_of_any_size_give_the_same_rows(seed):
     parts = [slack.push(part) for part in np.split(np.arange(300), cuts) for part in [frame.iloc[part]]]
     got = pd.concat([*parts, slack.close()], ignore_index=True)
     pd.testing.assert_frame_equal(got, frame.iloc[rows].reset_index(drop=True))
-    assert slack.before == order_metrics(arrivals(seed, 9))
-    assert slack.after.out_of_order == after.out_of_order and slack.after.max_delay == after.max_delay * 10**3
+    before = order_metrics(arrivals(seed, 9))
+    for own, plain in ((slack.before, before), (slack.after, after)):
+        # The frame counts in microseconds.
+        assert (own.n, own.out_of_order, own.max_delay) == (300, plain.out_of_order, plain.max_delay * 1000)
+    assert slack.after.latency == pytest.approx(after.latency * 1000)
     assert slack.waiting == 0
 
 

@@ -23,7 +23,7 @@ from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.patterns import LAYOUTS, MOST_NODES, check_layout, grid_of, pattern_plan
 from cepkit.scaleout.plan.plans import ScatterPlan
 from cepkit.scaleout.plan.windows import check_window_aggregates, window_plan
-from cepkit.windows.joining import PlannedJoin, JoinRows, Sources, run_join
+from cepkit.windows.joining import JoinRows, PlannedJoin, Sources, run_join
 from cepkit.windows.running import WindowRows, run_window
 from cepkit.windows.values import Window
 

@@ -112,7 +112,7 @@ def aligned_gather(
     values : ndarray of int64 or float64, shape (n,)
         By place.
     start, stop : ndarray of int64, shape (n_outputs,)
-        The window of each output, as a range of places. Both do not fall within a group.
+        The window of each output, as a range of places. No window is inside another one.
     node_of_place : ndarray of int64, shape (n,)
         The node that has each event.
     n_nodes : int
@@ -153,7 +153,18 @@ def aligned_gather(
     present = np.ones(len(values), bool) if present is None else np.asarray(present, bool)
     if values.dtype.kind == "f":
         present = present & ~np.isnan(values)
+    order = np.lexsort([start, stop])  # kernels move over the events once
+    start, stop = np.asarray(start, np.int64)[order], np.asarray(stop, np.int64)[order]
+    if (np.diff(start) < 0).any():
+        raise CepError("aligned_gather: a window is inside another one")
     shares = [share_of(node, node_of_place, start, stop) for node in range(n_nodes)]
+    found = _merged(function, values, present, shares)
+    result = np.empty_like(found)
+    result[order] = found
+    return result
+
+
+def _merged(function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
     count = merge_counts(present, shares)
     if function == "count":
         return count
