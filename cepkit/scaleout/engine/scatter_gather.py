@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -96,8 +97,15 @@ class ScatterGather(EngineValue):
         return Engine(
             str(self), "scatter–gather over nodes, as in the thesis of Suhothayan, corrected",
             self.reason_against, partial(ScatteredMatches, engine=self), automatic=False,
-            details=self.details,
+            details=self.details, on_spark=self._on_spark,
         )  # fmt: skip
+
+    def _on_spark(self, frame: Any, source: Source, program: SequenceProgram, engine: Engine) -> Any:
+        from cepkit.scaleout.engine.spark_stages import ScatteredOnSpark, tasks_unsupported
+
+        if tasks_unsupported(program) is not None:
+            return None
+        return ScatteredOnSpark(frame, source, program, engine, self.plans(program))
 
     def reason_against(self, program: SequenceProgram | Program) -> str | None:
         """Return why the engine cannot run a program; None if it can."""
