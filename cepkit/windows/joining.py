@@ -40,6 +40,7 @@ class PlannedJoin:
     join: Join
     clocks: tuple[str, str]
     unit: str | None  # of both clocks
+    is_float: bool  # whether one of the clocks is a floating-point number
     sizes: tuple[Size | None, Size | None]
     columns: tuple[tuple[str, int, str], ...]  # result name, side, column; a shared key has side 0
 
@@ -71,7 +72,8 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
         _size(window, side, source, clock, unit)
         for window, side, source, clock in zip(windows, SIDES, sources, clocks, strict=True)
     )
-    return PlannedJoin(join, clocks, unit, sizes, _result_columns(join, sources))
+    is_float = any(source.schema[clock].kind == FLOAT for source, clock in zip(sources, clocks, strict=True))
+    return PlannedJoin(join, clocks, unit, is_float, sizes, _result_columns(join, sources))
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
@@ -319,7 +321,7 @@ def run_join(
         kept_rows(window, source, (clock,))
         for window, source, clock in zip(windows, sources, plan.clocks, strict=True)
     )
-    times = _times(plan, sources, kept)
+    times = tuple(ticks_of_clock(plan, which, sources[which], kept[which]) for which in (0, 1))
     meeting = meet(times, plan.sizes, first_numbers)
     keys, n_keys = _keys(join, sources, kept)
     triggers = {"both": (0, 1), "left": (0,), "right": (1,)}[join.trigger]
@@ -340,25 +342,23 @@ def run_join(
     return JoinRows(rows, columns, event, meeting)
 
 
-def _times(plan: PlannedJoin, sources: Sources, kept: tuple) -> tuple[np.ndarray, np.ndarray]:
-    found = []
-    for source, clock, rows in zip(sources, plan.clocks, kept, strict=True):
-        column = source.column(clock)
-        values = column.values[rows]
-        if values.dtype.kind == "f":
-            found.append(values.astype(np.float64))
-            continue
-        values = values.astype(np.int64)
-        if plan.unit is not None and column.type.unit is not None:
-            factor = NANOSECONDS[column.type.unit] // NANOSECONDS[plan.unit]
-            limit = (1 << 63) // factor
-            if len(values) and (abs(int(values.max())) >= limit or abs(int(values.min())) >= limit):
-                raise OrderError(f"order_by: times of {clock!r} do not fit the unit {plan.unit} of the join")
-            values = values * factor
-        found.append(values)
-    if {part.dtype.kind for part in found} == {"i", "f"}:
-        found = [part.astype(np.float64) for part in found]
-    return found[0], found[1]
+def ticks_of_clock(
+    plan: PlannedJoin, which: int, source: Source, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the clock of a side in the common unit, int64 or float64; ``rows`` limits the rows."""
+    clock = plan.clocks[which]
+    column = source.column(clock)
+    values = column.values if rows is None else column.values[rows]
+    if plan.is_float:
+        return values.astype(np.float64)
+    values = values.astype(np.int64)
+    if plan.unit is None or column.type.unit is None:
+        return values
+    factor = NANOSECONDS[column.type.unit] // NANOSECONDS[plan.unit]
+    limit = (1 << 63) // factor
+    if len(values) and (abs(int(values.max())) >= limit or abs(int(values.min())) >= limit):
+        raise OrderError(f"order_by: times of {clock!r} do not fit the unit {plan.unit} of the join")
+    return values * factor
 
 
 def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, np.ndarray], int]:
