@@ -99,6 +99,7 @@ def match(
         wrong name lists all names. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run
         only when you name them; ``matches.run`` then reports what they did. Parallel engines are values:
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
+        `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
 
@@ -875,12 +876,10 @@ def window(
         order_by=order_by, emit=emit, params=params,
     )  # fmt: skip
     nodes = _nodes_of(engine)
-    if nodes is not None and spark_module(frame):
-        return nodes.window_on_spark(frame, value)
     if spark_module(frame):
         from cepkit.windows.spark import window_spark
 
-        return window_spark(frame, value)
+        return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
     source, native = source_of(frame)
     checked = check_window(value, source)
     made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
@@ -976,11 +975,9 @@ def join(
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
-        if nodes is not None:
-            return nodes.join_on_spark(frame, other, value)
         from cepkit.windows.spark import join_spark
 
-        return join_spark(frame, other, value)
+        return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
     plan = plan_join(value, (one, two))
     made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))

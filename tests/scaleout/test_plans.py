@@ -11,6 +11,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.scaleout.plan.joins import join_plan, map_side_plan, reduce_side_plan
+from cepkit.scaleout.plan.loads import node_loads
 from cepkit.scaleout.plan.patterns import (
     LAYOUTS,
     PatternState,
@@ -167,6 +168,16 @@ def test_other_methods_are_plans():
         assert made.n_nodes >= 3
         assert "gather" in repr(made)
     assert all(stage.feeds[0].routing.share == 1 for stage in brenna_plan(STATES).stages)
+
+
+def test_loads_are_shown_as_printed_and_as_corrected():
+    made = node_loads(pattern_plan(STATES, 4, "grouped"))
+    of_state = made[made["stage"] == "c"].set_index("measure")
+    assert of_state.loc["input"].tolist()[-2:] == ["2λ/4", "λ/2 + μ/2"]
+    assert of_state.loc["memory"].tolist()[-2:] == ["e/4", "e/2"]
+    of_join = node_loads(join_plan(9, "grouped")).set_index("measure")
+    assert of_join.loc["memory"].tolist()[-2:] == ["(e_A + e_B)/9", "e_A/3 + e_B/3"]
+    assert node_loads(brenna_plan(STATES)).empty
 
 
 @pytest.mark.parametrize(

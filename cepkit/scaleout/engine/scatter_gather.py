@@ -21,6 +21,7 @@ from cepkit.scaleout.engine.pattern_nodes import ScatterRun, find_scattered
 from cepkit.scaleout.engine.window_nodes import WindowNodes
 from cepkit.scaleout.plan.derive import small_side, states_of
 from cepkit.scaleout.plan.joins import join_plan
+from cepkit.scaleout.plan.loads import SYMBOLS, load_lines
 from cepkit.scaleout.plan.patterns import LAYOUTS, MOST_NODES, check_layout, grid_of, pattern_plan
 from cepkit.scaleout.plan.plans import ScatterPlan
 from cepkit.scaleout.plan.windows import check_window_aggregates, window_plan
@@ -156,6 +157,11 @@ class ScatterGather(EngineValue):
         for plan in plans[:_SHOWN]:
             first, *rest = plan.lines()
             lines += [("plan", first), *(("", line) for line in rest)]
+            label = "per node"
+            for line in load_lines(plan):
+                lines.append((label, line))
+                label = ""
+        lines.append(("", SYMBOLS))
         if len(plans) > _SHOWN:
             lines.append(("plan", f"and {len(plans) - _SHOWN} more branches"))
         return lines
