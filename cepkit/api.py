@@ -26,7 +26,12 @@ from cepkit.frames.pandas import PandasSource, index_clock
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import (
+    QueryKeywords,
+    names_keywords,
+    read_arguments,
+    takes_query_keywords,
+)
 from cepkit.planning.clocks import depends_on_ties, ties_in_words, warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
@@ -784,6 +789,7 @@ def match_events(
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
+@names_keywords
 def window(
     frame: Frame,
     aggregates: Mapping[str, str | Expression] | Window | None = None,
@@ -886,6 +892,7 @@ def window(
     return frame_with(source, made, native)
 
 
+@names_keywords
 def join(
     frame: Frame,
     other: Frame,
