@@ -116,7 +116,7 @@ class ScatteredOnSpark(SequencesOnSpark):
             to_nodes = _nodes(stage.feeds[0].routing, "seq", key)
             routed = marked.where(own).selectExpr(*events, "true as joins", to_nodes)
             is_last = k == len(plan.stages) - 1
-            if k == 0:
+            if matches is None:
                 matches = routed.groupBy("node").applyInArrow(_begin(work, branch), schema)
                 continue
             if is_last and bound.branch.absences:

@@ -217,10 +217,9 @@ class KSlack:
                 f"KSlack: late={late!r} is not known.{nearest(str(late), LATE)} Write one of {[*LATE]}"
             )
         for name, value in (("slack", slack), ("most", most)):
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (value is None or is_number or isinstance(value, str | timedelta)):
+            if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta | None):
                 raise CepError(f"KSlack: {name}={value!r}. Give a duration, such as '100 ms'")
-            if is_number and not value >= 0:
+            if isinstance(value, int | float) and not value >= 0:
                 raise CepError(f"KSlack: {name}={value!r} is below 0")
         self._given = {"slack": slack, "most": most, "order_by": order_by, "late": late}
         self._order_by, self._late = order_by, late
@@ -362,7 +361,7 @@ class KSlack:
             return None
         if unit is None:
             if not isinstance(value, int | float):
-                raise unit_missing(name, value, self._order_by)
+                raise unit_missing(name, value, str(self._order_by))
             return value
         ticks = duration_ticks(value, unit)
         if ticks < 0:
