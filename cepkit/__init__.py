@@ -49,6 +49,9 @@ if _TYPE_CHECKING:
     from cepkit.results.matches import Matches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.gather.k_slack import KSlack
+    from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
     from cepkit.streaming.spark.matches import SparkStreamMatches
@@ -85,6 +88,9 @@ _NAMES_OF_MODULE = {
     "results.matches": "Matches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
+    "scaleout.engine.scatter_gather": "ScatterGather",
+    "scaleout.gather.k_slack": "KSlack",
+    "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
     "streaming.spark.matches": "SparkStreamMatches",
@@ -96,13 +102,13 @@ _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() fo
 # A list, since type checkers read no expression here.
 __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
-    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "Match", "Matches",
+    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
-    "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
-    "SparkStreamMatches", "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot",
-    "Window", "all_of", "any_of", "corr", "cosine", "event", "explain", "explore", "function", "funnel",
-    "join", "l2", "match", "param", "pure", "regex_query", "replay", "seq", "sequence_query", "simulate",
-    "step", "stream", "tag", "var", "view", "why_not", "window",
+    "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather", "SequenceQuery", "Sequential",
+    "SparkMatches", "SparkStreamMatches", "StateParallel", "Stream", "TieWarning", "Trace",
+    "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
+    "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
+    "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not", "window",
 ]  # fmt: skip
 
 
@@ -127,7 +133,7 @@ def __dir__() -> list[str]:
 
 
 def _load_wings() -> None:
-    for wing in ("linked", "parallel", "shedding"):
+    for wing in ("linked", "parallel", "scaleout", "shedding"):
         _import_module(f"cepkit.{wing}.wing")
 
 

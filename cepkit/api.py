@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.results.explanation import Explanation
     from cepkit.results.spark.matches import SparkMatches
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
     from cepkit.shedding.simulation.arrivals import Arrivals
     from cepkit.shedding.simulation.costs import Prices
     from cepkit.shedding.strategies.strategy import Strategy
@@ -104,6 +105,7 @@ def match(
         wrong name lists all names. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run
         only when you name them; ``matches.run`` then reports what they did. Parallel engines are values:
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
+        `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
 
@@ -806,6 +808,7 @@ def window(
     order_by: str | Sequence[str] | None = None,
     emit: str = "arrival",
     params: Mapping[str, Any] | None = None,
+    engine: EngineValue | None = None,
 ) -> Frame:
     """Compute running aggregates over a window that moves with the rows.
 
@@ -843,6 +846,8 @@ def window(
         window leave.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
+    engine : engine, optional
+        ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
 
     Returns
     -------
@@ -882,13 +887,15 @@ def window(
         aggregates, time=time, length=length, tumbling=tumbling, group_by=group_by, where=where,
         order_by=order_by, emit=emit, params=params,
     )  # fmt: skip
+    nodes = _nodes_of(engine)
     if spark_module(frame):
         from cepkit.windows.spark import window_spark
 
-        return window_spark(frame, value)
+        return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
     source, native = source_of(frame)
     checked = check_window(value, source)
-    return frame_with(source, run_window(checked, source), native)
+    made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
+    return frame_with(source, made, native)
 
 
 @names_keywords
@@ -905,6 +912,7 @@ def join(
     measures: Mapping[str, str | Expression] | None = None,
     order_by: str | Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
+    engine: EngineValue | None = None,
 ) -> Frame:
     """Join two frames as streams: each arrival meets the rows in the window of the other side.
 
@@ -937,6 +945,8 @@ def join(
         row of the right side with the same time. Default in memory: DatetimeIndexes.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
+    engine : engine, optional
+        ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
 
     Returns
     -------
@@ -973,16 +983,31 @@ def join(
         left, right, on=on or (), where=where, how=how, trigger=trigger, measures=measures or (),
         order_by=order_by or (), params=params or (),
     )  # fmt: skip
+    nodes = _nodes_of(engine)
     is_spark = [bool(spark_module(side)) for side in (frame, other)]
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
         from cepkit.windows.spark import join_spark
 
-        return join_spark(frame, other, value)
+        return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
     plan = plan_join(value, (one, two))
-    return frame_of_join(plan, (one, two), run_join(plan, (one, two)), native)
+    made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))
+    return frame_of_join(plan, (one, two), made, native)
+
+
+def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:
+    """Return the engine of a window or a join; raise the error for any other."""
+    if engine is None:
+        return None
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+
+    if not isinstance(engine, ScatterGather):
+        raise CepError(
+            f"engine={engine!r}: windows and joins run without an engine, or on cep.ScatterGather(nodes=4)"
+        )
+    return engine
 
 
 def spark_module(frame: Frame) -> Any:

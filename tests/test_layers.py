@@ -26,7 +26,7 @@ FLOORS = (
     ("results",),
     ("windows",),
     ("streaming",),
-    ("parallel", "linked", "partition_and_compose", "shedding"),
+    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout"),
     ("api",),
     ("accessor",),
     ("explorer",),
@@ -56,10 +56,17 @@ SUB_FLOORS = {
         ("live", "views"),
         ("experiments",),
     ),
+    "scaleout": (
+        ("model",),
+        ("plan",),
+        ("gather",),
+        ("engine", "simulation", "plots"),
+        ("experiments",),
+    ),
     "plots": (("stills",), ("automata",), ("timeline",)),
     "streaming": (("operators",), ("spark",)),
 }
-MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16
+MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 

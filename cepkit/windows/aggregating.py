@@ -103,7 +103,7 @@ class WindowEvaluator(RowEvaluator):
             return pa.array(self._distinct(values))
         if name in ("min", "max"):
             ranks = _ranks(values, self._order(operand))
-            rows = self._by_family(lambda *of: _extremes(ranks, present, name == "max", *of), np.int64)
+            rows = self._extreme_places(ranks, present, name == "max")
             return values.take(pa.array(rows, mask=none))
         numbers = as_numbers(values)
         try:
@@ -128,6 +128,9 @@ class WindowEvaluator(RowEvaluator):
                 start, stop = self.emitted.start[own], self.emitted.stop[own]
                 out[own] = compute(np.ascontiguousarray(start), np.ascontiguousarray(stop))
         return out
+
+    def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
+        return self._by_family(lambda *of: extreme_places(ranks, present, is_max, *of), np.int64)
 
     def _count(self, present: np.ndarray) -> np.ndarray:
         if present.all():
@@ -229,9 +232,10 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
     return np.ascontiguousarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
 
 
-def _extremes(
+def extreme_places(
     values: np.ndarray, present: np.ndarray, is_max: bool, start: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
+    """Return the place of the least or largest present value of every range, int64; -1 for none."""
     from cepkit.kernels.window.ranges import extreme_rows
 
     out = np.empty(len(start), np.int64)

@@ -308,8 +308,13 @@ class JoinRows:
     meeting: Meeting
 
 
-def run_join(plan: PlannedJoin, sources: Sources, first_numbers: tuple[int, int] = (0, 0)) -> JoinRows:
-    """Return the result of a join over two sources."""
+def run_join(
+    plan: PlannedJoin,
+    sources: Sources,
+    first_numbers: tuple[int, int] = (0, 0),
+    find_pairs: Callable[..., Pairs] = pairs_of,
+) -> JoinRows:
+    """Return the result of a join over two sources; ``find_pairs`` takes what `pairs_of` takes."""
     join = plan.join
     windows = (join.left, join.right)
     kept = tuple(
@@ -320,7 +325,7 @@ def run_join(plan: PlannedJoin, sources: Sources, first_numbers: tuple[int, int]
     meeting = meet(times, plan.sizes, first_numbers)
     keys, n_keys = _keys(join, sources, kept)
     triggers = {"both": (0, 1), "left": (0,), "right": (1,)}[join.trigger]
-    pairs = pairs_of(meeting, keys, n_keys, triggers)
+    pairs = find_pairs(meeting, keys, n_keys, triggers)
     if join.where is not None:
         source = PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right]))
         held = PairEvaluator(join, source).truths("where", join.where)

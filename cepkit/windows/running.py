@@ -110,15 +110,17 @@ def clock_values(source: Source, name: str, rows: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
 
-def run_window(window: Window, source: Source) -> WindowRows:
-    """Return what a checked window emits over a source."""
+def run_window(
+    window: Window, source: Source, evaluator: Callable[..., WindowEvaluator] = WindowEvaluator
+) -> WindowRows:
+    """Return what a checked window emits over a source; ``evaluator`` computes its aggregates."""
     rows = kept_rows(window, source, window.order_by)
     size = size_of(window, source)
     time = clock_values(source, window.order_by[0], rows) if size.is_time else None
     limits = limits_of(size, time, len(rows), with_leaving=window.emit == ALL)
     group, n_groups = partition_codes(source, window.group_by)
     made = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
-    return emit_rows(window, source, rows, made, size)
+    return emit_rows(window, source, rows, made, size, evaluator=evaluator)
 
 
 def window_part(
@@ -157,10 +159,11 @@ def emit_rows(
     made: Emitted,
     size: Size,
     wanted: np.ndarray | None = None,
+    evaluator: Callable[..., WindowEvaluator] = WindowEvaluator,
 ) -> WindowRows:
     """Return emitted rows with their columns; ``wanted`` limits them to some, as indices into the result."""
-    evaluator = WindowEvaluator(window, source, rows, made)
-    columns = {name: evaluator.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
+    computed = evaluator(window, source, rows, made)
+    columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
     row_of_item = rows[made.row_of_item]
     has_left = np.arange(len(row_of_item)) >= made.n_arrivals
     moment = _moments(source, window.order_by[0], row_of_item, has_left, size) if size.is_time else None

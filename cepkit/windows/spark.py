@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +46,13 @@ class _Order(NamedTuple):
     order_by: tuple[str, ...]
 
 
-def window_spark(frame: DataFrame, window: Window, *, boundaries: Boundaries = None) -> DataFrame:
+def window_spark(
+    frame: DataFrame,
+    window: Window,
+    *,
+    boundaries: Boundaries = None,
+    run: Callable[[Window, Source], WindowRows] = run_window,
+) -> DataFrame:
     """Return the rows that a window emits on a Spark frame, lazily.
 
     A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
@@ -58,6 +64,8 @@ def window_spark(frame: DataFrame, window: Window, *, boundaries: Boundaries = N
         As for `cepkit.window`.
     boundaries : tuple of int or float, optional
         Clock ticks at which slices begin. They do not change the result. None: the job chooses them.
+    run : callable
+        Takes what `run_window` takes; each task calls it.
     """
     _check_frame(frame)
     if not window.order_by:
@@ -83,9 +91,9 @@ def window_spark(frame: DataFrame, window: Window, *, boundaries: Boundaries = N
             "of them; with a window of time the tasks share the work"
         )
         shuffled = events.repartition(1)
-    nothing = _window_results(source, columns, run_window(window, source))
+    nothing = _window_results(source, columns, run(window, source))
     types, output = result_types(nothing, source)
-    task = WindowTask(window, tuple(columns), in_slices, output, os.environ.get("CEPKIT_CACHE"))
+    task = WindowTask(window, tuple(columns), in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
     return shuffled.mapInArrow(task.run, types).toDF(*(name for name, _ in nothing))
 
 
@@ -117,13 +125,14 @@ class WindowTask:
     in_slices: bool
     output: pa.Schema
     kernel_cache: str | None
+    of_window: Callable[[Window, Source], WindowRows] = run_window
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the window, one slice after the other."""
         for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
             source = ArrowSource(table)
             check_order(source, _Order(self.window.group_by, self.window.order_by))
-            found = run_window(self.window, source)
+            found = self.of_window(self.window, source)
             if self.in_slices:
                 own = is_between(found.moment, low, high)
                 kept = {name: values.filter(pa.array(own)) for name, values in found.columns.items()}
@@ -173,11 +182,19 @@ def check_order(source: ArrowSource, order: _Order) -> None:
 # --- joins
 
 
-def join_spark(frame: DataFrame, other: DataFrame, join: Join, *, boundaries: Boundaries = None) -> DataFrame:
+def join_spark(
+    frame: DataFrame,
+    other: DataFrame,
+    join: Join,
+    *,
+    boundaries: Boundaries = None,
+    run: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join,
+) -> DataFrame:
     """Return the pairs of a join on Spark frames, lazily.
 
     Windows of time without measures run by key. Other windows of time run in slices of time. Each slice gets
-    the rows of one window before it. A window of rows needs one task that reads all rows.
+    the rows of one window before it. A window of rows needs one task that reads all rows. Each task calls
+    ``run``, which takes what `run_join` takes.
     """
     from pyspark.sql import functions as F
 
@@ -217,11 +234,11 @@ def join_spark(frame: DataFrame, other: DataFrame, join: Join, *, boundaries: Bo
             "clocks of one type, the tasks share the work"
         )
         shuffled = events.repartition(1)
-    empty = _join_table(plan, sources, run_join(plan, sources))
+    empty = _join_table(plan, sources, run(plan, sources))
     types, output = result_types([(name, empty.column(name)) for name in empty.column_names], sources[0])
     names = tuple(tuple(source.names) for source in sources)
     schemas = tuple(source.table.schema for source in sources)
-    task = JoinTask(join, names, schemas, in_slices, output, os.environ.get("CEPKIT_CACHE"))
+    task = JoinTask(join, names, schemas, in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
     return shuffled.mapInArrow(task.run, types).toDF(*empty.column_names)
 
 
@@ -272,6 +289,7 @@ class JoinTask:
     in_slices: bool
     output: pa.Schema
     kernel_cache: str | None
+    of_join: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the join, one slice after the other."""
@@ -285,7 +303,7 @@ class JoinTask:
             if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
                 for source, clock in zip(sources, plan.clocks, strict=True):
                     check_order(source, _Order((), (clock,)))
-            found = run_join(plan, sources)
+            found = self.of_join(plan, sources)
             if self.in_slices:
                 own = is_between(found.meeting.time[found.event], low, high)
                 found = JoinRows(

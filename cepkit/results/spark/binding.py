@@ -69,6 +69,9 @@ def match(
         return matches
     refuse_strict(program)
     chosen = choose_engine(program, engine)
+    own = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
+    if own is not None:
+        return SparkMatches(own)
     slices, instead = None, ""
     if not value.partition_by:
         slices, instead = slices_of(program, source, n_tasks(frame))
