@@ -123,7 +123,7 @@ def __dir__() -> list[str]:
 
 
 def _load_wings() -> None:
-    for wing in ("linked", "parallel", "shedding"):
+    for wing in ("linked", "parallel", "scaleout", "shedding"):
         _import_module(f"cepkit.{wing}.wing")
 
 

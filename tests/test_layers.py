@@ -25,7 +25,7 @@ FLOORS = (
     ("frames", "insight", "pipelines", "experiments"),
     ("results",),
     ("streaming",),
-    ("parallel", "linked", "partition_and_compose", "shedding"),
+    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout"),
     ("api",),
     ("accessor",),
     ("explorer",),
@@ -55,9 +55,16 @@ SUB_FLOORS = {
         ("live", "views"),
         ("experiments",),
     ),
+    "scaleout": (
+        ("model",),
+        ("plan",),
+        ("gather",),
+        ("engine", "simulation", "plots"),
+        ("experiments",),
+    ),
     "plots": (("stills",), ("automata",), ("timeline",)),
 }
-MOST_ROOMS, MOST_LOOSE, MOST_FILES = 26, 8, 16
+MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 

@@ -1,0 +1,1 @@
+"""Scatter–gather: windows, patterns and joins over n nodes, with the result of a single node."""

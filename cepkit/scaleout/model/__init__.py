@@ -1,0 +1,1 @@
+"""Formulas of bandwidth, memory and work per node, as printed and corrected."""

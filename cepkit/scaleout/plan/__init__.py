@@ -1,0 +1,1 @@
+"""Routing plans: which node gets which events."""

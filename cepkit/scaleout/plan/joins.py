@@ -1,0 +1,100 @@
+"""Plans for joins of two windows: a replicated small side, a grid, and the joins of MapReduce."""
+
+from __future__ import annotations
+
+from cepkit.errors import CepError, whole_number
+from cepkit.scaleout.plan.patterns import check_layout, grid_of
+from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
+from cepkit.scaleout.plan.routing import ByKey, RoundRobin, ToAll, ToGroup, ToMember
+
+JOIN_LAYOUTS = ("replicated", "grouped", "keys")
+_GATHER = "adds up the aggregates of all nodes as of each event, and lists pairs in the order of events"
+_WORK = "joins the events of its two windows"
+
+
+def join_plan(
+    nodes: int, layout: str = "replicated", *, groups: int | None = None,
+    left: str = "left", right: str = "right", title: str = "join",
+) -> ScatterPlan:  # fmt: skip
+    """Return the plan of a join of two windows.
+
+    Parameters
+    ----------
+    nodes : int
+        Join nodes.
+    layout : str
+        ``"replicated"``: all nodes have the right window, and left events go to them in turn. Use it for a
+        small right window. ``"grouped"``: nodes are a grid; a left event goes to one row of it, a right
+        event to one column. ``"keys"``: both go to the node of their key.
+    groups : int, optional
+        Rows of the grid. Default: the grid is as square as possible.
+    left, right : str
+        Names of the streams.
+    title : str
+        Title of the plan.
+
+    Notes
+    -----
+    Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7.
+    Differs: any number of nodes forms a grid, and heartbeats say which events are in the windows.
+
+    Examples
+    --------
+    >>> join_plan(6, "grouped")
+    join: 6 nodes and a gather
+      join    left in turn to one of 3 groups, to all its 2 members
+              right in turn to one of 2 members in each of 3 groups
+              number and time of every event to all nodes
+              joins the events of its two windows
+      gather  adds up the aggregates of all nodes as of each event, and lists pairs in the order of events
+    """
+    whole_number("nodes", nodes, 1)
+    if layout == "states":
+        raise CepError("layout 'states' is for patterns. Give 'replicated' or 'grouped' for a join")
+    check_layout(layout, JOIN_LAYOUTS)
+    if groups is not None and layout != "grouped":
+        raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
+    if layout == "replicated":
+        routings = RoundRobin(nodes), ToAll(nodes)
+    elif layout == "keys":
+        routings = ByKey(nodes), ByKey(nodes)
+    else:
+        grid = grid_of(nodes, groups)
+        routings = ToGroup(*grid), ToMember(*grid)
+    feeds = tuple(
+        Feed(name, routing, heartbeat=nodes > 1)
+        for name, routing in zip((left, right), routings, strict=True)
+    )
+    return ScatterPlan(title, (Stage("join", _WORK, feeds),), _GATHER, "join", layout)
+
+
+def map_side_plan(nodes: int) -> ScatterPlan:
+    """Return the map-side join of MapReduce: every mapper has the whole small table."""
+    feeds = (Feed("left", RoundRobin(nodes)), Feed("right", ToAll(nodes)))
+    return ScatterPlan(
+        "map-side join", (Stage("map", "looks up each left row in the small table", feeds),), "all pairs",
+        "join", "map_side", note="the small table must fit into the memory of each node",
+    )  # fmt: skip
+
+
+def reduce_side_plan(nodes: int) -> ScatterPlan:
+    """Return the reduce-side join of MapReduce: rows of both tables go to the reducer of their key."""
+    return ScatterPlan(
+        "reduce-side join",
+        (
+            Stage(
+                "map",
+                "sends each row by its key",
+                (Feed("left", RoundRobin(nodes)), Feed("right", RoundRobin(nodes))),
+            ),
+            Stage(
+                "reduce",
+                "joins rows of equal keys",
+                (Feed("left by key", ByKey(nodes)), Feed("right by key", ByKey(nodes))),
+            ),
+        ),
+        "all pairs",
+        "join",
+        "reduce_side",
+        note="needs a key; a frequent key keeps one node busy",
+    )

@@ -1,0 +1,233 @@
+"""Plans for patterns: by state, with replicated states, with groups of replicas, and by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cepkit.errors import CepError, nearest, whole_number
+from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
+from cepkit.scaleout.plan.routing import ByKey, ByTime, RoundRobin, Routing, ToAll, ToGroup, ToMember
+
+LAYOUTS = ("states", "replicated", "grouped", "keys")
+MOST_NODES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PatternState:
+    """A state of a pattern, which adds one event, or several in a loop, to a partial match.
+
+    Parameters
+    ----------
+    name : str
+        The variable.
+    events : str
+        Its stream of events in words.
+    is_loop : bool
+        Whether the state takes several events.
+    takes_next : bool
+        Whether a partial match takes the next event that fits, and no later one.
+    absent : tuple of str
+        Streams of events that must be absent when the match is complete. Only for the last state.
+    """
+
+    name: str
+    events: str
+    is_loop: bool = False
+    takes_next: bool = False
+    absent: tuple[str, ...] = ()
+
+
+def grid_of(nodes: int, groups: int | None = None) -> tuple[int, int]:
+    """Return the numbers of groups and of members per group for ``nodes`` nodes, as square as possible.
+
+    Examples
+    --------
+    >>> grid_of(6), grid_of(7), grid_of(8, groups=2)
+    ((3, 2), (7, 1), (2, 4))
+    """
+    if groups is not None:
+        whole_number("groups", groups, 1)
+        if nodes % groups:
+            fits = [g for g in range(1, nodes + 1) if nodes % g == 0]
+            raise CepError(f"groups={groups} does not divide nodes={nodes}. Give one of {fits}")
+        return groups, nodes // groups
+    members = max(m for m in range(1, nodes + 1) if nodes % m == 0 and m * m <= nodes)
+    return nodes // members, members
+
+
+def check_layout(layout: object, known: Sequence[str] = LAYOUTS) -> str:
+    """Return a layout; raise CepError with the nearest name if it is unknown."""
+    if layout not in known:
+        hint = nearest(layout, known) if isinstance(layout, str) else ""
+        raise CepError(f"layout {layout!r} is not known.{hint} Layouts: {[*known]}")
+    return str(layout)
+
+
+def state_routings(
+    layout: str, nodes: int, groups: int | None = None, *, printed: bool = False
+) -> tuple[Routing, Routing]:
+    """Return how events and partial matches go to the nodes of a state after the first.
+
+    Parameters
+    ----------
+    layout, nodes, groups
+        As for `pattern_plan`.
+    printed : bool
+        Whether partial matches go to one group and all its members, as the thesis prints. Pairs are then
+        lost, and others meet several times.
+    """
+    if check_layout(layout) == "keys":
+        return ByKey(nodes), ByKey(nodes)
+    if layout == "states":
+        return ToGroup(1, 1), ToMember(1, 1)
+    grid = (1, nodes) if layout == "replicated" else grid_of(nodes, groups)
+    return ToGroup(*grid), ToGroup(*grid) if printed else ToMember(*grid)
+
+
+def pattern_plan(
+    states: Sequence[PatternState],
+    nodes: int,
+    layout: str = "grouped",
+    *,
+    groups: int | None = None,
+    printed: bool = False,
+    title: str = "pattern",
+) -> ScatterPlan:
+    """Return the plan of a pattern.
+
+    Parameters
+    ----------
+    states : sequence of PatternState
+        From the first to the last.
+    nodes : int
+        Nodes of each state. ``"states"`` gives every state one node, whatever this number is.
+    layout : str
+        ``"states"``: a node per state. ``"replicated"``: the first events and all partial matches go to the
+        replicas in turn, and later events go to all replicas. ``"grouped"``: an event goes to one group of
+        replicas, and a partial match to one member of every group. ``"keys"``: by key.
+    groups : int, optional
+        Groups of each state under ``"grouped"``. Default: the grid is as square as possible.
+    printed : bool
+        Whether partial matches go to one group only, as printed. This routing is wrong, and only for
+        demonstrations.
+    title : str
+        Title of the plan.
+
+    Notes
+    -----
+    Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5.
+    Differs: a partial match goes to one member of every group, so that every pair meets once.
+
+    Examples
+    --------
+    >>> states = [PatternState("a", "small"), PatternState("b", "large")]
+    >>> pattern_plan(states, 4, "grouped", title="a, b")
+    a, b: 8 nodes and a gather
+      a       small in turn to 4 nodes
+              begins a partial match with every event
+      b       large in turn to one of 2 groups, to all its 2 members
+              matches of a in turn to one of 2 members in each of 2 groups
+              joins partial matches with later events
+      gather  all matches, in canonical order
+    """
+    whole_number("nodes", nodes, 1, MOST_NODES)
+    check_layout(layout)
+    if not states:
+        raise CepError("pattern_plan: give at least one state")
+    if groups is not None and layout != "grouped":
+        raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
+    of_events, of_matches = state_routings(layout, nodes, groups, printed=printed)
+    first = {"states": RoundRobin(1), "keys": ByKey(nodes)}.get(layout, RoundRobin(nodes))
+    made = []
+    for k, state in enumerate(states):
+        feeds = [Feed(state.events, of_events if k else first)]
+        if k:
+            feeds.append(Feed(f"matches of {states[k - 1].name}", of_matches))
+            work = "joins partial matches with later events"
+        else:
+            work = "begins a partial match with every event"
+        if state.is_loop:
+            if not k:
+                feeds = [Feed(state.events, of_events)]
+                work = "begins a partial match with every event, at one of the nodes that get it"
+            feeds.append(Feed(f"matches of {state.name}", of_matches))
+            work += "; sends longer ones to this state again"
+        if state.takes_next and k:
+            work += "; keeps the first event for each partial match"
+            work += " of all groups, at the watermark" if of_matches.share * nodes > 1 else ""
+        if state.absent:
+            everywhere = ByKey(nodes) if layout == "keys" else ToAll(of_events.n_nodes)
+            feeds += [Feed(name, everywhere) for name in state.absent]
+            work += "; drops matches with an absent event, at the watermark"
+        made.append(Stage(state.name, work, tuple(feeds)))
+    is_grid = layout == "grouped" and grid_of(nodes, groups)[0] > 1
+    wrong = printed and is_grid
+    return ScatterPlan(
+        title,
+        tuple(made),
+        "all matches, in canonical order",
+        "pattern",
+        layout,
+        is_exact=not wrong,
+        note="printed routing: a partial match meets the events of one group only, at all members" * wrong,
+    )
+
+
+# --- methods of other papers --------------------------------------------------------------------------------
+
+
+def brenna_plan(states: Sequence[PatternState]) -> ScatterPlan:
+    """Return the deployment by state of Brenna et al.: every node gets all events.
+
+    Notes
+    -----
+    Source: Brenna, Gehrke, Hong, Johansen, "Distributed event stream processing with non-deterministic
+    finite automata", DEBS 2009.
+    """
+    stages = []
+    for k, state in enumerate(states):
+        feeds = [Feed("all events", ToAll(1))]
+        feeds += [Feed(f"matches of {states[k - 1].name}", ToAll(1))] if k else []
+        work = "joins partial matches with later events" if k else "begins a partial match with its events"
+        stages.append(Stage(state.name, work, tuple(feeds)))
+    return ScatterPlan(
+        "pattern by state (Brenna et al.)", tuple(stages), "all matches of the last state", "pattern",
+        "brenna", note="each node gets all events, and later nodes also get partial matches",
+    )  # fmt: skip
+
+
+def leghari_plan(nodes: int, window: int | float, seed: int = 0) -> ScatterPlan:
+    """Return the distribution by time of Leghari et al.: a random node gets the whole window of a start.
+
+    Notes
+    -----
+    Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
+    """
+    feed = Feed("all events", ByTime(nodes, window, seed))
+    work = "finds the matches that begin with its own starts"
+    return ScatterPlan(
+        "pattern by time (Leghari et al.)", (Stage("pattern", work, (feed,)),), "all matches", "pattern",
+        "leghari", note="memory and work shrink with the nodes, but a busy stream goes to almost all nodes",
+    )  # fmt: skip
+
+
+def streamcloud_plan(nodes: int) -> ScatterPlan:
+    """Return the subclusters of StreamCloud: a stateful operator first, then operators without state.
+
+    Notes
+    -----
+    Source: Gulisano, Jimenez-Peris, Patino-Martinez, Soriente, Valduriez, "StreamCloud: An Elastic and
+    Scalable Data Streaming System", IEEE TPDS 2012.
+    """
+    return ScatterPlan(
+        "operators in subclusters (StreamCloud)",
+        (
+            Stage("stateless", "filters and maps", (Feed("all events", RoundRobin(nodes)),)),
+            Stage("stateful", "runs the operator for its keys", (Feed("filtered events", ByKey(nodes)),)),
+        ),
+        "all results, in order of time",
+        "pattern",
+        "streamcloud",
+        note="the stateful operator needs a partition key",
+    )

@@ -1,0 +1,339 @@
+"""Routings: which nodes of a stage get each item of a stream. Items are events or partial matches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.errors import CepError, whole_number
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The items of one stream, in the global order of events.
+
+    Parameters
+    ----------
+    n : int
+        Number of items.
+    key : ndarray of int64, shape (n,), optional
+        The number of each item's key. Only `ByKey` needs it.
+    time : ndarray, shape (n,), optional
+        Times, which do not fall. Only `ByTime` needs them.
+    is_start : ndarray of bool, shape (n,), optional
+        Whether an item begins partial matches. Only `ByTime` needs it.
+    """
+
+    n: int
+    key: np.ndarray | None = None
+    time: np.ndarray | None = None
+    is_start: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What a routing sends: item ``item[i]`` goes to node ``node[i]``.
+
+    Parameters
+    ----------
+    item, node : ndarray of int64, shape (n_deliveries,)
+        Sorted by item, then by node.
+    """
+
+    item: np.ndarray
+    node: np.ndarray
+
+    def to(self, node: int) -> np.ndarray:
+        """Return the items of a node, rising; int64."""
+        return self.item[self.node == node]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing(ABC):
+    """A rule that says which nodes of a stage get an item."""
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+
+    @abstractmethod
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+
+
+def _dealt(n: int, nodes_of_turn: np.ndarray) -> Deliveries:
+    """Deal ``n`` items in turn: item i goes to the nodes in row ``i % len(nodes_of_turn)``."""
+    turns, width = nodes_of_turn.shape
+    item = np.repeat(np.arange(n, dtype=np.int64), width)
+    return Deliveries(item, nodes_of_turn[np.arange(n) % turns].reshape(-1).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobin(Routing):
+    """Item i goes to node ``i % nodes``.
+
+    Examples
+    --------
+    >>> RoundRobin(2).sends(Traffic(3)).node.tolist()
+    [0, 1, 0]
+    """
+
+    nodes: int
+
+    def __post_init__(self) -> None:
+        whole_number("RoundRobin: nodes", self.nodes, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.nodes
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1 / self.nodes
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        return _dealt(traffic.n, np.arange(self.nodes)[:, None])
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        return f"in turn to {self.nodes} nodes" if self.nodes > 1 else "to 1 node"
+
+
+@dataclass(frozen=True, slots=True)
+class ToAll(Routing):
+    """Every item goes to all nodes.
+
+    Examples
+    --------
+    >>> ToAll(2).sends(Traffic(2)).item.tolist()
+    [0, 0, 1, 1]
+    """
+
+    nodes: int
+
+    def __post_init__(self) -> None:
+        whole_number("ToAll: nodes", self.nodes, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.nodes
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1.0
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        return _dealt(traffic.n, np.arange(self.nodes)[None, :])
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        return f"to all {self.nodes} nodes" if self.nodes > 1 else "to 1 node"
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey(Routing):
+    """All items of a key go to one node.
+
+    Examples
+    --------
+    >>> made = ByKey(2).sends(Traffic(3, key=np.array([5, 6, 5]))).node
+    >>> bool(made[0] == made[2])
+    True
+    """
+
+    nodes: int
+
+    def __post_init__(self) -> None:
+        whole_number("ByKey: nodes", self.nodes, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.nodes
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1 / self.nodes
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        if traffic.key is None:
+            raise CepError("ByKey: the items have no key")
+        mixed = np.asarray(traffic.key).astype(np.uint64) * _GOLDEN >> np.uint64(33)
+        node = (mixed % np.uint64(self.nodes)).astype(np.int64)
+        return Deliveries(np.arange(traffic.n, dtype=np.int64), node)
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        return f"by key to {self.nodes} nodes" if self.nodes > 1 else "to 1 node"
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup(Routing):
+    """Items go to the groups of a grid in turn, each to all members of its group.
+
+    Node ``g * members + m`` is member m of group g. A group is a row of the grid.
+
+    Examples
+    --------
+    >>> ToGroup(2, 2).sends(Traffic(2)).node.tolist()
+    [0, 1, 2, 3]
+    """
+
+    groups: int
+    members: int
+
+    def __post_init__(self) -> None:
+        whole_number("ToGroup: groups", self.groups, 1)
+        whole_number("ToGroup: members", self.members, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.groups * self.members
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1 / self.groups
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        return _dealt(traffic.n, np.arange(self.n_nodes).reshape(self.groups, self.members))
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        if self.groups == 1:
+            return ToAll(self.members).words()
+        if self.members == 1:
+            return RoundRobin(self.groups).words()
+        return f"in turn to one of {self.groups} groups, to all its {self.members} members"
+
+
+@dataclass(frozen=True, slots=True)
+class ToMember(Routing):
+    """Items go to the members of a grid in turn, each to the same member of every group.
+
+    Together with `ToGroup` every pair of items meets at exactly one node.
+
+    Examples
+    --------
+    >>> ToMember(2, 2).sends(Traffic(2)).node.tolist()
+    [0, 2, 1, 3]
+    """
+
+    groups: int
+    members: int
+
+    def __post_init__(self) -> None:
+        whole_number("ToMember: groups", self.groups, 1)
+        whole_number("ToMember: members", self.members, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.groups * self.members
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets on average, from 0 to 1."""
+        return 1 / self.members
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        return _dealt(traffic.n, np.arange(self.n_nodes).reshape(self.groups, self.members).T)
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        if self.groups == 1:
+            return RoundRobin(self.members).words()
+        if self.members == 1:
+            return ToAll(self.groups).words()
+        return f"in turn to one of {self.members} members in each of {self.groups} groups"
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime(Routing):
+    """A random node gets each event that begins partial matches, and all events of the window after it.
+
+    Parameters
+    ----------
+    nodes : int
+    window : int or float
+        In ticks of the clock. An event exactly one window after the start is inside.
+    seed : int
+        Seed of the random nodes.
+
+    Notes
+    -----
+    Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
+
+    Examples
+    --------
+    >>> made = Traffic(4, time=np.arange(4), is_start=np.array([True, False, False, False]))
+    >>> ByTime(3, window=2).sends(made).item.tolist()
+    [0, 1, 2]
+    """
+
+    nodes: int
+    window: int | float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("ByTime: nodes", self.nodes, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.nodes
+
+    @property
+    def share(self) -> float:
+        """The share of all items that each node gets in the worst case, from 0 to 1."""
+        return 1.0
+
+    def owners(self, traffic: Traffic) -> np.ndarray:
+        """Return the node of each item that begins partial matches, int64; -1 for all other items."""
+        if traffic.time is None or traffic.is_start is None:
+            raise CepError("ByTime: the items need times, and marks of the starts of partial matches")
+        drawn = np.random.default_rng(self.seed).integers(0, self.nodes, traffic.n)
+        return np.where(traffic.is_start, drawn, -1)
+
+    def sends(self, traffic: Traffic) -> Deliveries:
+        """Return the nodes of every item."""
+        owner, time = self.owners(traffic), traffic.time
+        assert time is not None
+        gets = np.zeros((traffic.n, self.nodes), bool)
+        for node in range(self.nodes):
+            starts = np.flatnonzero(owner == node)
+            before = np.searchsorted(starts, np.arange(traffic.n), "right") - 1  # the node's latest start
+            late = before >= 0
+            latest = time[starts[before[late]]]
+            gets[late, node] = time[late] - latest <= self.window
+        item, node = np.nonzero(gets)
+        return Deliveries(item.astype(np.int64), node.astype(np.int64))
+
+    def words(self) -> str:
+        """Return the rule in words, to complete "items go …"."""
+        return f"with the window after each start to a random one of {self.nodes} nodes"

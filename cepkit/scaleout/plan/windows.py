@@ -1,0 +1,107 @@
+"""Plans for windows: events in turn, with a heartbeat, so that all nodes know every moment of output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cepkit.errors import UnsupportedQueryError, nearest, whole_number
+from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
+from cepkit.scaleout.plan.routing import RoundRobin, ToAll
+
+MERGEABLE = ("sum", "count", "avg", "min", "max", "std", "var")
+_NEEDS_ALL = {
+    "median": "the middle value of all events does not follow from the middle values of parts",
+    "percentile": "a percentile of all events does not follow from percentiles of parts",
+    "quantile": "a quantile of all events does not follow from quantiles of parts",
+    "distinct": "parts can share values, so their numbers of values do not add up",
+    "count_distinct": "parts can share values, so their numbers of values do not add up",
+    "nunique": "parts can share values, so their numbers of values do not add up",
+    "mode": "the most frequent value of all events can be rare in every part",
+}
+
+
+def check_mergeable(functions: Iterable[str]) -> None:
+    """Raise UnsupportedQueryError for aggregates that small partial results of nodes do not determine."""
+    for name in functions:
+        if name in MERGEABLE:
+            continue
+        if name in _NEEDS_ALL:
+            raise UnsupportedQueryError(
+                f"{name} cannot run over several nodes: {_NEEDS_ALL[name]}. Use one node, or one of "
+                f"{[*MERGEABLE]}"
+            )
+        raise UnsupportedQueryError(
+            f"aggregate {name!r} is not known.{nearest(str(name), MERGEABLE)} Over several nodes run "
+            f"{[*MERGEABLE]}"
+        )
+
+
+def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] = ()) -> ScatterPlan:
+    """Return the plan of a window with running aggregates.
+
+    Parameters
+    ----------
+    nodes : int
+        Window nodes.
+    title : str
+        Title of the plan.
+    functions : iterable of str
+        Aggregates, which must be mergeable.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For median, distinct and other aggregates that need all events in one place.
+
+    Notes
+    -----
+    Source: Suhothayan, 2019, 3.1.1.
+    Differs: a heartbeat has number and time of every event, so each partial result is as of the event that
+    the output is for. With the thesis' rules, a node expires events only by its own ones.
+
+    Examples
+    --------
+    >>> window_plan(2, title="sum(price)")
+    sum(price): 2 nodes and a gather
+      window  events in turn to 2 nodes
+              number and time of every event to all nodes
+              keeps partial aggregates of its own events in the window
+      gather  merges the partial aggregates as of each event, in the order of nodes
+    """
+    whole_number("nodes", nodes, 1)
+    check_mergeable(functions)
+    feed = Feed("events", RoundRobin(nodes), heartbeat=nodes > 1)
+    stage = Stage("window", "keeps partial aggregates of its own events in the window", (feed,))
+    gather = "merges the partial aggregates as of each event, in the order of nodes"
+    return ScatterPlan(title, (stage,), gather, "window", "windows")
+
+
+def printed_window_plan(nodes: int) -> ScatterPlan:
+    """Return the plan of the thesis: the newest partial result of every node, without a heartbeat."""
+    stage = Stage(
+        "window",
+        "keeps partial aggregates; expires its events when its own next event comes",
+        (Feed("events", RoundRobin(nodes)),),
+    )
+    return ScatterPlan(
+        "window as printed", (stage,), "merges the newest partial aggregate of every node", "window",
+        "printed", is_exact=nodes == 1, note="nodes look at different moments",
+    )  # fmt: skip
+
+
+def pandey_plan(nodes: int) -> ScatterPlan:
+    """Return the streaming aggregation of Pandey et al.: sums and counts of parts are added up on the way.
+
+    Notes
+    -----
+    Source: Pandey, Zhang, Weiss, Jacobsen, Vitenberg, "Distributed event aggregation for content-based
+    publish/subscribe systems", DEBS 2014.
+    """
+    stages = (
+        Stage("map", "adds up sums and counts of its events", (Feed("events", RoundRobin(nodes)),)),
+        Stage("reduce", "adds up the sums and counts of all nodes", (Feed("partial aggregates", ToAll(1)),)),
+    )
+    return ScatterPlan(
+        "aggregation by map and reduce (Pandey et al.)", stages, "divides sums by counts", "window", "pandey",
+        is_exact=nodes == 1, note="the method does not say when an event leaves a window",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Nodes in virtual time."""
