@@ -1,0 +1,247 @@
+"""The naive gather, with and without K-Slack, in virtual time: order, latency and error of its results.
+
+The gather of the thesis keeps the newest partial result of every node and group. Partial results that come
+out of order make it wrong, because they belong to different moments.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from cepkit.scaleout.plan.routing import RoundRobin, Traffic
+from cepkit.scaleout.simulation.joins import events_of_nodes, join_routings, simulate_join
+from cepkit.scaleout.simulation.nodes import Setting, equal_jobs, run_node
+from cepkit.scaleout.simulation.windows import at_gather, window_nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """Partial results in the order in which they reach the gather.
+
+    Parameters
+    ----------
+    event : ndarray of int64, shape (n,)
+        The number of the event that each belongs to.
+    source : ndarray of int64, shape (n,)
+        Its node and group as one number; a new partial result replaces the one before it.
+    group : ndarray of int64, shape (n,)
+        Its group.
+    value : ndarray of float64, shape (n,)
+        The sum of a part.
+    arrival, sent : ndarray of float64, shape (n,)
+        When it reaches the gather, and when the publisher sent the event; in seconds.
+    """
+
+    event: np.ndarray
+    source: np.ndarray
+    group: np.ndarray
+    value: np.ndarray
+    arrival: np.ndarray
+    sent: np.ndarray
+
+    def reordered(self, order: np.ndarray, released: np.ndarray) -> Partials:
+        """Return them in another order, with the moments at which a stage in between releases them."""
+        return Partials(
+            self.event[order], self.source[order], self.group[order], self.value[order],
+            released[order], self.sent[order],
+        )  # fmt: skip
+
+
+def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order in which K-Slack with a dynamic K releases items, and when it releases each.
+
+    Parameters
+    ----------
+    time : ndarray, shape (n,)
+        Times of the items, in the order of arrival.
+    arrival : ndarray of float64, shape (n,)
+        When they arrive.
+
+    Returns
+    -------
+    order : ndarray of int64, shape (n,)
+    released : ndarray of float64, shape (n,)
+        By item, not by order.
+
+    Notes
+    -----
+    K is the greatest delay so far. It grows only when the greatest time grows, so the first late items stay
+    late. At the end everything is released. Source: Mutschler and Philippsen, 2013, as Siddhi has it.
+
+    Examples
+    --------
+    >>> time = np.array([1, 2, 4, 3, 6, 5, 9])
+    >>> time[slack_order(time, np.arange(7.0))[0]].tolist()
+    [1, 2, 4, 3, 5, 6, 9]
+    """
+    times = time.tolist()
+    waiting: list[tuple] = []
+    order: list[int] = []
+    released = np.empty(len(times))
+    greatest, slack, least = -np.inf, 0, np.inf
+    for i, (now, moment) in enumerate(zip(times, arrival.tolist(), strict=True)):
+        heapq.heappush(waiting, (now, i))
+        least = min(least, now)
+        if now > greatest:
+            greatest = now
+            slack = max(slack, greatest - least)
+            least = np.inf
+            while waiting and waiting[0][0] + slack <= greatest:
+                out = heapq.heappop(waiting)[1]
+                order.append(out)
+                released[out] = moment
+    while waiting:
+        out = heapq.heappop(waiting)[1]
+        order.append(out)
+        released[out] = arrival[-1]
+    return np.array(order, np.int64), released
+
+
+def order_metrics(time: np.ndarray) -> tuple[float, float]:
+    """Return the share of items that come after a later one, and the greatest delay in units of time.
+
+    Examples
+    --------
+    >>> order_metrics(np.array([1, 2, 4, 3, 6, 5, 9]))
+    (0.2857142857142857, 1.0)
+    """
+    late = np.maximum.accumulate(time) - time if len(time) else np.zeros(0)
+    return float((late > 0).mean()) if len(late) else 0.0, float(late.max(initial=0))
+
+
+def window_partials(
+    n_nodes: int, setting: Setting, interval_s: float, weight: np.ndarray, group: np.ndarray
+) -> tuple[Partials, np.ndarray]:
+    """Return the partial sums of a time window, and the sum of a single node at each event.
+
+    Each node expires its events by the time of its own newest event, as in the thesis.
+    """
+    sent = setting.times()
+    exact = _running_sum(sent, weight, group, interval_s)
+    routing = RoundRobin(n_nodes)
+    rngs = np.random.default_rng([setting.seed, n_nodes]).spawn(2 * n_nodes)
+    finished, _ = window_nodes(routing, sent, setting, rngs, interval_s=interval_s, length=None)
+    deliveries = routing.sends(Traffic(len(sent)))
+    arrival = at_gather(deliveries, finished, setting, rngs[n_nodes:])
+    value = np.empty(len(sent))
+    for node in range(n_nodes):
+        own = deliveries.to(node)
+        value[own] = _running_sum(sent[own], weight[own], group[own], interval_s)
+    source = deliveries.node * (int(group.max(initial=0)) + 1) + group
+    made = Partials(np.arange(len(sent)), source, group, value, arrival, sent)
+    order = np.argsort(arrival, kind="stable")
+    return made.reordered(order, arrival), exact
+
+
+def join_partials(
+    n_nodes: int, setting: Setting, length: int, weight: np.ndarray
+) -> tuple[Partials, np.ndarray]:
+    """Return the partial sums of a join of two windows on a grid, and the sum of a single node.
+
+    The sum is that of the left weights of all pairs. A node knows only the numbers of its own events.
+    """
+    sent = setting.times()
+    of_node = events_of_nodes(len(sent), join_routings(n_nodes, "grouped"))
+    everything = np.arange(len(sent))
+    exact = _join_sum(everything, weight, length)
+    run = simulate_join(n_nodes, setting, (length, length), layout="grouped")
+    rngs = np.random.default_rng([setting.seed, n_nodes]).spawn(2 * n_nodes + 1)[n_nodes:]
+    parts = []
+    for node, own in enumerate(of_node):
+        arrival = setting.gather_link.deliver(run.nodes[node].run.finish, rngs[node])
+        parts.append(
+            Partials(
+                own, np.full(len(own), node), np.zeros(len(own), np.int64),
+                _join_sum(own, weight, length), arrival, sent[own],
+            )
+        )  # fmt: skip
+    names = ("event", "source", "group", "value", "arrival", "sent")
+    made = Partials(*(np.concatenate([getattr(of, name) for of in parts]) for name in names))
+    order = np.lexsort((made.event, made.arrival))
+    return made.reordered(order, made.arrival), exact
+
+
+def _running_sum(sent: np.ndarray, weight: np.ndarray, group: np.ndarray, interval_s: float) -> np.ndarray:
+    """Return for each event the sum of its group over the window that ends with it: ts > now - W."""
+    made = np.empty(len(sent))
+    for g in np.unique(group):
+        own = np.flatnonzero(group == g)
+        total = np.concatenate([[0.0], np.cumsum(weight[own])])
+        first = np.searchsorted(sent[own], sent[own] - interval_s + 1e-9, "right")
+        made[own] = total[1:] - total[first]
+    return made
+
+
+def _join_sum(own: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
+    """Return the sum of left weights over all pairs of a node's windows after each of its events.
+
+    A window ends with the node's own newest event of the side: the rule of the thesis.
+    """
+    side, rank = own % 2, own // 2
+    sums = []
+    for which in (0, 1):
+        mine = np.flatnonzero(side == which)
+        weights = weight[own[mine]] if which == 0 else np.ones(len(mine))
+        total = np.concatenate([[0.0], np.cumsum(weights)])
+        first = np.searchsorted(rank[mine], rank[mine] - length, "right")
+        value = np.concatenate([[0.0], total[1:] - total[first]])
+        sums.append(value[np.cumsum(side == which)])
+    return sums[0] * sums[1]
+
+
+def naive_gather(partials: Partials) -> np.ndarray:
+    """Return the sum over the newest partial results of all nodes, after each arrival."""
+    value = pd.Series(partials.value)
+    step = value - value.groupby(partials.source).shift(1).fillna(0.0)
+    return step.groupby(partials.group).cumsum().to_numpy()
+
+
+def accuracy(
+    partials: Partials, exact: np.ndarray, setting: Setting, *, from_s: float, slack: bool = False
+) -> dict[str, float]:
+    """Return order, latency and error of the naive gather.
+
+    Parameters
+    ----------
+    partials : Partials
+    exact : ndarray of float64
+        The right result after each event.
+    setting : Setting
+    from_s : float
+        Results of events before this moment do not count, because windows are not full yet.
+    slack : bool
+        Whether K-Slack is in front of the gather.
+
+    Returns
+    -------
+    dict
+        ``out_of_order`` (share), ``most_delay_ms``, ``latency_ms``, ``error`` (mean relative),
+        ``wrong_share`` (share of the results that are wrong), and ``wrong_at_last`` (share of the events whose
+        last result is wrong: with several nodes for each event, the results before it are not complete).
+    """
+    time = partials.sent
+    if slack:
+        order, released = slack_order(time, partials.arrival)
+        partials = partials.reordered(order, released)
+    share, delay = order_metrics(partials.sent)
+    costs = setting.costs
+    done = run_node(
+        equal_jobs(partials.arrival, costs.merge_us + costs.emit_us), setting.node, setting.duration_s
+    )
+    latency = done.finish + setting.link.mean_ms / 1e3 - partials.sent
+    found, right = naive_gather(partials), exact[partials.event]
+    counts = partials.sent >= from_s
+    off = np.abs(found - right)[counts] / np.maximum(np.abs(right[counts]), 1e-12)
+    is_last = ~pd.Series(partials.event[counts]).duplicated(keep="last").to_numpy()
+    return {
+        "out_of_order": share,
+        "most_delay_ms": delay * 1e3,
+        "latency_ms": float(latency[counts].mean() * 1e3),
+        "error": float(off.mean()),
+        "wrong_share": float((off > 1e-9).mean()),
+        "wrong_at_last": float((off[is_last] > 1e-9).mean()),
+    }
