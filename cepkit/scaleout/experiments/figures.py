@@ -106,7 +106,7 @@ def join_setting(seed: int, capacity: float, probe_us: float, duration_s: float)
 
 
 def by_interval(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
-    """Yield the points of figures 5.1 to 5.3: throughput, memory and work by the window. A dead node has 0."""
+    """Yield the points of figures 5.1 to 5.3: throughput, memory and work by the window. Dead nodes: 0."""
     for n in sizes.nodes:
         for interval in sizes.intervals_s:
             setting = window_setting(seed, duration_s=max(60.0, 10.0 * ceil(0.13 * interval)))

@@ -220,8 +220,8 @@ def accuracy(
     -------
     dict
         ``out_of_order`` (share), ``most_delay_ms``, ``latency_ms``, ``error`` (mean relative),
-        ``wrong_share`` (share of the results that are wrong), and ``wrong_at_last`` (share of the events whose
-        last result is wrong: with several nodes for each event, the results before it are not complete).
+        ``wrong_share`` (share of the results that are wrong), and ``wrong_at_last`` (share of the events
+        whose last result is wrong: if several nodes get an event, earlier results are not complete).
     """
     time = partials.sent
     if slack:

@@ -77,7 +77,8 @@ class SimulatedRun:
         -------
         pandas.DataFrame
             A row per stage in order: ``stage``, ``nodes``, ``in_hz``, ``out_hz``, ``utilisation`` and
-            ``held`` (events). Both are means of the last fifth of the run; ``most_held`` is the most of any node.
+            ``held`` (events). Both are means of the last fifth of the run. ``most_held`` is the most of
+            any node.
         """
         rows = []
         for stage in dict.fromkeys(node.stage for node in self.nodes):
