@@ -13,7 +13,7 @@ from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
-    from cepkit.api import explain, explore, funnel, match, replay, simulate, step, tag, why_not
+    from cepkit.api import explain, explore, funnel, join, match, replay, simulate, step, tag, why_not, window
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.errors import (
         CepError,
@@ -49,15 +49,19 @@ if _TYPE_CHECKING:
     from cepkit.results.matches import Matches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
+    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.gather.k_slack import KSlack
+    from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
     from cepkit.streaming.stream import Stream
+    from cepkit.windows.values import Join, Window
 
 __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
-    "api": "explain explore funnel match replay simulate step tag why_not",
+    "api": "explain explore funnel join match replay simulate step tag why_not window",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
@@ -83,22 +87,27 @@ _NAMES_OF_MODULE = {
     "results.matches": "Matches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
+    "scaleout.engine.scatter_gather": "ScatterGather",
+    "scaleout.gather.k_slack": "KSlack",
+    "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
     "streaming.stream": "Stream",
+    "windows.values": "Join Window",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
 
 # A list, since type checkers read no expression here.
 __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
-    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Match", "Matches",
-    "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
-    "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
-    "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "all_of", "any_of",
-    "corr", "cosine", "event", "explain", "explore", "function", "funnel", "l2", "match", "param", "pure",
-    "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view",
-    "why_not",
+    "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match",
+    "Matches", "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch",
+    "PatternSyntaxError", "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather",
+    "SequenceQuery", "Sequential", "SparkMatches", "StateParallel", "Stream", "TieWarning", "Trace",
+    "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
+    "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query",
+    "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
+    "window",
 ]  # fmt: skip
 
 

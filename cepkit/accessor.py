@@ -34,6 +34,8 @@ _EXAMPLES = {
     "simulate": "df.cep.simulate(query, engine=cep.Hybrid(threads=8), …).makespan",
     "replay": 'df.cep.replay(query, latency_bound="1.5 s", shedding="random", …).recall',
     "explore": 'df.cep.explore("a b+ c", …)',
+    "window": 'df.cep.window({"total": "sum(price)"}, time="15 s", group_by="symbol", order_by="ts")',
+    "join": 'df.cep.join(other, left=cep.Window(length=20), right=cep.Window(time="1 min"), on="symbol", …)',
 }
 
 
@@ -101,6 +103,8 @@ class CepAccessor:
         simulate = api.simulate
         replay = api.replay
         explore = api.explore
+        window = api.window
+        join = api.join
 
     def __repr__(self) -> str:
         return "\n".join(

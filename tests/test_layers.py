@@ -24,6 +24,7 @@ FLOORS = (
     ("planning", "widgets"),
     ("frames", "insight", "pipelines", "experiments"),
     ("results",),
+    ("windows",),
     ("streaming",),
     ("parallel", "linked", "partition_and_compose", "shedding", "scaleout"),
     ("api",),
@@ -231,7 +232,7 @@ def test_experiments_draw_nothing():
 
 
 def test_pyspark_is_known_where_frames_are():
-    allowed = ("frames", "pipelines", "results", "streaming", "accessor", "api", "explorer", "commands")
+    allowed = ("frames", "pipelines", "results", "windows", "streaming", "accessor", "api", "explorer", "commands")
     for module in MODULES:
         if "pyspark" in outside(module):
             assert module.split(".")[0] in allowed, module

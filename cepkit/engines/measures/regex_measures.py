@@ -177,7 +177,7 @@ class Evaluator:
     def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
         if isinstance(e, ex.Attribute):
             self._check(e)
-            return _plain(self.source.arrow(e.name, rows))
+            return plain_values(self.source.arrow(e.name, rows))
         if isinstance(e, ex.Subscript):
             self._check(e.operand)
             return _item(self.source.arrow(e.operand.name, rows), e.index)
@@ -357,7 +357,8 @@ def _is_number(of: pa.DataType) -> bool:
     return pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain_values(array: pa.Array) -> pa.Array:
+    """Return values as int64, float, text or time, without a dictionary and with NaN as null."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     of = array.type
@@ -388,7 +389,7 @@ def _item(array: pa.Array, index: int) -> pa.Array:
     """Return item ``index`` of each list, or null; a negative index counts from the end."""
     least = index + 1 if index >= 0 else -index
     items = [None if x is None or len(x) < least else x[index] for x in array.to_pylist()]
-    return _plain(pa.array(items, type=array.type.value_type))
+    return plain_values(pa.array(items, type=array.type.value_type))
 
 
 def _divide_floor(operator: str, left, right):

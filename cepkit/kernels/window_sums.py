@@ -1,0 +1,262 @@
+"""Exact sums over ranges of rows, for windows. Digits of base 2^30 hold a sum, so no order of rows matters.
+
+A number is ``mantissa * 2^(place + lowest)``. A sum is an array of digits, least first. A digit may be negative
+or too large until it is rounded, so digits of two sums can be added one by one.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from numba import types as T
+
+BASE_BITS = 30
+_MASK = (1 << BASE_BITS) - 1
+_HALF_BITS = 31
+_HALF = (1 << _HALF_BITS) - 1
+_TOP_BITS = 61  # of the digits that are rounded to a float, so that one bit can say that others follow
+
+_INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
+_OUT_FLOATS, _MATRIX = T.Array(T.float64, 1, "C"), T.Array(T.int64, 2, "C", readonly=True)
+_OPTIONS = {"cache": True, "nogil": True}
+
+
+@njit([(_OUT_INTS, T.int64, T.int64, T.int64)], **_OPTIONS)
+def _add(digits, part, place, sign):
+    """Add ``sign * part * 2^place`` to digits; ``0 <= part < 2^63``."""
+    i = place // BASE_BITS
+    shift = place - i * BASE_BITS
+    low = (part & _HALF) << shift
+    high = (part >> _HALF_BITS) << (shift + 1)
+    digits[i] += sign * (low & _MASK)
+    digits[i + 1] += sign * ((low >> BASE_BITS) + (high & _MASK))
+    digits[i + 2] += sign * (high >> BASE_BITS)
+
+
+@njit([(_OUT_INTS, T.int64, T.int64, T.int64)], **_OPTIONS)
+def _add_square(digits, part, place, sign):
+    """Add ``sign * (part * 2^place)^2`` to digits; ``0 <= part < 2^62``."""
+    high, low = part >> _HALF_BITS, part & _HALF
+    _add(digits, low * low, 2 * place, sign)
+    if high:
+        _add(digits, high * low, 2 * place + _HALF_BITS + 1, sign)
+        _add(digits, high * high, 2 * place + 2 * _HALF_BITS, sign)
+
+
+@njit([(_INTS, T.int64, _OUT_INTS), (_OUT_INTS, T.int64, _OUT_INTS)], **_OPTIONS)
+def _normalise(digits, factor, out):
+    """Write ``factor * digits`` as digits from 0 to 2^30 - 1, and return its sign; ``0 < factor < 2^31``."""
+    carry = 0
+    for i in range(len(out)):
+        value = carry
+        if i < len(digits):
+            # The digit is cut in two, because its product with the factor may exceed 63 bits.
+            value += (digits[i] & _MASK) * factor
+            carry = (digits[i] >> BASE_BITS) * factor
+        else:
+            carry = 0
+        out[i] = value & _MASK
+        carry += value >> BASE_BITS
+    if carry >= 0:
+        return 1
+    borrow = 1
+    for i in range(len(out)):
+        value = (_MASK - out[i]) + borrow
+        out[i] = value & _MASK
+        borrow = value >> BASE_BITS
+    return -1
+
+
+@njit([(_OUT_INTS, T.int64)], **_OPTIONS)
+def _to_float(digits, lowest):
+    """Return the float nearest to normalised digits times ``2^lowest``, ties to even."""
+    top = len(digits) - 1
+    while top >= 0 and digits[top] == 0:
+        top -= 1
+    if top < 0:
+        return 0.0
+    n_bits, value = 0, digits[top]
+    while value >> n_bits:
+        n_bits += 1
+    i = top
+    while i > 0 and n_bits + BASE_BITS <= _TOP_BITS:
+        i -= 1
+        value = (value << BASE_BITS) | digits[i]
+        n_bits += BASE_BITS
+    exponent = i * BASE_BITS
+    if i > 0:  # a part of the next digit
+        i -= 1
+        taken = _TOP_BITS - n_bits
+        value = (value << taken) | (digits[i] >> (BASE_BITS - taken))
+        exponent -= taken
+        rest = digits[i] & ((1 << (BASE_BITS - taken)) - 1)
+        while rest == 0 and i > 0:
+            i -= 1
+            rest = digits[i]
+        if rest:
+            value |= 1
+    mantissa, own = math.frexp(float(value))
+    if own + exponent + lowest > 1024:
+        return math.inf
+    return math.ldexp(mantissa, own + exponent + lowest)
+
+
+@njit([(_INTS, _INTS, _INTS, _INTS, T.int64, T.int64, _OUT_FLOATS)], **_OPTIONS)
+def exact_sums(mantissa, place, start, stop, lowest, n_digits, out):
+    """Write the sum of the numbers of every range, rounded once.
+
+    Parameters
+    ----------
+    mantissa, place : ndarray of int64, shape (n_rows,)
+        The numbers are ``mantissa * 2^(place + lowest)``; 0 for a missing number.
+    start, stop : ndarray of int64, shape (n_ranges,)
+        Ranges of rows, both nondecreasing, ``start <= stop``.
+    lowest, n_digits : int
+        Exponent of the last bit, and the number of digits that hold every sum.
+    out : ndarray of float64, shape (n_ranges,)
+
+    Notes
+    -----
+    Time O(n_rows + n_ranges x n_digits).
+    Source: Neal, "Fast exact summation using small and large superaccumulators", 2015.
+    Differs: numbers also leave a sum, so a window needs no second pass.
+    """
+    digits, scratch = np.zeros(n_digits, np.int64), np.zeros(n_digits, np.int64)
+    first = last = 0
+    for k in range(len(start)):
+        while last < stop[k]:
+            if mantissa[last]:
+                _add(digits, abs(mantissa[last]), place[last], 1 if mantissa[last] > 0 else -1)
+            last += 1
+        while first < start[k]:
+            if mantissa[first]:
+                _add(digits, abs(mantissa[first]), place[first], -1 if mantissa[first] > 0 else 1)
+            first += 1
+        sign = _normalise(digits, 1, scratch)
+        out[k] = sign * _to_float(scratch, lowest)
+
+
+@njit(
+    [
+        (_OUT_INTS, _OUT_INTS, T.int64, T.int64, _OUT_INTS, _OUT_INTS),
+        (_INTS, _INTS, T.int64, T.int64, _OUT_INTS, _OUT_INTS),
+    ],
+    **_OPTIONS,
+)
+def _spread(digits, squares, count, lowest, scratch, wide):
+    """Return ``count * squares - digits^2`` as a float."""
+    if count < 2:
+        return 0.0
+    _normalise(digits, 1, scratch)
+    _normalise(squares, count, wide)
+    n = len(scratch)
+    while n > 0 and scratch[n - 1] == 0:
+        n -= 1
+    for i in range(n):
+        for j in range(n):
+            product = scratch[i] * scratch[j]
+            wide[i + j] -= product & _MASK
+            wide[i + j + 1] -= product >> BASE_BITS
+    carry = 0
+    for i in range(len(wide)):
+        value = wide[i] + carry
+        wide[i] = value & _MASK
+        carry = value >> BASE_BITS
+    return _to_float(wide, 2 * lowest)
+
+
+@njit([(_INTS, _INTS, _INTS, _INTS, _INTS, T.int64, T.int64, _OUT_FLOATS)], **_OPTIONS)
+def exact_spreads(mantissa, place, count, start, stop, lowest, n_digits, out):
+    """Write ``n * sum(x^2) - sum(x)^2`` of every range, rounded once; ``count`` has n of every range.
+
+    The other parameters are those of `exact_sums`; a mantissa has at most 62 bits.
+
+    Notes
+    -----
+    Time O(n_rows + n_ranges x n_digits^2).
+    """
+    digits, squares = np.zeros(n_digits, np.int64), np.zeros(2 * n_digits, np.int64)
+    scratch, wide = np.zeros(n_digits, np.int64), np.zeros(2 * n_digits + 2, np.int64)
+    first = last = 0
+    for k in range(len(start)):
+        while last < stop[k]:
+            if mantissa[last]:
+                _add(digits, abs(mantissa[last]), place[last], 1 if mantissa[last] > 0 else -1)
+                _add_square(squares, abs(mantissa[last]), place[last], 1)
+            last += 1
+        while first < start[k]:
+            if mantissa[first]:
+                _add(digits, abs(mantissa[first]), place[first], -1 if mantissa[first] > 0 else 1)
+                _add_square(squares, abs(mantissa[first]), place[first], -1)
+            first += 1
+        out[k] = _spread(digits, squares, count[k], lowest, scratch, wide)
+
+
+@njit([(_INTS, _INTS, _INTS, _INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
+def partial_sums(mantissa, place, start, stop, out):
+    """Write the digits of the sum of every range, (n_ranges, n_digits); digits of several nodes add up.
+
+    The parameters are those of `exact_sums`.
+    """
+    digits = np.zeros(out.shape[1], np.int64)
+    first = last = 0
+    for k in range(len(start)):
+        while last < stop[k]:
+            if mantissa[last]:
+                _add(digits, abs(mantissa[last]), place[last], 1 if mantissa[last] > 0 else -1)
+            last += 1
+        while first < start[k]:
+            if mantissa[first]:
+                _add(digits, abs(mantissa[first]), place[first], -1 if mantissa[first] > 0 else 1)
+            first += 1
+        for i in range(len(digits)):
+            out[k, i] = digits[i]
+
+
+@njit([(_INTS, _INTS, _INTS, _INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
+def partial_squares(mantissa, place, start, stop, out):
+    """Write the digits of the sum of squares of every range, as `partial_sums`; the last bit is 2 * lowest."""
+    digits = np.zeros(out.shape[1], np.int64)
+    first = last = 0
+    for k in range(len(start)):
+        while last < stop[k]:
+            if mantissa[last]:
+                _add_square(digits, abs(mantissa[last]), place[last], 1)
+            last += 1
+        while first < start[k]:
+            if mantissa[first]:
+                _add_square(digits, abs(mantissa[first]), place[first], -1)
+            first += 1
+        for i in range(len(digits)):
+            out[k, i] = digits[i]
+
+
+@njit([(_MATRIX, T.int64, _OUT_FLOATS)], **_OPTIONS)
+def round_sums(digits, lowest, out):
+    """Write the float of every row of digits, rounded once."""
+    scratch = np.zeros(digits.shape[1], np.int64)
+    for k in range(len(digits)):
+        sign = _normalise(digits[k], 1, scratch)
+        out[k] = sign * _to_float(scratch, lowest)
+
+
+@njit([(_MATRIX, _MATRIX, _INTS, T.int64, _OUT_FLOATS)], **_OPTIONS)
+def round_spreads(digits, squares, count, lowest, out):
+    """Write ``n * sum(x^2) - sum(x)^2`` of every row of digits; ``squares`` has twice as many digits."""
+    scratch, wide = np.zeros(digits.shape[1], np.int64), np.zeros(2 * digits.shape[1] + 2, np.int64)
+    for k in range(len(digits)):
+        out[k] = _spread(digits[k], squares[k], count[k], lowest, scratch, wide)
+
+
+@njit([(_INTS, _INTS, _INTS, _OUT_INTS)], **_OPTIONS)
+def integer_sums(values, start, stop, out):
+    """Write the sum of the integers of every range; the ranges are those of `exact_sums`."""
+    total = first = last = 0
+    for k in range(len(start)):
+        while last < stop[k]:
+            total += values[last]
+            last += 1
+        while first < start[k]:
+            total -= values[first]
+            first += 1
+        out[k] = total

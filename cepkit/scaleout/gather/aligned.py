@@ -1,0 +1,259 @@
+"""The aligned gather: each output merges the partial results of all nodes as of the same event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.scaleout.plan.windows import check_mergeable
+from cepkit.windows import exact
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The events of one node, and the range of them that belongs to each output.
+
+    Parameters
+    ----------
+    place : ndarray of int64, shape (n_own,)
+        Places of its events in the whole stream, rising.
+    start, stop : ndarray of int64, shape (n_outputs,)
+        The range of its own events that are in the window of each output.
+    """
+
+    place: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+
+def share_of(node: int, node_of_place: np.ndarray, start: np.ndarray, stop: np.ndarray) -> Share:
+    """Return the share of a node of the windows ``start`` to ``stop``, from the heartbeats that it gets."""
+    place = np.flatnonzero(node_of_place == node)
+    return Share(place, np.searchsorted(place, start), np.searchsorted(place, stop))
+
+
+def sliding_by_length(n: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the windows of the last ``length`` events after each of n events, as starts and stops.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in sliding_by_length(4, 2)]
+    [[0, 0, 1, 2], [1, 2, 3, 4]]
+    """
+    stop = np.arange(1, n + 1, dtype=np.int64)
+    return np.maximum(stop - length, 0), stop
+
+
+def sliding_by_time(time: np.ndarray, window: int | float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the windows after each event of the events with a time above ``now - window``.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in sliding_by_time(np.array([0, 1, 1, 3]), 2)]
+    [[0, 0, 0, 3], [1, 2, 3, 4]]
+    """
+    time = np.asarray(time)
+    return np.searchsorted(time, time - window, "right"), np.arange(1, len(time) + 1, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedWindows:
+    """Windows by group: places are events sorted by group, in stream order within each.
+
+    Parameters
+    ----------
+    event_of_place : ndarray of int64, shape (n,)
+    start, stop : ndarray of int64, shape (n,)
+        The range of places of the window after each event, in stream order.
+    """
+
+    event_of_place: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+
+def by_group(group: np.ndarray, start: np.ndarray, stop: np.ndarray) -> GroupedWindows:
+    """Return windows over all events as windows over the events of each output's own group.
+
+    Examples
+    --------
+    >>> made = by_group(np.array([0, 1, 0]), *sliding_by_length(3, 2))
+    >>> made.event_of_place.tolist(), made.start.tolist(), made.stop.tolist()
+    ([0, 2, 1], [0, 2, 1], [1, 3, 2])
+    """
+    group = np.asarray(group, np.int64)
+    n = len(group)
+    event = np.argsort(group, kind="stable").astype(np.int64)
+    rank = group[event] * (n + 1) + event  # rises with the place
+    own = group * (n + 1)
+    return GroupedWindows(event, np.searchsorted(rank, own + start), np.searchsorted(rank, own + stop))
+
+
+def aligned_gather(
+    function: str,
+    values: np.ndarray,
+    start: np.ndarray,
+    stop: np.ndarray,
+    node_of_place: np.ndarray,
+    n_nodes: int,
+    *,
+    present: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return an aggregate of each window, merged from the partial results of all nodes.
+
+    Parameters
+    ----------
+    function : str
+        ``"sum"``, ``"count"``, ``"avg"``, ``"min"``, ``"max"``, ``"std"`` or ``"var"`` (of the population).
+    values : ndarray of int64 or float64, shape (n,)
+        By place.
+    start, stop : ndarray of int64, shape (n_outputs,)
+        The window of each output, as a range of places. Both do not fall within a group.
+    node_of_place : ndarray of int64, shape (n,)
+        The node that has each event.
+    n_nodes : int
+        Number of nodes.
+    present : ndarray of bool, shape (n,), optional
+        Which values count; all by default.
+
+    Returns
+    -------
+    ndarray, shape (n_outputs,)
+        Integers for counts and for sums, minima and maxima of integers, else floats. A window without
+        values has sum 0, and NaN (integers: 0) for all others but the count.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For aggregates that partial results do not determine, with the reason.
+
+    Notes
+    -----
+    Sums of floats are exact and rounded once, so they do not depend on the number of nodes. Nodes send the
+    digits of exact sums, which add up. Time O(n + n_outputs n_nodes).
+    Source: Suhothayan, 2019, 3.1.1.
+    Differs: there a gather merges the newest partial result of every node, whatever event it is for.
+
+    Examples
+    --------
+    >>> start, stop = sliding_by_length(5, 3)
+    >>> values, nodes = np.array([1, 2, 3, 4, 5]), np.arange(5) % 2
+    >>> aligned_gather("sum", values, start, stop, nodes, 2).tolist()
+    [1, 3, 6, 9, 12]
+    """
+    check_mergeable([function])
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind not in "if":
+        raise CepError(f"{function}: values must be integers or floats, not {values.dtype}")
+    values = values.astype(np.int64 if values.dtype.kind == "i" else np.float64, copy=False)
+    present = np.ones(len(values), bool) if present is None else np.asarray(present, bool)
+    if values.dtype.kind == "f":
+        present = present & ~np.isnan(values)
+    shares = [share_of(node, node_of_place, start, stop) for node in range(n_nodes)]
+    count = merge_counts(present, shares)
+    if function == "count":
+        return count
+    if function in ("min", "max"):
+        return _extremes(function, values, present, shares, count)
+    if function in ("std", "var"):
+        deviation = merge_sums(values, present, shares, count)
+        return deviation if function == "std" else deviation * deviation
+    if values.dtype.kind == "i":
+        total = merge_integers(np.where(present, values, 0), shares)
+    else:
+        total = merge_sums(values, present, shares)
+    return total if function == "sum" else _divided(total.astype(np.float64), count)
+
+
+def merge_counts(present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+    """Return the number of present values in each window, int64, (n_outputs,)."""
+    return merge_integers(present.astype(np.int64), shares)
+
+
+def merge_integers(values: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+    """Return the sums of integers in each window, int64, (n_outputs,)."""
+    total = np.zeros(len(shares[0].start), np.int64)
+    for share in shares:
+        total += _sum_of_integers(values[share.place], share)
+    return total
+
+
+def _sum_of_integers(values: np.ndarray, share: Share) -> np.ndarray:
+    """Return the sums of a node's events in each window, from its prefix sums."""
+    before = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=before[1:])
+    return before[share.stop] - before[share.start]
+
+
+def _extremes(
+    function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray
+) -> np.ndarray:
+    worst = {"min": np.inf, "max": -np.inf}[function]
+    if values.dtype.kind == "i":
+        worst = {"min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}[function]
+    merge = np.minimum if function == "min" else np.maximum
+    found = np.full(len(count), worst, values.dtype)
+    for share in shares:
+        own = np.where(present[share.place], values[share.place], worst)
+        found = merge(found, _range_extremes(merge, own, share, worst))
+    return np.where(count > 0, found, np.nan if values.dtype.kind == "f" else 0)
+
+
+def _range_extremes(merge: np.ufunc, own: np.ndarray, share: Share, worst: float) -> np.ndarray:
+    """Return the extreme of each range of a node's events, from a table of ranges of 1, 2, 4, … events."""
+    n = share.stop - share.start
+    out = np.full(len(n), worst, own.dtype)
+    level, table = 0, own
+    while len(table):
+        rows = np.flatnonzero((n >= 1 << level) & (n < 2 << level))
+        out[rows] = merge(table[share.start[rows]], table[share.stop[rows] - (1 << level)])
+        half = 1 << level
+        table = merge(table[:-half], table[half:]) if len(table) > half else table[:0]
+        level += 1
+    return out
+
+
+def merge_sums(
+    values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,).
+
+    With ``count``, the number of present values in each window, return the standard deviations.
+    Nodes send the digits of their sums, and the gather adds up the digits.
+    """
+    infinite = np.zeros(len(shares[0].start))
+    if values.dtype.kind == "f":
+        infinite = _infinities(values, present, shares)
+    scale = exact.common_scale(*(exact.scale_of(values[s.place], present[s.place]) for s in shares))
+    digits = np.zeros((len(infinite), scale.n_digits), np.int64)
+    squares = np.zeros((len(infinite), 2 * scale.n_digits), np.int64)
+    for share in shares:
+        own = exact.numbers_of(values[share.place], present[share.place], scale)
+        digits += exact.partial_sums(own, share.start, share.stop)
+        if count is not None:
+            squares += exact.partial_squares(own, share.start, share.stop)
+    if count is not None:
+        deviation = exact.round_deviations(digits, squares, count, scale)
+        return np.where((count > 0) & (infinite == 0), deviation, np.nan)
+    with np.errstate(invalid="ignore"):
+        return exact.round_sums(digits, scale) + infinite
+
+
+def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+    """Return the infinite part of each sum: 0, an infinity, or NaN for both."""
+    found = np.zeros(len(shares[0].start))
+    for sign in (1, -1):
+        is_infinite = (present & (values == sign * np.inf)).astype(np.int64)
+        if is_infinite.any():
+            n = sum(_sum_of_integers(is_infinite[share.place], share) for share in shares)
+            with np.errstate(invalid="ignore"):
+                found = np.where(n > 0, found + sign * np.inf, found)
+    return found
+
+
+def _divided(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)

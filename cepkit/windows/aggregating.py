@@ -1,0 +1,243 @@
+"""Running aggregates of windows as Arrow arrays, by the expressions that measures use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
+from cepkit.engines.measures.vectors import one_chunk
+from cepkit.errors import CepError
+from cepkit.language.expressions import trees as ex
+from cepkit.windows import exact
+from cepkit.windows.ranges import Emitted
+from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
+
+
+class RowEvaluator(Evaluator):
+    """Computes expressions of single rows, such as conditions."""
+
+    def __init__(self, query: Operator, source: Rows, rows: np.ndarray):
+        super().__init__(query, rows, source)  # type: ignore[arg-type]  # only its length is read
+        self.rows = rows
+
+    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per row."""
+        return self._row_value(e, self.rows)
+
+    def values(self, role: str, expression: ex.Expression) -> pa.Array:
+        """Return the values of an expression for all rows."""
+        self.role = role
+        return one_chunk(repeat_scalar(self.value(expression), len(self.rows)))
+
+    def truths(self, role: str, expression: ex.Expression) -> np.ndarray:
+        """Return for which rows a condition is true, bool, (n_rows,)."""
+        held = self.values(role, expression)
+        if pa.types.is_null(held.type):
+            return np.zeros(len(held), bool)
+        if not pa.types.is_boolean(held.type):
+            raise self.wrong(expression, f"a condition must be true or false, this is of type {held.type}")
+        return pc.fill_null(held, False).to_numpy(zero_copy_only=False)
+
+
+class WindowEvaluator(RowEvaluator):
+    """Computes expressions of the rows that a window emits, with aggregates over the rows it holds.
+
+    Parameters
+    ----------
+    query : Window
+    source : Rows
+    row_of_event : ndarray of int64
+        Row numbers of the source, in stream order.
+    emitted : Emitted
+        Its rows are positions in ``row_of_event``.
+    """
+
+    def __init__(self, query: Operator, source: Rows, row_of_event: np.ndarray, emitted: Emitted):
+        super().__init__(query, source, row_of_event[emitted.row_of_item])
+        self.emitted = emitted
+        self.row_of_place = row_of_event[emitted.row_of_place]
+        n = emitted.n_arrivals
+        self._families = [slice(0, n), slice(n, len(emitted.start))]
+
+    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per emitted row."""
+        name = aggregate_name(e)
+        if name is not None:
+            return self._window_aggregate(name, e)
+        if isinstance(e, ex.Attribute | ex.Subscript):
+            return self._row_value(e, self.rows)
+        return self._combine(e, self.value)
+
+    def _window_aggregate(self, name: str, e: ex.Expression) -> pa.Array:
+        operand = aggregate_operand(e)
+        start, stop = self.emitted.start, self.emitted.stop
+        if operand is None:
+            return pa.array(stop - start)
+        values = repeat_scalar(self._row_value(operand, self.row_of_place), len(self.row_of_place))
+        values = one_chunk(values)
+        if name == "count":
+            return pa.array(self._count(present_values(values)))
+        if name in ("first", "last", "delta"):
+            ends = {"first": [start], "last": [stop - 1], "delta": [stop - 1, start]}[name]
+            found = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
+            return found[0] if len(found) == 1 else self._arithmetic(e, "-", *found)
+        return self._reduce(name, e, operand, values)
+
+    def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
+        """Return an aggregate that needs a kernel."""
+        if name != "distinct":
+            checked = "avg" if name == "std" else name
+            try:
+                reduce_items(checked, values[:0], np.zeros(1, np.int64), None)
+            except TypeError as error:
+                raise self.wrong(e, str(error).replace("avg()", f"{name}()")) from None
+        present = present_values(values)
+        count = self._count(present)
+        none = count == 0
+        if name == "distinct":
+            return pa.array(self._distinct(values))
+        if name in ("min", "max"):
+            ranks = _ranks(values, self._order(operand))
+            rows = self._extreme_places(ranks, present, name == "max")
+            return values.take(pa.array(rows, mask=none))
+        numbers = as_numbers(values)
+        try:
+            if name == "std":
+                found = self._deviations(numbers, present, count)
+                return pa.array(found, mask=none | np.isnan(found))
+            total = self._sums(numbers, present, name)
+        except CepError as error:
+            raise self.wrong(e, str(error)) from None
+        unknown = none | np.isnan(total) if total.dtype.kind == "f" else none
+        if name == "avg":
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return pa.array(total.astype(np.float64) / count, mask=unknown)
+        made = pa.array(total, mask=unknown)
+        return made.cast(values.type) if pa.types.is_duration(values.type) else made
+
+    def _by_family(self, compute: Callable[..., np.ndarray], dtype: type) -> np.ndarray:
+        """Return what ``compute`` returns for the ranges of rows that arrive and for those that leave."""
+        out = np.empty(len(self.emitted.start), dtype)
+        for own in self._families:
+            if own.stop > own.start:
+                start, stop = self.emitted.start[own], self.emitted.stop[own]
+                out[own] = compute(np.ascontiguousarray(start), np.ascontiguousarray(stop))
+        return out
+
+    def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
+        return self._by_family(lambda *of: extreme_places(ranks, present, is_max, *of), np.int64)
+
+    def _count(self, present: np.ndarray) -> np.ndarray:
+        if present.all():
+            return self.emitted.stop - self.emitted.start
+        before = np.zeros(len(present) + 1, np.int64)
+        np.cumsum(present, out=before[1:])
+        return before[self.emitted.stop] - before[self.emitted.start]
+
+    def _distinct(self, values: pa.Array) -> np.ndarray:
+        from cepkit.kernels.window_ranges import distinct_counts
+
+        coded = values.dictionary_encode()
+        codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+
+        def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+            out = np.empty(len(start), np.int64)
+            distinct_counts(np.ascontiguousarray(codes), start, stop, max(1, len(coded.dictionary)), out)
+            return out
+
+        return self._by_family(compute, np.int64)
+
+    def _sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
+        if values.dtype.kind == "i":
+            return self._integer_sums(values, present, name)
+        numbers = exact.numbers_of(values, present)
+        total = self._by_family(lambda *of: exact.sums(numbers, *of), np.float64)
+        for sign in (1, -1):
+            is_infinite = present & (values == sign * np.inf)
+            if is_infinite.any():
+                with np.errstate(invalid="ignore"):
+                    total = np.where(self._count(is_infinite) > 0, total + sign * np.inf, total)
+        return total
+
+    def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
+        from cepkit.kernels.window_sums import integer_sums
+
+        values = np.ascontiguousarray(np.where(present, values, 0))
+        start, stop = self.emitted.start, self.emitted.stop
+        largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
+        if largest * int((stop - start).max(initial=0)) >= 1 << 63:
+            numbers = exact.numbers_of(values, present)
+            floats = self._by_family(lambda *of: exact.sums(numbers, *of), np.float64)
+            if name == "avg":
+                return floats
+            if (np.abs(floats) >= 2.0**63).any():
+                raise CepError("the sum exceeds 2^63; cast the column to float64 first")
+
+        def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+            out = np.empty(len(start), np.int64)
+            integer_sums(values, start, stop, out)
+            return out
+
+        return self._by_family(compute, np.int64)
+
+    def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
+        numbers = exact.numbers_of(values, present)
+        found = np.empty(len(count))
+        for own in self._families:
+            if own.stop > own.start:
+                start, stop = self.emitted.start[own], self.emitted.stop[own]
+                found[own] = exact.deviations(
+                    numbers, *(np.ascontiguousarray(part) for part in (count[own], start, stop))
+                )
+        if values.dtype.kind == "f" and (is_infinite := present & np.isinf(values)).any():
+            found[self._count(is_infinite) > 0] = np.nan
+        return found
+
+
+def present_values(values: pa.Array) -> np.ndarray:
+    """Return which values are not null, bool, (n,)."""
+    return values.is_valid().to_numpy(zero_copy_only=False)
+
+
+def as_numbers(values: pa.Array) -> np.ndarray:
+    """Return numbers or durations as float64 or int64, with 0 for null."""
+    if pa.types.is_floating(values.type):
+        return values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    return values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
+    """Return numbers with the order of the values; a null has any of them."""
+    of = values.type
+    if pa.types.is_floating(of):
+        return np.ascontiguousarray(as_numbers(values))
+    if pa.types.is_string(of) or pa.types.is_large_string(of):
+        if order is not None:
+            ranks = pc.index_in(values, value_set=pa.array(order, of)).fill_null(0).to_numpy()
+        else:
+            coded = values.dictionary_encode()
+            texts = np.asarray(coded.dictionary.to_pylist(), dtype=object)
+            rank_of_code = np.empty(len(texts), np.int64)
+            rank_of_code[np.argsort(texts)] = np.arange(len(texts))
+            codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+            ranks = rank_of_code[codes] if len(texts) else np.zeros(len(values))
+        return np.ascontiguousarray(ranks.astype(np.int64))
+    if pa.types.is_date32(of) or pa.types.is_time32(of):
+        values = values.cast(pa.int32())
+    return np.ascontiguousarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def extreme_places(
+    values: np.ndarray, present: np.ndarray, is_max: bool, start: np.ndarray, stop: np.ndarray
+) -> np.ndarray:
+    """Return the place of the least or largest present value of every range, int64; -1 for none."""
+    from cepkit.kernels.window_ranges import extreme_rows
+
+    out = np.empty(len(start), np.int64)
+    extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), out)
+    return out

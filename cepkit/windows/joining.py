@@ -1,0 +1,476 @@
+"""Joins of two sources through windows: their pairs, running aggregates over pairs, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.regex_measures import Picked, repeat_scalar
+from cepkit.engines.measures.vectors import one_chunk
+from cepkit.errors import CepError, OrderError
+from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
+from cepkit.frames.arrow import check_free
+from cepkit.frames.pandas import series_of_arrow
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
+from cepkit.planning.clocks import CLOCKS, order_advice
+from cepkit.planning.validation import check_columns
+from cepkit.windows import exact
+from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
+from cepkit.windows.pairs import Meeting, Pairs, ends_of, meet, pairs_of
+from cepkit.windows.ranges import Size
+from cepkit.windows.running import check_names, kept_rows
+from cepkit.windows.values import EMITTED, SIDES, Join, Window, aggregate_name, aggregate_operand
+
+Sources = tuple[Source, Source]
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join with the clocks, sizes and result columns that fit its sources."""
+
+    join: Join
+    clocks: tuple[str, str]
+    unit: str | None  # of both clocks
+    sizes: tuple[Size | None, Size | None]
+    columns: tuple[tuple[str, int, str], ...]  # result name, side, column; a shared key has side 0
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Key columns that have one name on both sides, and one column in the result."""
+        return frozenset(one for one, other in self.join.on if one == other)
+
+
+def plan_join(join: Join, sources: Sources) -> JoinPlan:
+    """Return the plan of a join, after every check that needs no rows.
+
+    Raises
+    ------
+    ColumnNotFoundError, CepError
+        For missing columns, sides without a common clock, keys of different types, and names that clash.
+    """
+    windows = (join.left, join.right)
+    clocks = _clocks(join, sources)
+    for which, (side, source) in enumerate(zip(SIDES, sources, strict=True)):
+        check_columns(source, f"{side}: on", tuple(pair[which] for pair in join.on))
+        window = windows[which]
+        if window is not None:
+            check_names(window, source)
+    unit = _common_unit(clocks, sources)
+    for one, other in join.on:
+        _check_keys(one, sources[0].schema[one], other, sources[1].schema[other])
+    sizes = tuple(
+        _size(window, side, source, clock, unit)
+        for window, side, source, clock in zip(windows, SIDES, sources, clocks, strict=True)
+    )
+    return JoinPlan(join, clocks, unit, sizes, _result_columns(join, sources))
+
+
+def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
+    found = []
+    for which, (side, source) in enumerate(zip(SIDES, sources, strict=True)):
+        window: Window | None = getattr(join, side)
+        name = join.order_by[which] if join.order_by else None
+        if name is None and window is not None and window.order_by:
+            name = window.order_by[0]
+        name = name or source.clock
+        if name is None:
+            raise CepError(
+                f"{side}: a join needs a clock that orders the rows of both sides; name it, as in order_by='ts' "
+                "or order_by=['ts', 'time']"
+            )
+        check_columns(source, f"{side}: order_by", (name,))
+        of = source.schema[name]
+        if of.kind not in CLOCKS:
+            raise CepError(
+                f"{side}: a join needs a clock, a column of times or numbers; column {name!r} is of type {of}"
+                f"{order_advice(source, name)}"
+            )
+        found.append(name)
+    return found[0], found[1]
+
+
+def _common_unit(clocks: tuple[str, str], sources: Sources) -> str | None:
+    one, other = (source.schema[clock] for source, clock in zip(sources, clocks, strict=True))
+    alike = one.kind == other.kind or {one.kind, other.kind} <= set(NUMBERS)
+    if not alike or (one.timezone is None) != (other.timezone is None):
+        zones = " (one has a time zone)" if one.kind == other.kind else ""
+        raise CepError(
+            f"the clocks of a join must have one type: left {clocks[0]!r} is {one}, right {clocks[1]!r} is "
+            f"{other}{zones}; convert one of them"
+        )
+    if one.kind not in (TIME, DURATION):
+        return None
+    return min((one.unit or "ns", other.unit or "ns"), key=lambda unit: NANOSECONDS[unit])
+
+
+def _check_keys(one: str, of: ColumnType, other: str, to: ColumnType) -> None:
+    if of.kind == to.kind or {of.kind, to.kind} <= set(NUMBERS):
+        return
+    raise CepError(
+        f"on: left column {one!r} is of type {of}, right column {other!r} of type {to}; they are never equal. "
+        "Convert one of them"
+    )
+
+
+def _size(window: Window | None, side: str, source: Source, clock: str, unit: str | None) -> Size | None:
+    if window is None:
+        return None
+    if window.time is None:
+        return Size(False, int(window.length or 0), window.tumbling)
+    of = source.schema[clock]
+    if of.kind in (INTEGER, FLOAT) and not isinstance(window.time, int):
+        raise unit_missing(f"{side}: time", window.time, clock)
+    return Size(True, duration_ticks(window.time, unit), window.tumbling)
+
+
+def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str], ...]:
+    shared = {one for one, other in join.on if one == other}
+    names = [[name for name in _own_columns(source)] for source in sources]
+    both = (set(names[0]) & set(names[1])) - shared
+    found = []
+    for which, side in enumerate(SIDES):
+        for name in names[which]:
+            if name in shared and which == 1:
+                continue
+            found.append((f"{name}_{side}" if name in both else name, which, name))
+    made = [name for name, _, _ in found]
+    if twice := sorted({name for name in made if made.count(name) > 1}):
+        raise CepError(f"the result of the join would have the columns {twice} twice; rename them first")
+    check_free((*(name for name, _ in join.measures), EMITTED), made)
+    return tuple(found)
+
+
+def _own_columns(source: Source) -> list[str]:
+    frame = source.frame
+    if isinstance(frame, pd.DataFrame):
+        return [name for name in frame.columns if isinstance(name, str)]
+    return list(source.schema)
+
+
+# --- running
+
+
+class PairSource:
+    """The rows of pairs as a source of values, with columns such as ``left.price``."""
+
+    def __init__(self, sources: Sources, rows: tuple[np.ndarray, np.ndarray]):
+        self.sources, self.rows = sources, rows
+
+    @cached_property
+    def schema(self) -> Mapping[str, ColumnType]:
+        """The types of the columns of both sides, and of those that one side alone has."""
+        named = {
+            f"{side}.{name}": of
+            for side, source in zip(SIDES, self.sources, strict=True)
+            for name, of in source.schema.items()
+        }
+        left, right = (source.schema for source in self.sources)
+        alone = {name: of for name, of in {**left, **right}.items() if (name in left) != (name in right)}
+        return {**named, **alone}
+
+    def _place(self, name: str) -> tuple[int, str]:
+        side, _, column = name.partition(".")
+        if side in SIDES and name in self.schema:
+            return SIDES.index(side), column
+        return (0 if name in self.sources[0].schema else 1), name
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these pairs; null for a row without a partner."""
+        which, column = self._place(name)
+        return values_at(self.sources[which], column, self.rows[which][rows])
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        which, column = self._place(name)
+        return self.sources[which].vectors(column)[self.rows[which]]
+
+
+def values_at(source: Source, name: str, rows: np.ndarray) -> pa.Array:
+    """Return the values of a column at these rows; null at row -1."""
+    missing = rows < 0
+    if not missing.any():
+        return source.arrow(name, rows)
+    known = one_chunk(source.arrow(name, rows[~missing]))
+    place = np.cumsum(~missing) - 1
+    return known.take(pa.array(place, mask=missing))
+
+
+class PairEvaluator(RowEvaluator):
+    """Computes expressions of pairs, and running aggregates over the pairs that are alive."""
+
+    def __init__(self, join: Join, source: PairSource, moments: np.ndarray | None = None, alive: Any = None):
+        super().__init__(join, source, np.arange(len(source.rows[0])))
+        self.moments, self.alive = moments, alive
+
+    def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
+        """Return a value per pair."""
+        name = aggregate_name(e)
+        if name is not None:
+            return self._running(name, e)
+        if isinstance(e, ex.Attribute | ex.Subscript | ex.Reference):
+            return self._row_value(e, self.rows)
+        return self._combine(e, self.value)
+
+    def _row_value(self, e: ex.Expression, rows: np.ndarray) -> pa.Array | pa.Scalar:
+        match e:
+            case ex.Reference():
+                return super()._row_value(ex.Attribute(f"{e.variable}.{e.name}", span=e.span), rows)
+            case ex.Subscript(operand=ex.Reference() as side):
+                item = ex.Attribute(f"{side.variable}.{side.name}", span=side.span)
+                return super()._row_value(ex.Subscript(item, e.index, span=e.span), rows)
+        return super()._row_value(e, rows)
+
+    def _check(self, e: ex.Attribute) -> None:
+        known = [f"{side}.{e.name}" for side in SIDES]
+        if e.name not in self.source.schema and all(name in self.source.schema for name in known):
+            raise self.wrong(e, f"both sides have a column {e.name!r}; write {known[0]} or {known[1]}")
+        super()._check(e)
+
+    def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
+        if isinstance(e, ex.Reference):
+            return self.source.schema[f"{e.variable}.{e.name}"].ordered
+        return super()._order(e)
+
+    def _running(self, name: str, e: ex.Expression) -> pa.Array:
+        """Return an aggregate over the pairs that are alive after the arrival of every output row."""
+        pairs, births, ends = self.alive
+        operand = aggregate_operand(e)
+        entry = np.concatenate((births, ends))
+        order = np.argsort(entry, kind="stable")
+        stop = np.searchsorted(entry[order], self.moments, side="right").astype(np.int64)
+        n = len(births)
+        sign = np.concatenate((np.ones(n, np.int64), -np.ones(n, np.int64)))[order]
+        if operand is None:
+            return pa.array(_totals(sign, stop))
+        inner = PairEvaluator(self.query, pairs)  # type: ignore[arg-type]
+        inner.role = self.role
+        values = one_chunk(repeat_scalar(inner._row_value(operand, inner.rows), n))
+        present = present_values(values)
+        count = _totals(sign * np.concatenate((present, present))[order], stop)
+        if name == "count":
+            return pa.array(count)
+        try:
+            reduce_items(name, values[:0], np.zeros(1, np.int64), None)
+        except TypeError as error:
+            raise self.wrong(e, str(error)) from None
+        total = _running_sums(as_numbers(values), present, order, sign, stop)
+        none = (count == 0) | np.isnan(total) if total.dtype.kind == "f" else count == 0
+        if name == "avg":
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return pa.array(total.astype(np.float64) / count, mask=none)
+        made = pa.array(total, mask=none)
+        return made.cast(values.type) if pa.types.is_duration(values.type) else made
+
+
+def _totals(steps: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    before = np.zeros(len(steps) + 1, np.int64)
+    np.cumsum(steps, out=before[1:])
+    return before[stop]
+
+
+def _running_sums(
+    values: np.ndarray, present: np.ndarray, order: np.ndarray, sign: np.ndarray, stop: np.ndarray
+) -> np.ndarray:
+    """Return the sums of values that enter and leave; ``stop`` is the number of such steps, nondecreasing."""
+    twice, counts = (np.concatenate((own, own))[order] for own in (values, present))
+    if values.dtype.kind == "i":
+        return _totals(np.where(counts, twice, 0) * sign, stop)
+    numbers = exact.numbers_of(twice, counts)
+    numbers = numbers._replace(mantissa=numbers.mantissa * sign)
+    total = exact.sums(numbers, np.zeros(len(stop), np.int64), stop)
+    for one in (1, -1):
+        is_infinite = counts & (twice == one * np.inf)
+        if is_infinite.any():
+            n_infinite = _totals(is_infinite * sign, stop)
+            with np.errstate(invalid="ignore"):
+                total = np.where(n_infinite > 0, total + one * np.inf, total)
+    return total
+
+
+@dataclass(frozen=True)
+class JoinRows:
+    """The result of a join: the rows of both sides, -1 for none, and the columns that the join adds."""
+
+    rows: tuple[np.ndarray, np.ndarray]  # int64: row numbers of the sources
+    columns: dict[str, pa.Array]
+    event: np.ndarray  # int64, (n_results,): the arrival among the events of both sides
+    meeting: Meeting
+
+
+def run_join(
+    plan: JoinPlan,
+    sources: Sources,
+    first_numbers: tuple[int, int] = (0, 0),
+    find_pairs: Callable[..., Pairs] = pairs_of,
+) -> JoinRows:
+    """Return the result of a join over two sources; ``find_pairs`` takes what `pairs_of` takes."""
+    join = plan.join
+    windows = (join.left, join.right)
+    kept = tuple(
+        kept_rows(window, source, (clock,))
+        for window, source, clock in zip(windows, sources, plan.clocks, strict=True)
+    )
+    times = _times(plan, sources, kept)
+    meeting = meet(times, plan.sizes, first_numbers)
+    keys, n_keys = _keys(join, sources, kept)
+    triggers = {"both": (0, 1), "left": (0,), "right": (1,)}[join.trigger]
+    pairs = find_pairs(meeting, keys, n_keys, triggers)
+    if join.where is not None:
+        source = PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right]))
+        held = PairEvaluator(join, source).truths("where", join.where)
+        pairs = Pairs(*(part[held] for part in pairs))
+    event, left, right = _with_lonely(join, meeting, pairs, triggers)
+    rows = tuple(
+        np.where(side < 0, -1, own[np.maximum(side, 0)] if len(own) else -1)
+        for own, side in zip(kept, (left, right), strict=True)
+    )
+    alive = (PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right])), pairs.event)
+    evaluator = PairEvaluator(join, PairSource(sources, rows), event, (*alive, ends_of(meeting, pairs)))
+    columns = {name: evaluator.values(f"measure {name!r}", tree) for name, tree in join.measures}
+    columns[EMITTED] = _moments(plan, sources, rows, meeting.side[event])
+    return JoinRows(rows, columns, event, meeting)
+
+
+def _times(plan: JoinPlan, sources: Sources, kept: tuple) -> tuple[np.ndarray, np.ndarray]:
+    found = []
+    for source, clock, rows in zip(sources, plan.clocks, kept, strict=True):
+        column = source.column(clock)
+        values = column.values[rows]
+        if values.dtype.kind == "f":
+            found.append(values.astype(np.float64))
+            continue
+        values = values.astype(np.int64)
+        if plan.unit is not None and column.type.unit is not None:
+            factor = NANOSECONDS[column.type.unit] // NANOSECONDS[plan.unit]
+            limit = (1 << 63) // factor
+            if len(values) and (abs(int(values.max())) >= limit or abs(int(values.min())) >= limit):
+                raise OrderError(f"order_by: times of {clock!r} do not fit the unit {plan.unit} of the join")
+            values = values * factor
+        found.append(values)
+    if {part.dtype.kind for part in found} == {"i", "f"}:
+        found = [part.astype(np.float64) for part in found]
+    return found[0], found[1]
+
+
+def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, np.ndarray], int]:
+    """Return the code of the key of every row of each side, -1 for a missing key, and the number of codes."""
+    n_left, n = len(kept[0]), len(kept[0]) + len(kept[1])
+    codes, n_codes, known = np.zeros(n, np.int64), 1, np.ones(n, bool)
+    for one, other in join.on:
+        parts = [
+            _plain_key(source.arrow(name, rows)) for source, name, rows in zip(sources, (one, other), kept)
+        ]
+        if parts[0].type != parts[1].type:
+            if pa.types.is_temporal(parts[0].type):
+                parts = [_as_nanoseconds(part) for part in parts]
+            else:
+                wide = (
+                    pa.float64()
+                    if pa.types.is_floating(parts[0].type) or pa.types.is_floating(parts[1].type)
+                    else pa.large_string()
+                    if pa.types.is_large_string(parts[0].type) or pa.types.is_large_string(parts[1].type)
+                    else parts[0].type
+                )
+                parts = [part.cast(wide) for part in parts]
+        coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        coded = one_chunk(coded)
+        own = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        known &= own >= 0
+        codes = codes * len(coded.dictionary) + np.maximum(own, 0)
+        _, codes = np.unique(codes, return_inverse=True)
+        n_codes = int(codes.max(initial=-1)) + 1
+    codes = np.where(known, codes, -1)
+    return (codes[:n_left], codes[n_left:]), max(n_codes, 1)
+
+
+def _plain_key(values: pa.Array) -> pa.Array:
+    from cepkit.engines.measures.regex_measures import plain_values
+
+    return one_chunk(plain_values(values))
+
+
+def _as_nanoseconds(values: pa.Array) -> pa.Array:
+    of = values.type
+    if pa.types.is_duration(of):
+        return values.cast(pa.duration("ns"))
+    return values.cast(pa.timestamp("ns", getattr(of, "tz", None)))
+
+
+def _with_lonely(
+    join: Join, meeting: Meeting, pairs: Pairs, triggers: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pairs, with a row for each arrival without a partner that the result includes."""
+    padded = {"inner": (), "left": (0,), "right": (1,), "outer": (0, 1)}[join.how]
+    is_lonely = np.isin(meeting.side, [which for which in triggers if which in padded])
+    is_lonely[pairs.event] = False
+    lonely = np.flatnonzero(is_lonely)
+    event = np.concatenate((pairs.event, lonely))
+    own, none = meeting.row[lonely], np.full(len(lonely), -1, np.int64)
+    from_left = meeting.side[lonely] == 0
+    left = np.concatenate((pairs.left, np.where(from_left, own, none)))
+    right = np.concatenate((pairs.right, np.where(from_left, none, own)))
+    if not len(lonely):
+        return event, left, right
+    order = np.argsort(event, kind="stable")
+    return event[order], left[order], right[order]
+
+
+def _moments(plan: JoinPlan, sources: Sources, rows: tuple, side: np.ndarray) -> pa.Array:
+    """Return the time of the arrival of every result row, in the type of the finer clock."""
+    parts = [
+        values_at(source, clock, np.where(side == which, own, -1))
+        for which, (source, clock, own) in enumerate(zip(sources, plan.clocks, rows, strict=True))
+    ]
+    import pyarrow.compute as pc
+
+    if parts[0].type != parts[1].type:
+        if plan.unit is not None:
+            zone = getattr(parts[0].type, "tz", None)
+            is_time = not pa.types.is_duration(parts[0].type)
+            of = pa.timestamp(plan.unit, zone) if is_time else pa.duration(plan.unit)
+        else:
+            kinds = {pa.types.is_floating(part.type) for part in parts}
+            of = pa.float64() if True in kinds else pa.int64()
+        parts = [part.cast(of) for part in parts]
+    return one_chunk(pc.coalesce(*parts))
+
+
+def frame_of_join(
+    plan: JoinPlan, sources: Sources, found: JoinRows, native: Callable[[Frame], Frame]
+) -> Frame:
+    """Return the result of a join as a frame of the kind of its left side."""
+    arrays: dict[str, Any] = {}
+    is_pandas = isinstance(sources[0].frame, pd.DataFrame)
+    for name, which, column in plan.columns:
+        source, rows = sources[which], found.rows[which]
+        if column in plan.shared and (rows < 0).any():
+            import pyarrow.compute as pc
+
+            other = next(pair[1] for pair in plan.join.on if pair[0] == column)
+            sides = [values_at(sources[0], column, rows), values_at(sources[1], other, found.rows[1])]
+            values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))
+            arrays[name] = series_of_arrow(one_chunk(values)) if is_pandas else one_chunk(values)
+        elif is_pandas and isinstance(source.frame, pd.DataFrame) and not (rows < 0).any():
+            arrays[name] = source.result({name: Picked(column, rows)})[name]
+        else:
+            values = values_at(source, column, rows)
+            arrays[name] = series_of_arrow(values) if is_pandas else values
+    for name, values in found.columns.items():
+        arrays[name] = series_of_arrow(values) if is_pandas else values
+    if is_pandas:
+        return pd.DataFrame(arrays, copy=False)
+    return native(pa.table(arrays))
+
+
+def plain_of(values: pa.Array) -> pa.Array:
+    """Return an array without a dictionary."""
+    values = one_chunk(values)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

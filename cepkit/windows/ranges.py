@@ -1,0 +1,141 @@
+"""The rows that a window holds when a row arrives and when it leaves, as ranges; arrays in, arrays out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Size(NamedTuple):
+    """The size of a window over ordered rows: ticks of the clock or a number of rows."""
+
+    is_time: bool
+    width: int
+    tumbling: bool
+
+
+class Limits(NamedTuple):
+    """For every row in stream order: the first row that its window holds, and the row before which it leaves.
+
+    Both are int64, (n_rows,), and nondecreasing. A row that no arrival removes leaves before row ``n_rows``.
+    """
+
+    first: np.ndarray
+    gone: np.ndarray
+
+
+class Emitted(NamedTuple):
+    """What a window emits, in order, and the ranges of places that its aggregates range over.
+
+    Places are rows sorted by group, in stream order within a group. Items are all emitted rows: first those
+    that arrive, then those that leave, both by place.
+    """
+
+    row_of_place: np.ndarray  # int64, (n_rows,)
+    row_of_item: np.ndarray  # int64, (n_items,): position in stream order
+    n_arrivals: int  # the first items
+    start: np.ndarray  # int64, (n_items,): range of places of each item
+    stop: np.ndarray
+    order: np.ndarray | None  # int64, (n_items,): the items in the order of the result; None: as they are
+    moment_of_item: np.ndarray | None  # int64, (n_items,): row that arrives when the item is emitted
+
+
+def limits_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0) -> Limits:
+    """Return the limits of every row.
+
+    Parameters
+    ----------
+    size : Size
+    time : ndarray of int64 or float64, shape (n_rows,), optional
+        The clock, nondecreasing; only windows of time need it.
+    n_rows : int
+    first_number : int
+        Number of the first row in its stream; batches of rows depend on it.
+    """
+    rows = np.arange(n_rows, dtype=np.int64)
+    if size.is_time and not size.tumbling:
+        from cepkit.kernels.windows import window_ends, window_starts
+
+        assert time is not None
+        first, gone = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+        time = np.ascontiguousarray(time)
+        window_starts(time, np.zeros(n_rows, np.int64), size.width, 0, first)
+        window_ends(time, np.full(n_rows, n_rows, np.int64), size.width, 0, gone)
+        return Limits(first, gone)
+    if not size.tumbling:
+        return Limits(np.maximum(rows - (size.width - 1), 0), np.minimum(rows + size.width, n_rows))
+    if not n_rows:
+        return Limits(rows, rows)
+    batch = batches_of(size, time, n_rows, first_number)
+    begins = np.flatnonzero(np.concatenate(([True], batch[1:] != batch[:-1])))
+    ends = np.append(begins[1:], n_rows)
+    n_of_batch = ends - begins
+    return Limits(np.repeat(begins, n_of_batch), np.repeat(ends, n_of_batch))
+
+
+def batches_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0) -> np.ndarray:
+    """Return the batch of every row of a tumbling window."""
+    if size.is_time:
+        assert time is not None
+        return np.floor_divide(time, size.width)
+    return (first_number + np.arange(n_rows, dtype=np.int64)) // size.width
+
+
+def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool) -> Emitted:
+    """Return what a window emits.
+
+    Parameters
+    ----------
+    size : Size
+    limits : Limits
+    group : ndarray of int, shape (n_rows,)
+        Group of every row, from 0.
+    n_groups : int
+    with_leaving : bool
+        Whether also rows that leave are emitted.
+
+    Notes
+    -----
+    Time O(n_rows), and the time to sort the groups.
+    """
+    from cepkit.kernels.window_ranges import group_limits
+
+    n = len(group)
+    one_group = n_groups < 2
+    row_of_place = (
+        np.arange(n, dtype=np.int64) if one_group else np.argsort(group, kind="stable").astype(np.int64)
+    )
+    first_place = np.zeros(max(n_groups, 1) + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=max(n_groups, 1)), out=first_place[1:])
+    start, places = np.empty(n, np.int64), np.arange(n, dtype=np.int64)
+    group_limits(limits.first, row_of_place, first_place, start)
+    if not with_leaving:
+        order = None
+        if not one_group:
+            order = np.empty(n, np.int64)
+            order[row_of_place] = places
+        return Emitted(row_of_place, row_of_place, n, start, places + 1, order, None)
+    stop = np.empty(n, np.int64)
+    group_limits(limits.gone, row_of_place, first_place, stop)
+    # The last rows of a window of rows stay. Time passes after the last row, so a window of time becomes empty.
+    leaves = limits.gone[row_of_place] < n
+    leaving = places if size.is_time else places[leaves]
+    leaving_start, leaving_stop = leaving + 1, stop[leaving]
+    if size.tumbling:
+        leaving_start = leaving_stop  # the whole batch leaves
+    row_of_item = np.concatenate((row_of_place, row_of_place[leaving]))
+    arrived = limits.first[row_of_place] + row_of_place
+    left = limits.gone[row_of_place[leaving]] + row_of_place[leaving]
+    order = np.empty(len(row_of_item), np.int64)
+    order[np.concatenate((arrived, left))] = np.arange(len(order))
+    moment = np.concatenate((row_of_place, limits.gone[row_of_place[leaving]]))
+    return Emitted(
+        row_of_place,
+        row_of_item,
+        n,
+        np.concatenate((start, leaving_start)),
+        np.concatenate((places + 1, leaving_stop)),
+        order,
+        moment,
+    )

@@ -1,0 +1,185 @@
+"""Windows over the rows of one source: which rows they emit, in which order, with which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.errors import CepError
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
+from cepkit.frames.arrow import check_free
+from cepkit.frames.building import partition_codes, stream_order
+from cepkit.frames.pandas import series_of_arrow
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks, unit_missing
+from cepkit.planning.clocks import CLOCKS, order_advice
+from cepkit.planning.validation import check_columns
+from cepkit.windows.aggregating import RowEvaluator, WindowEvaluator
+from cepkit.windows.ranges import Emitted, Size, emitted, limits_of
+from cepkit.windows.values import ALL, EMITTED, STATUS, Operator, Window
+
+CURRENT, EXPIRED = "current", "expired"
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """What a window emits over a source."""
+
+    rows: np.ndarray  # int64, (n_emitted,): row numbers of the source
+    columns: dict[str, pa.Array]  # those that the window adds
+
+
+def check_window(window: Window, source: Source) -> Window:
+    """Return a window with its clock, after every check that needs no rows.
+
+    Raises
+    ------
+    ColumnNotFoundError, CepError
+        For missing columns, a window of time without a clock, and names that the frame has already.
+    """
+    window = with_clock(window, source)
+    check_columns(source, "order_by", window.order_by)
+    check_columns(source, "group_by", window.group_by)
+    check_names(window, source)
+    size_of(window, source)
+    added = window.added_columns(is_timed=bool(window.order_by))
+    if twice := sorted({name for name in added if added.count(name) > 1}):
+        raise CepError(f"emit='all' adds the columns {twice}; give the aggregates other names")
+    check_free(added, source.schema)
+    return window
+
+
+def with_clock(window: Window, source: Source) -> Window:
+    """Return a window that is ordered by the clock of the source if it names none."""
+    if not window.order_by and source.clock is not None:
+        return replace(window, order_by=(source.clock,))
+    return window
+
+
+def check_names(query: Operator, source: Source) -> None:
+    """Raise for columns that several columns of the source are named."""
+    for role, tree in query.trees():
+        names = {node.name for node in tree.walk(literals=False) if isinstance(node, ex.Attribute)}
+        check_columns(source, role, tuple(sorted(names & source.duplicates)))
+
+
+def size_of(window: Window, source: Source) -> Size:
+    """Return the size of a window in ticks of its clock, or in rows."""
+    if window.time is None:
+        return Size(False, int(window.length or 0), window.tumbling)
+    what = "tumbling" if window.tumbling else "time"
+    if not window.order_by:
+        raise CepError(
+            f"{what}={window.time!r} needs a clock: name a column of times or numbers, as in order_by='ts'; "
+            "a window of rows, as length=10, needs none"
+        )
+    name = window.order_by[0]
+    of = source.schema[name]
+    if of.kind not in CLOCKS:
+        raise CepError(
+            f"{what}={window.time!r} needs a clock, a column of times or numbers; column {name!r} is of type "
+            f"{of}{order_advice(source, name)}"
+        )
+    if of.kind in (INTEGER, FLOAT) and not isinstance(window.time, int):
+        raise unit_missing(what, window.time, name)
+    unit = of.unit if of.kind in (TIME, DURATION) else None
+    width = duration_ticks(window.time, unit)
+    if width < 1:
+        raise CepError(f"{what}={window.time!r}: a window of 0 holds no row; give a positive duration")
+    return Size(True, width, window.tumbling)
+
+
+def kept_rows(query: Any, source: Source, order_by: tuple[str, ...]) -> np.ndarray:
+    """Return the row numbers in stream order for which ``where`` of a window is true, int64."""
+    order = stream_order(source, order_by)
+    rows = np.arange(source.n_rows, dtype=np.int64) if order is None else order.astype(np.int64)
+    if query is None or query.where is None:
+        return rows
+    return rows[RowEvaluator(query, source, rows).truths("where", query.where)]
+
+
+def clock_values(source: Source, name: str, rows: np.ndarray) -> np.ndarray:
+    """Return the ticks of a clock at these rows, int64 or float64."""
+    values = source.column(name).values[rows]
+    return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
+
+
+def run_window(
+    window: Window, source: Source, evaluator: Callable[..., WindowEvaluator] = WindowEvaluator
+) -> WindowRows:
+    """Return what a checked window emits over a source; ``evaluator`` computes its aggregates."""
+    rows = kept_rows(window, source, window.order_by)
+    size = size_of(window, source)
+    time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+    limits = limits_of(size, time, len(rows))
+    group, n_groups = partition_codes(source, window.group_by)
+    made = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
+    return emit_rows(window, source, rows, made, size, evaluator=evaluator)
+
+
+def emit_rows(
+    window: Window,
+    source: Source,
+    rows: np.ndarray,
+    made: Emitted,
+    size: Size,
+    wanted: np.ndarray | None = None,
+    evaluator: Callable[..., WindowEvaluator] = WindowEvaluator,
+) -> WindowRows:
+    """Return emitted rows with their columns; ``wanted`` limits them to some, as indices into the result."""
+    computed = evaluator(window, source, rows, made)
+    columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
+    row_of_item = rows[made.row_of_item]
+    if window.emit == ALL:
+        has_left = np.arange(len(row_of_item)) >= made.n_arrivals
+        columns[STATUS] = pa.array(np.where(has_left, EXPIRED, CURRENT).astype(object), pa.string())
+        if window.order_by:
+            columns[EMITTED] = _moments(window, source, rows, made, size)
+    order = made.order
+    if wanted is not None:
+        order = wanted if order is None else order[wanted]
+    if order is not None:
+        row_of_item = row_of_item[order]
+        columns = {name: values.take(pa.array(order)) for name, values in columns.items()}
+    return WindowRows(row_of_item, columns)
+
+
+def _moments(window: Window, source: Source, rows: np.ndarray, made: Emitted, size: Size) -> pa.Array:
+    """Return the time at which every item is emitted."""
+    clock = window.order_by[0]
+    if not size.is_time:
+        assert made.moment_of_item is not None
+        return source.arrow(clock, rows[made.moment_of_item])
+    values = source.arrow(clock, rows[made.row_of_item])
+    ticks = clock_values(source, clock, rows[made.row_of_item])
+    has_left = np.arange(len(ticks)) >= made.n_arrivals
+    if size.tumbling:
+        end = (np.floor_divide(ticks, size.width) + 1) * size.width
+    else:
+        end = ticks + size.width
+    moment = pa.array(np.where(has_left, end, ticks))
+    if pa.types.is_temporal(values.type):
+        unit = source.schema[clock].unit
+        wide = values.type
+        if pa.types.is_date(wide):
+            wide = pa.timestamp("s" if unit is None else unit)
+        return moment.cast(wide) if not pa.types.is_time(wide) else moment.cast(pa.duration(unit))
+    return moment
+
+
+def frame_with(source: Source, found: WindowRows, native: Callable[[Frame], Frame]) -> Frame:
+    """Return the emitted rows as a frame of the kind of the source, with its index."""
+    taken = source.rows(found.rows, {})
+    if isinstance(taken, pd.DataFrame):
+        for name, values in found.columns.items():
+            made = series_of_arrow(values)
+            taken[name] = made.set_axis(taken.index)
+        return taken
+    for name, values in found.columns.items():
+        taken = taken.append_column(name, values)
+    return native(taken)

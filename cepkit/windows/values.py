@@ -1,0 +1,450 @@
+"""`Window` and `Join`: operators on events as values, checked as far as possible without columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, whole_number
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.printing import print_expression
+from cepkit.language.query_parts import Duration, Query, as_columns, refuse_parameters
+
+ARRIVAL, ALL = "arrival", "all"
+STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
+SIDES = ("left", "right")
+HOW = ("inner", "left", "right", "outer")
+TRIGGERS = ("both", *SIDES)
+SPREADS = {"std": "std", "stdev": "std", "stddev": "std"}  # aggregates that only windows know
+COUNTS = {"distinct": "distinct", "nunique": "distinct", "count_distinct": "distinct"}
+_REFUSED = ("collect",)
+_ONLY_HERE = {**SPREADS, **COUNTS}
+
+
+class _Operator(Query):
+    """What windows and joins share: expressions with their texts."""
+
+    __slots__ = ()
+
+    measures = None
+    partition_by = ()
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _parse(self, role: str, given: object, sources: dict[str, str], *, references: bool) -> ex.Expression:
+        if not isinstance(given, str | ex.Expression):
+            raise PredicateError(f"{role}: expected text or an expression, got {type(given).__name__}")
+        text = given if isinstance(given, str) else print_expression(given)
+        sources[role] = text
+        return parse_expression(text, role=role, references=references)
+
+    def _parse_all(
+        self, argument: str, noun: str, given: object, sources: dict[str, str], *, references: bool
+    ) -> tuple[tuple[str, ex.Expression], ...]:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        if isinstance(given, str) or not isinstance(given, Mapping | tuple):
+            raise CepError(
+                f"{argument}: expected a mapping of names to expressions, as {{'total': 'sum(price)'}}, got "
+                f"{given!r}"
+            )
+        trees: dict[str, ex.Expression] = {}
+        spelling_of: dict[str, str] = {}
+        for name, text in pairs:
+            if not isinstance(name, str) or not name:
+                raise CepError(f"{argument}: the name of a column must be text, got {name!r}")
+            twin = spelling_of.setdefault(name.lower(), name)
+            if twin != name:
+                raise CepError(f"{argument}: {twin!r} and {name!r} differ only in case; rename one")
+            role = f"{noun} {name!r}"
+            trees[name] = self._parse(role, text, sources, references=references)
+        return tuple(trees.items())
+
+    def _refuse_unknown(self) -> None:
+        """Raise for aggregates that no window has, and for rows that a window does not keep in order."""
+        for role, tree in self.trees():
+            inside = {id(node) for part in aggregates_of(tree) for node in _below(part)}
+            for node in tree.walk(literals=False):
+                if isinstance(node, ex.Previous):
+                    raise PredicateError(
+                        f"{role}: prev() belongs to patterns; a window has first(x) and last(x)\n"
+                        f"{self.underlined(role, node)}"
+                    )
+                name = aggregate_name(node)
+                if name is None:
+                    continue
+                if role == "where":
+                    raise PredicateError(
+                        f"{role}: {node} ranges over a window, and where decides before a row enters it; use "
+                        f"the result of the window instead\n{self.underlined(role, node)}"
+                    )
+                if name in _REFUSED:
+                    raise PredicateError(
+                        f"{role}: a window has no {name}(); it has sum, count, avg, min, max, std, distinct, "
+                        f"first, last and delta\n{self.underlined(role, node)}"
+                    )
+                if id(node) in inside:
+                    raise PredicateError(
+                        f"{role}: {node} is inside another aggregate; compute it first, in a window before "
+                        f"this one\n{self.underlined(role, node)}"
+                    )
+
+    def functions_called(self) -> tuple[tuple[str, fn.RegisteredFunction], ...]:
+        """Return the user functions that the expressions call and that are registered now."""
+        called = {
+            node.function: fn.registered_function(node.function)
+            for _, tree in self.trees()
+            for node in tree.walk(literals=False)
+            if isinstance(node, ex.Call) and fn.is_registered(node.function)
+        }
+        return tuple(called.items())
+
+
+@dataclass(frozen=True, repr=False)
+class Window(_Operator):
+    """A window over events with its running aggregates, as a value.
+
+    Parameters
+    ----------
+    aggregates : mapping of str to str
+        Columns by name: ``{"total": "sum(price)", "above": "price - avg(price)"}``. A column outside of an
+        aggregate is the value of the row itself.
+    time : str, timedelta or int, optional
+        A row stays for this time, by the first column of ``order_by``: the window holds the rows with
+        ``ts > now - time``.
+    length : int, optional
+        The window holds the last ``length`` rows, of all groups together.
+    tumbling : str, timedelta, int or bool
+        Batches instead of a sliding window: a duration, or a number of rows. ``tumbling=True`` makes
+        batches of ``time`` or ``length``. Batches of time begin at multiples of their duration.
+    group_by : str or list of str, optional
+        Columns; the aggregates of a row range over the rows of its group in the window.
+    where : str, optional
+        Only rows for which this is true enter the window and the result.
+    order_by : str or list of str, optional
+        Columns; the first is the clock.
+    emit : str
+        ``"arrival"``: a row for each row that arrives. ``"all"``: also a row for each row that leaves.
+    params : mapping of str to value, optional
+        Values of ``:name`` in the expressions.
+
+    Raises
+    ------
+    CepError
+        For both ``time`` and ``length``, neither of them, or a window of 0.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> cep.Window({"total": "sum(price)"}, time="15 s", group_by="symbol")
+    Window({'total': 'sum(price)'}, time='15 s', group_by='symbol')
+    """
+
+    aggregates: Any = ()
+    time: Duration | None = field(default=None, kw_only=True)
+    length: int | None = field(default=None, kw_only=True)
+    tumbling: Any = field(default=False, kw_only=True)
+    group_by: Any = field(default=(), kw_only=True)
+    where: Any = field(default=None, kw_only=True)
+    order_by: Any = field(default=(), kw_only=True)
+    emit: str = field(default=ARRIVAL, kw_only=True)
+    params: Any = field(default=(), kw_only=True)
+    functions: Any = field(default=(), kw_only=True, compare=False)
+    sources: Any = field(default=(), kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        self._read_size()
+        sources: dict[str, str] = {}
+        given = self.aggregates if self.aggregates is not None else ()
+        self._set("aggregates", self._parse_all("aggregates", "aggregate", given, sources, references=False))
+        if self.where is not None:
+            self._set("where", self._parse("where", self.where, sources, references=False))
+        self._set("group_by", as_columns("group_by", self.group_by))
+        self._set("order_by", as_columns("order_by", self.order_by))
+        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("sources", tuple(sources.items()))
+        self._set("functions", self.functions or self.functions_called())
+        if self.emit not in (ARRIVAL, ALL):
+            raise CepError(
+                f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for each "
+                "row that leaves)"
+            )
+        self._refuse_unknown()
+        refuse_parameters(self)
+
+    def _read_size(self) -> None:
+        """Read the size of the window, so that either ``time`` or ``length`` has it."""
+        given = [name for name in ("time", "length") if getattr(self, name) is not None]
+        tumbling = self.tumbling
+        if tumbling is None:
+            tumbling = False
+        if not isinstance(tumbling, bool):
+            if given:
+                raise CepError(
+                    f"{given[0]} and tumbling: a window has one size; write tumbling={tumbling!r} alone, or "
+                    f"{given[0]}={getattr(self, given[0])!r} with tumbling=True"
+                )
+            given = ["time" if isinstance(tumbling, str | timedelta) else "length"]
+            self._set(given[0], _positive("tumbling", tumbling))
+            tumbling = True
+        if len(given) > 1:
+            raise CepError(
+                f"time={self.time!r} and length={self.length!r}: a window has one size; leave one out, or use "
+                "two windows one after the other"
+            )
+        if not given:
+            raise CepError(
+                "a window needs a size: time='15 s', length=10, or tumbling='1 min' for batches; it has none"
+            )
+        self._set(given[0], _positive(given[0], getattr(self, given[0])))
+        self._set("tumbling", tumbling)
+
+    def trees(self) -> Iterator[tuple[str, ex.Expression]]:
+        """Yield (role, tree) of every expression."""
+        if self.where is not None:
+            yield "where", self.where
+        yield from ((f"aggregate {name!r}", tree) for name, tree in self.aggregates)
+
+    def added_columns(self, *, is_timed: bool) -> tuple[str, ...]:
+        """Return the names of the columns that the window adds to those of its input."""
+        names = tuple(name for name, _ in self.aggregates)
+        if self.emit == ARRIVAL:
+            return names
+        return (*names, STATUS, EMITTED) if is_timed else (*names, STATUS)
+
+    def __repr__(self) -> str:
+        said = [] if not self.aggregates else [repr(_texts(self.aggregates))]
+        size = "time" if self.time is not None else "length"
+        said.append(f"{size}={getattr(self, size)!r}")
+        said += ["tumbling=True"] if self.tumbling else []
+        said += _said(self, ("group_by", "order_by"))
+        said += [] if self.where is None else [f"where={str(self.where)!r}"]
+        said += [] if self.emit == ARRIVAL else [f"emit={self.emit!r}"]
+        said += [f"params={dict(self.params)!r}"] if self.params else []
+        return f"Window({', '.join(said)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Join(_Operator):
+    """A join of two streams through a window on each side, as a value.
+
+    Parameters
+    ----------
+    left, right : Window or None
+        Their size says how long a row of this side waits for partners, and their ``where`` which rows take
+        part. None: rows do not wait, they only meet rows that wait on the other side.
+    on : str, list of str or mapping of str to str, optional
+        Columns that are equal on both sides; a mapping has names of the left and of the right side.
+    where : str, optional
+        A condition on a pair, as in ``"left.price < right.price"``.
+    how : str
+        ``"inner"``, ``"left"``, ``"right"`` or ``"outer"``: the sides whose rows are in the result when they
+        find no partner on arrival.
+    trigger : str
+        ``"both"``, ``"left"`` or ``"right"``: the sides whose arrivals create pairs.
+    measures : mapping of str to str, optional
+        Running aggregates over the pairs that are alive, as ``{"n": "count()", "x": "sum(left.price)"}``. A
+        pair is alive while both of its rows are in their windows.
+    order_by : str or list of two str, optional
+        The clock of both sides, or of the left and of the right side.
+    params : mapping of str to value, optional
+        Values of ``:name`` in the expressions.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> cep.Join(cep.Window(length=20), cep.Window(time="1 min"), on="symbol", order_by="ts")
+    Join(left=Window(length=20), right=Window(time='1 min'), on='symbol', order_by='ts')
+    """
+
+    left: Window | None = None
+    right: Window | None = None
+    on: Any = field(default=(), kw_only=True)
+    where: Any = field(default=None, kw_only=True)
+    how: str = field(default="inner", kw_only=True)
+    trigger: str = field(default="both", kw_only=True)
+    measures: Any = field(default=(), kw_only=True)
+    order_by: Any = field(default=(), kw_only=True)
+    params: Any = field(default=(), kw_only=True)
+    functions: Any = field(default=(), kw_only=True, compare=False)
+    sources: Any = field(default=(), kw_only=True, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in SIDES:
+            side = getattr(self, name)
+            if side is not None and not isinstance(side, Window):
+                raise CepError(f"{name}={side!r}: expected a window, as in {name}=cep.Window(length=20)")
+            if side is not None and (side.aggregates or side.emit != ARRIVAL or side.group_by):
+                raise CepError(
+                    f"{name}: the window of a join only keeps rows, so it takes no aggregates, group_by or emit; "
+                    "give running aggregates of pairs as measures of the join"
+                )
+        if self.left is None and self.right is None:
+            raise CepError("a join needs a window on one side at least, as in left=cep.Window(length=20)")
+        sources: dict[str, str] = {}
+        given = self.measures if self.measures is not None else ()
+        self._set("measures", self._parse_all("measures", "measure", given, sources, references=True))
+        if self.where is not None:
+            self._set("where", self._parse("where", self.where, sources, references=True))
+        self._set("on", _pairs_of_columns(self.on))
+        self._set("order_by", _clocks(self.order_by))
+        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("sources", tuple(sources.items()))
+        self._set("functions", self.functions or self.functions_called())
+        for name, known in (("how", HOW), ("trigger", TRIGGERS)):
+            value = getattr(self, name)
+            if value not in known:
+                raise CepError(
+                    f"{name}={value!r}: expected one of {list(known)}.{nearest(str(value), known)}"
+                )
+        self._refuse_unknown()
+        self._check_sides()
+        refuse_parameters(self)
+
+    def _check_sides(self) -> None:
+        for role, tree in self.trees():
+            for node in tree.walk(literals=False):
+                if isinstance(node, ex.Reference) and node.variable not in SIDES:
+                    raise PredicateError(
+                        f"{role}: {node.variable!r} is no side of the join; write left.{node.name} or "
+                        f"right.{node.name}\n{self.underlined(role, node)}"
+                    )
+                if isinstance(node, ex.Reference) and (node.index is not None or node.name is None):
+                    raise PredicateError(
+                        f"{role}: a side of a join has one row; write {node.variable}.column\n"
+                        f"{self.underlined(role, node)}"
+                    )
+                name = aggregate_name(node)
+                if name is not None and name not in ("sum", "count", "avg"):
+                    raise PredicateError(
+                        f"{role}: pairs leave in any order, so their running aggregates are sum, count and avg, "
+                        f"not {name}; a window after the join has all of them\n{self.underlined(role, node)}"
+                    )
+
+    def trees(self) -> Iterator[tuple[str, ex.Expression]]:
+        """Yield (role, tree) of every expression."""
+        if self.where is not None:
+            yield "where", self.where
+        yield from ((f"measure {name!r}", tree) for name, tree in self.measures)
+
+    def __repr__(self) -> str:
+        said = [f"{name}={getattr(self, name)!r}" for name in SIDES]
+        if self.on:
+            names = [one if one == other else None for one, other in self.on]
+            on = dict(self.on) if None in names else names[0] if len(names) == 1 else names
+            said.append(f"on={on!r}")
+        said += [] if self.where is None else [f"where={str(self.where)!r}"]
+        said += [f"how={self.how!r}"] if self.how != "inner" else []
+        said += [f"trigger={self.trigger!r}"] if self.trigger != "both" else []
+        said += [f"measures={_texts(self.measures)!r}"] if self.measures else []
+        if self.order_by:
+            one, other = self.order_by
+            said.append(f"order_by={one!r}" if one == other else f"order_by={[one, other]!r}")
+        said += [f"params={dict(self.params)!r}"] if self.params else []
+        return f"Join({', '.join(said)})"
+
+
+Operator = Window | Join
+
+
+def aggregate_name(node: ex.Expression) -> str | None:
+    """Return the name of the aggregate that a node of an expression is, or None."""
+    if isinstance(node, ex.Aggregate):
+        return node.function
+    if isinstance(node, ex.Call) and not fn.is_registered(node.function):
+        return _ONLY_HERE.get(node.function.lower())
+    return None
+
+
+def aggregate_operand(node: ex.Expression) -> ex.Expression | None:
+    """Return the expression that an aggregate ranges over; None for ``count()``."""
+    return node.operand if isinstance(node, ex.Aggregate) else node.arguments[0]
+
+
+def aggregates_of(tree: ex.Expression) -> list[ex.Expression]:
+    """Return the aggregates in an expression."""
+    return [node for node in tree.walk(literals=False) if aggregate_name(node) is not None]
+
+
+def _below(node: ex.Expression) -> list[ex.Expression]:
+    return [part for child in node.children() for part in child.walk(literals=False)]
+
+
+def _positive(name: str, size: Any) -> Any:
+    if name == "length" or (name == "tumbling" and not isinstance(size, str | timedelta)):
+        return whole_number(name, size, 1)
+    try:
+        amount = parse_duration(size) if isinstance(size, str) else size
+        is_positive = amount > timedelta(0) if isinstance(amount, timedelta) else amount > 0
+    except PatternSyntaxError as error:
+        raise PatternSyntaxError(
+            f"{name}: {error.message}", error.text, error.position, error.length
+        ) from None
+    except TypeError:
+        raise CepError(f"{name}: expected text, timedelta or an integer, got {type(size).__name__}") from None
+    if not is_positive or isinstance(size, bool | float):
+        raise CepError(
+            f"{name}={size!r}: expected a positive duration (text, timedelta, whole ticks); a window of 0 holds "
+            "no row"
+        )
+    return size
+
+
+def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(given, Mapping):
+        names = [as_columns("on", side) for side in (given.keys(), given.values())]
+        return tuple(zip(*names, strict=True))
+    if isinstance(given, tuple) and given and all(isinstance(pair, tuple) for pair in given):
+        return given
+    return tuple((name, name) for name in as_columns("on", given))
+
+
+def _clocks(given: Any) -> tuple[str, ...]:
+    if given is None or isinstance(given, str):
+        return () if given is None else (given, given)
+    names = tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise CepError(f"order_by: expected names of columns as text, got {name!r}")
+    if len(names) == 1:
+        return (names[0], names[0])
+    if len(names) not in (0, 2):
+        raise CepError(
+            f"order_by={list(names)}: a join has one clock for both sides, or one for the left and one for the "
+            "right side"
+        )
+    return names
+
+
+def _texts(trees: Iterable[tuple[str, ex.Expression]]) -> dict[str, str]:
+    return {name: str(tree) for name, tree in trees}
+
+
+def _said(value: Any, names: tuple[str, ...]) -> list[str]:
+    said = []
+    for name in names:
+        columns = getattr(value, name)
+        if columns:
+            said.append(f"{name}={columns[0] if len(columns) == 1 else list(columns)!r}")
+            if len(columns) == 1:
+                said[-1] = f"{name}={columns[0]!r}"
+    return said
+
+
+def window_of(given: Any, **settings: Any) -> Window:
+    """Return the window of a call: a `Window`, or aggregates with their settings."""
+    if not isinstance(given, Window):
+        return Window(given, **settings)
+    own = Window(length=1)
+    if used := [
+        name for name, value in settings.items() if value is not None and value != getattr(own, name)
+    ]:
+        raise CepError(
+            f"{used[0]}={settings[used[0]]!r}: the window {given} has its own settings; change it there"
+        )
+    return given
