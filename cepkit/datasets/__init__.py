@@ -2,7 +2,7 @@
 
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.buses import bus_positions, siri_lines
-from cepkit.datasets.cards import card_transactions
+from cepkit.datasets.constant_rate import card_transactions, stock_ticks
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
@@ -11,7 +11,6 @@ from cepkit.datasets.sensor_windows import window_attributes
 from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.datasets.soccer import debs2013_lines, soccer_sensors
 from cepkit.datasets.stock_bars import stock_bars
-from cepkit.datasets.ticks import stock_ticks
 from cepkit.datasets.trades import PAPER_TRADES, trades
 from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml

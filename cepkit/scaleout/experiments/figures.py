@@ -13,20 +13,20 @@ from math import ceil
 import numpy as np
 import pandas as pd
 
+from cepkit.datasets.constant_rate import stock_ticks
 from cepkit.datasets.recorded import recorded
-from cepkit.datasets.ticks import stock_ticks
 from cepkit.scaleout.experiments.printed import SCALED, SINGLE, SLACK
+from cepkit.scaleout.gather.k_slack import order_metrics
 from cepkit.scaleout.model.loads import capacity_for
 from cepkit.scaleout.simulation.accuracy import (
     Partials,
     accuracy,
     join_partials,
-    order_metrics,
     slack_order,
     window_partials,
 )
 from cepkit.scaleout.simulation.joins import longest_join, simulate_join
-from cepkit.scaleout.simulation.nodes import Link, NodeKind, ServiceCosts, Setting
+from cepkit.scaleout.simulation.nodes import NodeKind, NodeLink, ServiceCosts, Setting
 from cepkit.scaleout.simulation.patterns import card_stream, longest_pattern, simulate_pattern
 from cepkit.scaleout.simulation.windows import longest_window, simulate_window
 
@@ -45,7 +45,7 @@ Row = tuple[str, str, str, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FigureSizes:
     """How large the experiments are.
 
     Parameters
@@ -69,8 +69,8 @@ class Sizes:
     accuracy_s: float = 120.0
 
 
-FULL = Sizes()
-SMALL = Sizes((1, 2, 4), 4.0, (5, 30, 35, 60), (1, 4), 20.0)
+FULL = FigureSizes()
+SMALL = FigureSizes((1, 2, 4), 4.0, (5, 30, 35, 60), (1, 4), 20.0)
 
 
 def with_gather(n_nodes: int) -> int:
@@ -95,7 +95,7 @@ def window_setting(seed: int, garbage: float = GARBAGE, *, by: str = "time", **c
 
 def join_setting(seed: int, capacity: float, probe_us: float, duration_s: float) -> Setting:
     """Return the setting of joins: a whole CPU."""
-    link = Link(pause_share=0.016, pause_mean_ms=4.0)
+    link = NodeLink(pause_share=0.016, pause_mean_ms=4.0)
     return Setting(
         NodeKind(1.0, capacity), ServiceCosts(probe_us=probe_us), gather_link=link,
         duration_s=duration_s, seed=seed,
@@ -105,7 +105,7 @@ def join_setting(seed: int, capacity: float, probe_us: float, duration_s: float)
 # --- windows ------------------------------------------------------------------------------------------------
 
 
-def by_interval(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def by_interval(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.1 to 5.3: throughput, memory and work by the window. Dead nodes: 0."""
     for n in sizes.nodes:
         for interval in sizes.intervals_s:
@@ -119,7 +119,7 @@ def by_interval(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
                 yield "5.3", "utilisation", series, interval, own["utilisation"]
 
 
-def longest_windows(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def longest_windows(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.4 to 5.9: the longest windows, and the nodes at these windows."""
     for series, garbage in ((NO_GARBAGE, 0.0), (WITH_GARBAGE, GARBAGE)):
         for n in sizes.nodes:
@@ -140,7 +140,7 @@ def longest_windows(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
 # --- patterns -----------------------------------------------------------------------------------------------
 
 
-def patterns(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def patterns(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.10 to 5.13: the longest patterns, and the nodes at these patterns."""
     setting = Setting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=6 * sizes.minutes, seed=seed)
     for figure, workload in (("5.10", "worst"), ("5.11", "average")):
@@ -167,7 +167,7 @@ def _pattern_nodes(stages: pd.DataFrame, x: int) -> Iterator[Row]:
 # --- joins --------------------------------------------------------------------------------------------------
 
 
-def joins(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def joins(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.14 to 5.17: the longest windows of joins, and their bandwidth."""
     setting = join_setting(seed, LARGE_CAPACITY, 0.005, 20 * sizes.minutes)
     for n in [of for of in sizes.nodes if of <= 8]:
@@ -189,7 +189,7 @@ def joins(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
 # --- latency and accuracy -----------------------------------------------------------------------------------
 
 
-def latencies(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def latencies(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.18 to 5.20: the mean latency by the number of nodes."""
     for n in sizes.nodes:
         setting = window_setting(seed, duration_s=24 * sizes.minutes)
@@ -212,7 +212,7 @@ def latencies(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
         yield "5.20", "latency_ms", "two large windows", with_gather(n), run.mean_latency_ms
 
 
-def accuracies(seed: int, sizes: Sizes = FULL) -> Iterator[Row]:
+def accuracies(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield tables 5.1 and 5.2 with equal and with random weights, and windows with groups by symbol."""
     full_s = 120.0
     setting = window_setting(seed, duration_s=full_s + sizes.accuracy_s)
@@ -256,7 +256,7 @@ def _table(
 PARTS = (by_interval, longest_windows, patterns, joins, latencies, accuracies)
 
 
-def measure(seed: int, sizes: Sizes = FULL) -> pd.DataFrame:
+def measure(seed: int, sizes: FigureSizes = FULL) -> pd.DataFrame:
     """Return all points of all figures and tables for one seed.
 
     Returns
@@ -300,7 +300,7 @@ def recorded_order() -> pd.DataFrame:
     return made
 
 
-def measure_seeds(seeds: Iterable[int], sizes: Sizes = FULL) -> pd.DataFrame:
+def measure_seeds(seeds: Iterable[int], sizes: FigureSizes = FULL) -> pd.DataFrame:
     """Return the points of several seeds in one frame."""
     return pd.concat([measure(seed, sizes) for seed in seeds], ignore_index=True)
 

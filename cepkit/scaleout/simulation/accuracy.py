@@ -6,12 +6,12 @@ out of order make it wrong, because they belong to different moments.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from cepkit.scaleout.gather.k_slack import SlackBuffer, order_metrics
 from cepkit.scaleout.plan.routing import RoundRobin, Traffic
 from cepkit.scaleout.simulation.joins import events_of_nodes, join_routings, simulate_join
 from cepkit.scaleout.simulation.nodes import Setting, equal_jobs, run_node
@@ -52,7 +52,7 @@ class Partials:
 
 
 def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order in which K-Slack with a dynamic K releases items, and when it releases each.
+    """Return the order in which K-Slack with a growing K releases items, and when it releases each.
 
     Parameters
     ----------
@@ -67,50 +67,21 @@ def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.n
     released : ndarray of float64, shape (n,)
         By item, not by order.
 
-    Notes
-    -----
-    K is the greatest delay so far. It grows only when the greatest time grows, so the first late items stay
-    late. At the end everything is released. Source: Mutschler and Philippsen, 2013, as Siddhi has it.
-
     Examples
     --------
     >>> time = np.array([1, 2, 4, 3, 6, 5, 9])
     >>> time[slack_order(time, np.arange(7.0))[0]].tolist()
     [1, 2, 4, 3, 5, 6, 9]
     """
-    times = time.tolist()
-    waiting: list[tuple] = []
-    order: list[int] = []
-    released = np.empty(len(times))
-    greatest, slack, least = -np.inf, 0, np.inf
-    for i, (now, moment) in enumerate(zip(times, arrival.tolist(), strict=True)):
-        heapq.heappush(waiting, (now, i))
-        least = min(least, now)
-        if now > greatest:
-            greatest = now
-            slack = max(slack, greatest - least)
-            least = np.inf
-            while waiting and waiting[0][0] + slack <= greatest:
-                out = heapq.heappop(waiting)[1]
-                order.append(out)
-                released[out] = moment
-    while waiting:
-        out = heapq.heappop(waiting)[1]
-        order.append(out)
-        released[out] = arrival[-1]
-    return np.array(order, np.int64), released
-
-
-def order_metrics(time: np.ndarray) -> tuple[float, float]:
-    """Return the share of items that come after a later one, and the greatest delay in units of time.
-
-    Examples
-    --------
-    >>> order_metrics(np.array([1, 2, 4, 3, 6, 5, 9]))
-    (0.2857142857142857, 1.0)
-    """
-    late = np.maximum.accumulate(time) - time if len(time) else np.zeros(0)
-    return float((late > 0).mean()) if len(late) else 0.0, float(late.max(initial=0))
+    buffer, order = SlackBuffer(), []
+    released = np.empty(len(time))
+    for now, moment in zip(time.tolist(), arrival.tolist(), strict=True):
+        out = buffer.push(now)
+        released[out] = moment
+        order += out
+    last = buffer.flush()
+    released[last] = arrival[-1] if len(arrival) else 0.0
+    return np.array([*order, *last], np.int64), released
 
 
 def window_partials(
@@ -214,7 +185,7 @@ def accuracy(
     from_s : float
         Results of events before this moment do not count, because windows are not full yet.
     slack : bool
-        Whether K-Slack is in front of the gather.
+        Whether K-Slack reorders partial results before the gather.
 
     Returns
     -------
@@ -227,7 +198,7 @@ def accuracy(
     if slack:
         order, released = slack_order(time, partials.arrival)
         partials = partials.reordered(order, released)
-    share, delay = order_metrics(partials.sent)
+    in_order = order_metrics(partials.sent)
     costs = setting.costs
     done = run_node(
         equal_jobs(partials.arrival, costs.merge_us + costs.emit_us), setting.node, setting.duration_s
@@ -238,8 +209,8 @@ def accuracy(
     off = np.abs(found - right)[counts] / np.maximum(np.abs(right[counts]), 1e-12)
     is_last = ~pd.Series(partials.event[counts]).duplicated(keep="last").to_numpy()
     return {
-        "out_of_order": share,
-        "most_delay_ms": delay * 1e3,
+        "out_of_order": in_order.out_of_order_share,
+        "most_delay_ms": in_order.max_delay * 1e3,
         "latency_ms": float(latency[counts].mean() * 1e3),
         "error": float(off.mean()),
         "wrong_share": float((off > 1e-9).mean()),

@@ -65,7 +65,7 @@ class ServiceCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NodeLink:
     """A connection that keeps the order of its messages.
 
     Parameters
@@ -104,9 +104,9 @@ class Setting:
     ----------
     node : NodeKind
     costs : ServiceCosts
-    link : Link
+    link : NodeLink
         From the publisher to the nodes, between states, and to the consumer.
-    gather_link : Link
+    gather_link : NodeLink
         From each node to the gather. Pauses here bring partial results out of order.
     rate_hz : float
         Events per second of all streams together.
@@ -118,8 +118,8 @@ class Setting:
 
     node: NodeKind = NodeKind()
     costs: ServiceCosts = ServiceCosts()
-    link: Link = Link()
-    gather_link: Link = Link(pause_share=0.001, pause_mean_ms=20.0)
+    link: NodeLink = NodeLink()
+    gather_link: NodeLink = NodeLink(pause_share=0.001, pause_mean_ms=20.0)
     rate_hz: float = 1_000.0
     duration_s: float = 1_200.0
     seed: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cepkit.datasets.cards import LARGE_ABOVE, SMALL_BELOW, WORST, card_transactions
+from cepkit.datasets.constant_rate import LARGE_ABOVE, SMALL_BELOW, WORST, card_transactions
 from cepkit.scaleout.plan.patterns import state_routings
 from cepkit.scaleout.plan.routing import RoundRobin, Traffic
 from cepkit.scaleout.simulation.nodes import Jobs, Setting, equal_jobs, joined, run_node
