@@ -19,14 +19,14 @@ from cepkit.scaleout.experiments.printed import SCALED, SINGLE, SLACK
 from cepkit.scaleout.gather.k_slack import order_metrics
 from cepkit.scaleout.model.loads import capacity_for
 from cepkit.scaleout.simulation.accuracy import (
-    Partials,
+    ArrivingPartials,
     accuracy,
     join_partials,
     slack_order,
     window_partials,
 )
 from cepkit.scaleout.simulation.joins import longest_join, simulate_join
-from cepkit.scaleout.simulation.nodes import NodeKind, NodeLink, ServiceCosts, Setting
+from cepkit.scaleout.simulation.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts
 from cepkit.scaleout.simulation.patterns import card_stream, longest_pattern, simulate_pattern
 from cepkit.scaleout.simulation.windows import longest_window, simulate_window
 
@@ -84,19 +84,21 @@ def with_gather(n_nodes: int) -> int:
     return n_nodes + 1 if n_nodes > 1 else 1
 
 
-def window_setting(seed: int, garbage: float = GARBAGE, *, by: str = "time", **changes: float) -> Setting:
+def window_setting(
+    seed: int, garbage: float = GARBAGE, *, by: str = "time", **changes: float
+) -> ClusterSetting:
     """Return the setting of windows: half a CPU, and a memory that is full between 30 and 35 seconds."""
-    setting = Setting(seed=seed, **changes)
+    setting = ClusterSetting(seed=seed, **changes)
     costs = setting.costs
     expiry = costs.expiry_us if by == "time" else costs.expiry_us / 3
     busy = setting.rate_hz * (costs.arrival_us + costs.emit_us + expiry) / 1e6 / setting.node.cpu
     return setting.with_node(capacity_events=capacity_for(USABLE, garbage, busy), garbage_share=garbage)
 
 
-def join_setting(seed: int, capacity: float, probe_us: float, duration_s: float) -> Setting:
+def join_setting(seed: int, capacity: float, probe_us: float, duration_s: float) -> ClusterSetting:
     """Return the setting of joins: a whole CPU."""
     link = NodeLink(pause_share=0.016, pause_mean_ms=4.0)
-    return Setting(
+    return ClusterSetting(
         NodeKind(1.0, capacity), ServiceCosts(probe_us=probe_us), gather_link=link,
         duration_s=duration_s, seed=seed,
     )  # fmt: skip
@@ -142,7 +144,7 @@ def longest_windows(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
 
 def patterns(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.10 to 5.13: the longest patterns, and the nodes at these patterns."""
-    setting = Setting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=6 * sizes.minutes, seed=seed)
+    setting = ClusterSetting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=6 * sizes.minutes, seed=seed)
     for figure, workload in (("5.10", "worst"), ("5.11", "average")):
         stream = card_stream(setting, workload)
         for layout, (series, x) in LAYOUTS.items():
@@ -196,7 +198,7 @@ def latencies(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
         for series, given in (("time window", {"interval_s": 15.0}), ("length window", {"length": 15_000})):
             run = simulate_window(n, setting, **given)
             yield "5.18", "latency_ms", series, with_gather(n), run.mean_latency_ms
-    setting = Setting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=120.0, seed=seed)
+    setting = ClusterSetting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=120.0, seed=seed)
     stream = card_stream(setting, "fraud")
     layouts = [("single", 1, 1), ("states", 1, 3), *(("replicated", k, 3 * k) for k in (2, 3))]
     for layout, replicas, x in layouts:
@@ -234,13 +236,17 @@ def accuracies(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
         yield from _table("table 5.2", variant, setting, made, 2.0)
 
 
-def _without_gather(setting: Setting) -> Setting:
+def _without_gather(setting: ClusterSetting) -> ClusterSetting:
     """Return a setting in which results go straight to the consumer."""
     return replace(setting, gather_link=setting.link)
 
 
 def _table(
-    name: str, variant: str, setting: Setting, made: dict[int, tuple[Partials, np.ndarray]], from_s: float
+    name: str,
+    variant: str,
+    setting: ClusterSetting,
+    made: dict[int, tuple[ArrivingPartials, np.ndarray]],
+    from_s: float,
 ) -> Iterator[Row]:
     for system, n, slack in ((SINGLE, 1, False), (SCALED, 4, False), (SLACK, 4, True)):
         found = accuracy(*made[n], setting, from_s=from_s, slack=slack)

@@ -14,12 +14,12 @@ import pandas as pd
 from cepkit.scaleout.gather.k_slack import SlackBuffer, order_metrics
 from cepkit.scaleout.plan.routing import RoundRobin, Traffic
 from cepkit.scaleout.simulation.joins import events_of_nodes, join_routings, simulate_join
-from cepkit.scaleout.simulation.nodes import Setting, equal_jobs, run_node
+from cepkit.scaleout.simulation.nodes import ClusterSetting, equal_jobs, run_node
 from cepkit.scaleout.simulation.windows import at_gather, window_nodes
 
 
 @dataclass(frozen=True, slots=True)
-class Partials:
+class ArrivingPartials:
     """Partial results in the order in which they reach the gather.
 
     Parameters
@@ -43,9 +43,9 @@ class Partials:
     arrival: np.ndarray
     sent: np.ndarray
 
-    def reordered(self, order: np.ndarray, released: np.ndarray) -> Partials:
+    def reordered(self, order: np.ndarray, released: np.ndarray) -> ArrivingPartials:
         """Return them in another order, with the moments at which a stage in between releases them."""
-        return Partials(
+        return ArrivingPartials(
             self.event[order], self.source[order], self.group[order], self.value[order],
             released[order], self.sent[order],
         )  # fmt: skip
@@ -85,8 +85,8 @@ def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def window_partials(
-    n_nodes: int, setting: Setting, interval_s: float, weight: np.ndarray, group: np.ndarray
-) -> tuple[Partials, np.ndarray]:
+    n_nodes: int, setting: ClusterSetting, interval_s: float, weight: np.ndarray, group: np.ndarray
+) -> tuple[ArrivingPartials, np.ndarray]:
     """Return the partial sums of a time window, and the sum of a single node at each event.
 
     Each node expires its events by the time of its own newest event, as in the thesis.
@@ -103,14 +103,14 @@ def window_partials(
         own = deliveries.to(node)
         value[own] = _running_sum(sent[own], weight[own], group[own], interval_s)
     source = deliveries.node * (int(group.max(initial=0)) + 1) + group
-    made = Partials(np.arange(len(sent)), source, group, value, arrival, sent)
+    made = ArrivingPartials(np.arange(len(sent)), source, group, value, arrival, sent)
     order = np.argsort(arrival, kind="stable")
     return made.reordered(order, arrival), exact
 
 
 def join_partials(
-    n_nodes: int, setting: Setting, length: int, weight: np.ndarray
-) -> tuple[Partials, np.ndarray]:
+    n_nodes: int, setting: ClusterSetting, length: int, weight: np.ndarray
+) -> tuple[ArrivingPartials, np.ndarray]:
     """Return the partial sums of a join of two windows on a grid, and the sum of a single node.
 
     The sum is that of the left weights of all pairs. A node knows only the numbers of its own events.
@@ -125,13 +125,13 @@ def join_partials(
     for node, own in enumerate(of_node):
         arrival = setting.gather_link.deliver(run.nodes[node].run.finish, rngs[node])
         parts.append(
-            Partials(
+            ArrivingPartials(
                 own, np.full(len(own), node), np.zeros(len(own), np.int64),
                 _join_sum(own, weight, length), arrival, sent[own],
             )
         )  # fmt: skip
     names = ("event", "source", "group", "value", "arrival", "sent")
-    made = Partials(*(np.concatenate([getattr(of, name) for of in parts]) for name in names))
+    made = ArrivingPartials(*(np.concatenate([getattr(of, name) for of in parts]) for name in names))
     order = np.lexsort((made.event, made.arrival))
     return made.reordered(order, made.arrival), exact
 
@@ -164,7 +164,7 @@ def _join_sum(own: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
     return sums[0] * sums[1]
 
 
-def naive_gather(partials: Partials) -> np.ndarray:
+def naive_gather(partials: ArrivingPartials) -> np.ndarray:
     """Return the sum over the newest partial results of all nodes, after each arrival."""
     value = pd.Series(partials.value)
     step = value - value.groupby(partials.source).shift(1).fillna(0.0)
@@ -172,16 +172,21 @@ def naive_gather(partials: Partials) -> np.ndarray:
 
 
 def accuracy(
-    partials: Partials, exact: np.ndarray, setting: Setting, *, from_s: float, slack: bool = False
+    partials: ArrivingPartials,
+    exact: np.ndarray,
+    setting: ClusterSetting,
+    *,
+    from_s: float,
+    slack: bool = False,
 ) -> dict[str, float]:
     """Return order, latency and error of the naive gather.
 
     Parameters
     ----------
-    partials : Partials
+    partials : ArrivingPartials
     exact : ndarray of float64
         The right result after each event.
-    setting : Setting
+    setting : ClusterSetting
     from_s : float
         Results of events before this moment do not count, because windows are not full yet.
     slack : bool

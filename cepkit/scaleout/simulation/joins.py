@@ -7,7 +7,7 @@ import numpy as np
 from cepkit.scaleout.model.joins import longest_large_window, longest_of_two_windows, square_grid
 from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.routing import Routing, Traffic
-from cepkit.scaleout.simulation.nodes import Setting, equal_jobs, run_node
+from cepkit.scaleout.simulation.nodes import ClusterSetting, equal_jobs, run_node
 from cepkit.scaleout.simulation.runs import SimulatedNode, SimulatedRun, greatest_that_works
 
 JOIN, GATHER = "join", "gather"
@@ -30,7 +30,7 @@ def events_of_nodes(n_events: int, routings: tuple[Routing, Routing]) -> list[np
 
 
 def simulate_join(
-    n_nodes: int, setting: Setting, lengths: tuple[int, int], *, layout: str = "replicated"
+    n_nodes: int, setting: ClusterSetting, lengths: tuple[int, int], *, layout: str = "replicated"
 ) -> SimulatedRun:
     """Simulate a join of two length windows over ``n_nodes`` join nodes, and a gather if there are several.
 
@@ -38,7 +38,7 @@ def simulate_join(
     ----------
     n_nodes : int
         Join nodes, without the gather.
-    setting : Setting
+    setting : ClusterSetting
         Left and right events take turns, each with half of ``rate_hz``.
     lengths : (int, int)
         Lengths of the left and the right window, in events.
@@ -101,8 +101,8 @@ def _windows_of(own: np.ndarray, lengths: tuple[int, int]) -> tuple[np.ndarray, 
 
 
 def longest_join(
-    n_nodes: int, setting: Setting, *, small: int | None = None, layout: str = "replicated", step: int = 1,
-    guess: int = 100,
+    n_nodes: int, setting: ClusterSetting, *, small: int | None = None, layout: str = "replicated",
+    step: int = 1,
 ) -> int:  # fmt: skip
     """Return the longest window in events: the left one beside ``small`` right events, or both if None.
 

@@ -97,7 +97,7 @@ class NodeLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ClusterSetting:
     """Everything that a simulation needs besides the query: the nodes, the costs, the links and the time.
 
     Parameters
@@ -128,11 +128,11 @@ class Setting:
         """Return when the publisher sends the events, in seconds."""
         return np.arange(int(self.rate_hz * self.duration_s)) / self.rate_hz
 
-    def with_node(self, **changes: float) -> Setting:
+    def with_node(self, **changes: float) -> ClusterSetting:
         """Return this setting with other hardware."""
         return replace(self, node=replace(self.node, **changes))
 
-    def with_costs(self, **changes: float) -> Setting:
+    def with_costs(self, **changes: float) -> ClusterSetting:
         """Return this setting with other costs."""
         return replace(self, costs=replace(self.costs, **changes))
 

@@ -10,7 +10,7 @@ import pandas as pd
 from cepkit.datasets.constant_rate import LARGE_ABOVE, SMALL_BELOW, WORST, card_transactions
 from cepkit.scaleout.plan.patterns import state_routings
 from cepkit.scaleout.plan.routing import RoundRobin, Traffic
-from cepkit.scaleout.simulation.nodes import Jobs, Setting, equal_jobs, joined, run_node
+from cepkit.scaleout.simulation.nodes import ClusterSetting, Jobs, equal_jobs, joined, run_node
 from cepkit.scaleout.simulation.runs import SimulatedNode, SimulatedRun, greatest_that_works
 
 SINGLE, STATES, REPLICATED, GROUPED = "single", "states", "replicated", "grouped"
@@ -59,7 +59,7 @@ class CardStream:
     next_large: np.ndarray
 
 
-def card_stream(setting: Setting, workload: str = WORST, n_cards: int = 100) -> CardStream:
+def card_stream(setting: ClusterSetting, workload: str = WORST, n_cards: int = 100) -> CardStream:
     """Return the transactions of a workload as `card_transactions` generates them."""
     sent = setting.times()
     frame = card_transactions(
@@ -79,7 +79,7 @@ def _next_of(card: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def simulate_pattern(
-    layout: str, setting: Setting, stream: CardStream, interval_s: float, *, replicas: int = 2,
+    layout: str, setting: ClusterSetting, stream: CardStream, interval_s: float, *, replicas: int = 2,
     groups: int | None = None,
 ) -> SimulatedRun:  # fmt: skip
     """Simulate the pattern with a window of ``interval_s`` seconds.
@@ -89,7 +89,7 @@ def simulate_pattern(
     layout : str
         ``"single"``: one node. ``"states"``: a node per state. ``"replicated"`` and ``"grouped"``:
         ``replicas`` nodes per state.
-    setting : Setting
+    setting : ClusterSetting
     stream : CardStream
     interval_s : float
     replicas, groups : int
@@ -207,7 +207,7 @@ def _state_jobs(setting, moment, ready, events, made, reaches, *, arrives, link_
 
 
 def longest_pattern(
-    layout: str, setting: Setting, stream: CardStream, *, step_s: float = 0.5, most_s: float = 60.0,
+    layout: str, setting: ClusterSetting, stream: CardStream, *, step_s: float = 0.5, most_s: float = 60.0,
     **settings: int,
 ) -> float:  # fmt: skip
     """Return the longest window of the pattern in seconds with which no node fails, in steps."""

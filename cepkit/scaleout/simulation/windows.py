@@ -8,14 +8,14 @@ from cepkit.errors import CepError
 from cepkit.scaleout.model.windows import longest_interval
 from cepkit.scaleout.plan.routing import Deliveries, Routing, Traffic
 from cepkit.scaleout.plan.windows import window_plan
-from cepkit.scaleout.simulation.nodes import Jobs, Setting, equal_jobs, joined, run_node
+from cepkit.scaleout.simulation.nodes import ClusterSetting, Jobs, equal_jobs, joined, run_node
 from cepkit.scaleout.simulation.runs import SimulatedNode, SimulatedRun, greatest_that_works
 
 WINDOW, GATHER = "window", "gather"
 
 
 def simulate_window(
-    n_nodes: int, setting: Setting, *, interval_s: float | None = None, length: int | None = None
+    n_nodes: int, setting: ClusterSetting, *, interval_s: float | None = None, length: int | None = None
 ) -> SimulatedRun:
     """Simulate a window over ``n_nodes`` window nodes, and a gather if there are several.
 
@@ -23,7 +23,7 @@ def simulate_window(
     ----------
     n_nodes : int
         Window nodes, without the gather.
-    setting : Setting
+    setting : ClusterSetting
     interval_s, length : float or int, optional
         A time window in seconds, or a length window in events; one of them.
 
@@ -54,7 +54,7 @@ def simulate_window(
 
 
 def window_nodes(
-    routing: Routing, sent: np.ndarray, setting: Setting, rngs: list[np.random.Generator], *,
+    routing: Routing, sent: np.ndarray, setting: ClusterSetting, rngs: list[np.random.Generator], *,
     interval_s: float | None, length: int | None,
 ) -> tuple[np.ndarray, list[SimulatedNode]]:  # fmt: skip
     """Return when the partial result of each event is ready at its node, and the nodes."""
@@ -78,7 +78,7 @@ def window_nodes(
 
 
 def at_gather(
-    deliveries: Deliveries, finished: np.ndarray, setting: Setting, rngs: list[np.random.Generator]
+    deliveries: Deliveries, finished: np.ndarray, setting: ClusterSetting, rngs: list[np.random.Generator]
 ) -> np.ndarray:
     """Return when the gather gets the partial result of each delivery; ``finished`` is by delivery, too."""
     arrival = np.empty(len(finished))
@@ -88,7 +88,7 @@ def at_gather(
     return arrival
 
 
-def _length_jobs(ready: np.ndarray, position: np.ndarray, length: int, setting: Setting) -> Jobs:
+def _length_jobs(ready: np.ndarray, position: np.ndarray, length: int, setting: ClusterSetting) -> Jobs:
     """Return the jobs of a node that holds those of the last ``length`` events that are its own."""
     kept_from = np.searchsorted(position, position - length, "right")
     held = np.arange(1, len(position) + 1) - kept_from
@@ -99,7 +99,7 @@ def _length_jobs(ready: np.ndarray, position: np.ndarray, length: int, setting: 
     return equal_jobs(ready, service, change)
 
 
-def longest_window(n_nodes: int, setting: Setting, *, by: str, step: int = 1) -> int:
+def longest_window(n_nodes: int, setting: ClusterSetting, *, by: str, step: int = 1) -> int:
     """Return the longest time window in seconds (``by="time"``), or length window (``by="length"``).
 
     ``step`` is the resolution, in seconds or events. The search begins at the value of the formula.
