@@ -63,3 +63,41 @@ def paper_table(name: str) -> pd.DataFrame:
     """
     rows = {f"{MEASURES[of][0]}, {MEASURES[of][1]}": values for of, values in TABLES[name].items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=[SINGLE, SCALED, SLACK])
+
+
+def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return table 5.1 or 5.2 as printed, and the medians over seeds here for each kind of weights.
+
+    Parameters
+    ----------
+    results : pandas.DataFrame
+        The kept results.
+    name : str
+        ``"table 5.1"`` or ``"table 5.2"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row per measure and source; a column per system.
+    """
+    own = results[(results["figure"] == name) & results["data"].str.startswith("seed")]
+    rows = {}
+    for measure, (words, unit, factor) in MEASURES.items():
+        rows[f"{words}, {unit}", "thesis"] = TABLES[name][measure]
+        found = own[own["measure"].str.startswith(f"{measure}, ")]
+        medians = (
+            found.groupby(["measure", "series"], sort=False)["value"]
+            .median()
+            .unstack()[[SINGLE, SCALED, SLACK]]
+        )
+        for kind, values in medians.iterrows():
+            rows[f"{words}, {unit}", str(kind).removeprefix(f"{measure}, ")] = tuple(values * factor)
+    shown = pd.DataFrame.from_dict(rows, orient="index", columns=[SINGLE, SCALED, SLACK])
+    # Order and latency do not depend on the weights, so one row says them.
+    kept = [
+        (measure, "here" if source == "equal weights" and not measure.startswith("error") else source)
+        for measure, source in rows
+    ]
+    shown.index = pd.MultiIndex.from_tuples(kept, names=["measure", "source"])
+    is_shown = [measure.startswith("error") or source in ("thesis", "here") for measure, source in kept]
+    return shown[is_shown].map(lambda value: float(f"{value:.3g}"))
