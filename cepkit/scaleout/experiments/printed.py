@@ -91,7 +91,9 @@ def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
             .unstack()[[SINGLE, SCALED, SLACK]]
         )
         for kind, values in medians.iterrows():
-            rows[f"{words}, {unit}", str(kind).removeprefix(f"{measure}, ")] = tuple(values * factor)
+            rows[f"{words}, {unit}", str(kind).removeprefix(f"{measure}, ")] = tuple(
+                float(f"{value * factor:.3g}") for value in values
+            )
     shown = pd.DataFrame.from_dict(rows, orient="index", columns=[SINGLE, SCALED, SLACK])
     # Order and latency do not depend on the weights, so one row says them.
     kept = [
@@ -100,4 +102,4 @@ def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
     ]
     shown.index = pd.MultiIndex.from_tuples(kept, names=["measure", "source"])
     is_shown = [measure.startswith("error") or source in ("thesis", "here") for measure, source in kept]
-    return shown[is_shown].map(lambda value: float(f"{value:.3g}"))
+    return shown[is_shown]

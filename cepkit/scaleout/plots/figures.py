@@ -27,21 +27,22 @@ class FigureLooks:
     title, x_title, y_title : str
     factor : float
         From the table's unit to that of the axis.
-    log : bool
-        Whether both axes are logarithmic.
+    log_x, log_y : bool
+        Whether an axis is logarithmic.
     """
 
     title: str
     x_title: str
     y_title: str
     factor: float = 1.0
-    log: bool = False
+    log_x: bool = False
+    log_y: bool = False
 
 
 FIGURES = {
-    "5.1": FigureLooks("5.1 throughput", INTERVAL, "events/s"),
-    "5.2": FigureLooks("5.2 memory of a window node", INTERVAL, "events held", log=True),
-    "5.3": FigureLooks("5.3 work of a window node", INTERVAL, "CPU, %", 100.0),
+    "5.1": FigureLooks("5.1 throughput", INTERVAL, "events/s", log_x=True),
+    "5.2": FigureLooks("5.2 memory of a window node", INTERVAL, "events held", log_x=True, log_y=True),
+    "5.3": FigureLooks("5.3 work of a window node", INTERVAL, "CPU, %", 100.0, log_x=True),
     "5.4": FigureLooks("5.4 longest time window", NODES, "window, s"),
     "5.5": FigureLooks("5.5 throughput at it", NODES, "events/s"),
     "5.6": FigureLooks("5.6 events of a window node", NODES, "events held"),
@@ -54,7 +55,7 @@ FIGURES = {
     "5.13": FigureLooks("5.13 work of a node", NODES, "CPU, %", 100.0),
     "5.14": FigureLooks("5.14 longest large window", NODES, "thousand events", 1e-3),
     "5.15": FigureLooks("5.15 input of a join node", NODES, "events/s"),
-    "5.16": FigureLooks("5.16 longest two windows", NODES, "events", log=True),
+    "5.16": FigureLooks("5.16 longest two windows", NODES, "events", log_x=True, log_y=True),
     "5.17": FigureLooks("5.17 input of a join node", NODES, "events/s"),
     "5.18": FigureLooks("5.18 latency of windows", NODES, "ms"),
     "5.19": FigureLooks("5.19 latency of the pattern", NODES, "ms"),
@@ -64,7 +65,7 @@ FIGURES = {
 
 def draw_figures(
     results: pd.DataFrame, names: Sequence[str], *, printed: pd.DataFrame | None = None,
-    columns: int = 3, title: str | None = None,
+    columns: int = 2, title: str | None = None,
 ) -> go.Figure:  # fmt: skip
     """Draw some figures of the thesis as panels.
 
@@ -99,7 +100,7 @@ def draw_figures(
         panels.append(
             SweepPanel(
                 rows.assign(value=rows["value"].astype(float) * looks.factor), "x", "value", looks.title,
-                looks.x_title, looks.y_title, log_x=looks.log, log_y=looks.log,
+                looks.x_title, looks.y_title, log_x=looks.log_x, log_y=looks.log_y,
             )
         )  # fmt: skip
     return sweep_figure(panels, series="series", columns=columns, measured=False, title=title)
