@@ -99,6 +99,7 @@ def match(
         wrong name lists all names. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run
         only when you name them; ``matches.run`` then reports what they did. Parallel engines are values:
         `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
+        `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
 
@@ -808,8 +809,8 @@ def window(
         As for `match`.
     aggregates : mapping of str to str, or Window
         Columns by name: ``{"total": "sum(price)", "above": "price - avg(price)"}``. The aggregates are sum,
-        count, avg, min, max, std, distinct, first, last and delta. A column outside of them is the value of the
-        row itself. A `cepkit.Window` is the whole call as a value.
+        count, avg, min, max, std, distinct, first, last and delta. A column outside of them is the value of
+        the row itself. A `cepkit.Window` is the whole call as a value.
     time : str, timedelta or int, optional
         A row stays for this time, by the first column of ``order_by``: the window holds the rows with
         ``ts > now - time``. A row that is exactly ``time`` old has left.
@@ -829,8 +830,8 @@ def window(
     emit : str
         ``"arrival"``: a row for each row that arrives. ``"all"``: also a row for each row that leaves, with
         the aggregates after it has left. The column ``status`` says ``"current"`` or ``"expired"``, and
-        ``emitted`` says when, if there is a clock. Time passes after the last row, so all rows of a time window
-        leave.
+        ``emitted`` says when, if there is a clock. Time passes after the last row, so all rows of a time
+        window leave.
     params : mapping of str to value, optional
         Values of ``:name`` in the expressions.
     engine : engine, optional
@@ -849,9 +850,9 @@ def window(
 
     Notes
     -----
-    Missing values and NaN do not count; an aggregate of nothing is null, and ``count`` is 0. Sums of floats are
-    exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is the
-    rounded sum divided by the count. ``std`` is that of the whole population.
+    Missing values and NaN do not count; an aggregate of nothing is null, and ``count`` is 0. Sums of floats
+    are exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is
+    the rounded sum divided by the count. ``std`` is that of the whole population.
     Time O(rows), and the time to sort the rows and the groups.
     Source: Suhothayan, "Scalable complex event processing", 2019, section 3.2.
 
@@ -875,12 +876,10 @@ def window(
         order_by=order_by, emit=emit, params=params,
     )  # fmt: skip
     nodes = _nodes_of(engine)
-    if nodes is not None and spark_module(frame):
-        return nodes.window_on_spark(frame, value)
     if spark_module(frame):
         from cepkit.windows.spark import window_spark
 
-        return window_spark(frame, value)
+        return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
     source, native = source_of(frame)
     checked = check_window(value, source)
     made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
@@ -976,11 +975,9 @@ def join(
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
-        if nodes is not None:
-            return nodes.join_on_spark(frame, other, value)
         from cepkit.windows.spark import join_spark
 
-        return join_spark(frame, other, value)
+        return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
     plan = plan_join(value, (one, two))
     made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))

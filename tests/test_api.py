@@ -27,7 +27,9 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.spark import EmptySource
 from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
 
-CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
+CALLS = (
+    "match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore", "window", "join",
+)  # fmt: skip
 FRAME = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
 QUERY = "PATTERN SEQ(a x, b y)"
 
@@ -59,7 +61,7 @@ def test_the_list_for_type_checkers_has_the_names_of_the_table():
 def test_dir_shows_the_public_names_only():
     shown = dir(cepkit)
     assert set(shown) == {*cepkit.__all__, "__version__"}
-    assert 45 <= len(shown) <= 57  # with the two names of load shedding, replay and Darling
+    assert 45 <= len(shown) <= 66  # with windows, joins, load shedding and scaling out
 
 
 def test_all_public_names_are_there():

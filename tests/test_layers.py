@@ -64,6 +64,7 @@ SUB_FLOORS = {
         ("experiments",),
     ),
     "plots": (("stills",), ("automata",), ("timeline",)),
+    "streaming": (("operators",),),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -232,7 +233,17 @@ def test_experiments_draw_nothing():
 
 
 def test_pyspark_is_known_where_frames_are():
-    allowed = ("frames", "pipelines", "results", "windows", "streaming", "accessor", "api", "explorer", "commands")
+    allowed = (
+        "frames",
+        "pipelines",
+        "results",
+        "windows",
+        "streaming",
+        "accessor",
+        "api",
+        "explorer",
+        "commands",
+    )
     for module in MODULES:
         if "pyspark" in outside(module):
             assert module.split(".")[0] in allowed, module

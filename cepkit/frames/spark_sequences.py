@@ -75,7 +75,7 @@ def run_tasks(
     elif slices is None:
         shuffled = events.repartition(1)
     else:
-        shuffled = _send_slices(events, source, columns, slices)
+        shuffled = send_slices(events, source, columns, slices)
     nothing = Searched(program, source, KnownMatches(build_events(source, program), EMPTY), columns)
     types, output = result_types(next(iter(tell(nothing))), source)
     task = SequenceTask(
@@ -85,11 +85,19 @@ def run_tasks(
     return shuffled.mapInArrow(task.run, types)
 
 
-def _send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
+def send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], slices: Slices) -> DataFrame:
+    """Return the events of each slice, with a task for every slice."""
     from pyspark.sql import functions as F
 
     of = source.fields[source.names.index(slices.clock)].dataType
     copies = slices.copies(events, ticks(F.col(f"e{columns.index(slices.clock)}"), of))
+    return spread_slices(copies, slices)
+
+
+def spread_slices(copies: DataFrame, slices: Slices) -> DataFrame:
+    """Return the copies of `Slices.copies` with the slices spread over the tasks."""
+    from pyspark.sql import functions as F
+
     if hasattr(copies, "repartitionById"):  # since Spark 4.1
         return copies.repartitionById(slices.n_tasks, F.col("slice") % slices.n_tasks)
     return copies.repartition(slices.n_tasks, "slice")

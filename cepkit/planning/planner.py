@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from typing import Any
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -35,6 +36,9 @@ class Engine:
         Whether it runs queries with their own ``evaluation_order``.
     details : callable, optional
         Takes a program that the engine can run; returns labels and texts for `explain`.
+    on_spark : callable, optional
+        Takes a Spark frame, its source, a program and this engine. It returns the matches of an engine that
+        divides the work among tasks by itself, or None when the usual tasks run it.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Engine:
     automatic: bool = True
     takes_order: bool = False
     details: Callable[[SequenceProgram], list[tuple[str, str]]] | None = None
+    on_spark: Callable[..., Any] | None = None
 
     @property
     def of_sequences(self) -> Callable[[SequenceProgram, Events], SequenceSet]:

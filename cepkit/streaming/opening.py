@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
+from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, join_stream, load_join
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, Stream
+from cepkit.windows.chains import Chain
+from cepkit.windows.values import Join, Window
 
 
 @takes_query_keywords
 def stream(
-    query: Query,
+    query: Query | Window | Join | Sequence[Any],
     schema: Any,
     *,
     rows: str = "one",
@@ -35,7 +39,7 @@ def stream(
     seed: int = 0,
     clock: Any = None,
     **keywords: Unpack[QueryKeywords],
-) -> Stream:
+) -> Stream | JoinStream:
     """Open a stream, which takes batches of events and returns the matches that end in them.
 
     `Stream.push` takes a batch. For any split into batches, the matches are the same as those that
@@ -44,12 +48,13 @@ def stream(
 
     Parameters
     ----------
-    query : str, pattern or query
-        As for `cepkit.match`.
+    query : str, pattern, query, Window, Join or list
+        As for `cepkit.match`; or a `cepkit.Window`, a `cepkit.Join`, or a list of them and queries, each of
+        which reads the results of the one before.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
         ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
-        its types.
+        its types. A join needs two: ``{"left": …, "right": …}``.
     **keywords
     rows : str
         ``"one"``: a result row per match. ``"all"``: the matched rows, after the columns ``match`` (its
@@ -92,7 +97,8 @@ def stream(
 
     Returns
     -------
-    Stream
+    Stream or JoinStream
+        The stream of a join has two inputs: ``push(left=rows)`` and ``push(right=rows)``.
 
     Raises
     ------
@@ -124,7 +130,7 @@ def stream(
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    value = as_query(query, read_arguments(stream, keywords))
+    value = _as_value(query, read_arguments(stream, keywords))
     check_engine(engine)
     bounded = {
         "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
@@ -141,10 +147,50 @@ def stream(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine "
             "out; cep.match runs a frame by any engine"
         )
+    is_operator = isinstance(value, Window | Join | Chain)
+    if latency_bound is not None and is_operator:
+        raise UnsupportedQueryError(
+            f"latency_bound={latency_bound!r}: only event sequences drop events; a window, a join or a chain "
+            "keeps all of them"
+        )
+    if isinstance(value, Join) or (isinstance(value, Chain) and isinstance(value.steps[0], Join)):
+        return join_stream(value, schema, options)
     if latency_bound is not None:
         opened = open_door(SHED_STREAM)
         return opened(value, schema_of(schema), options, kind_of_batch(schema), bounded)
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
 
 
-stream.__dict__["load"] = Stream.load
+def _as_value(query: Any, given: Arguments) -> Any:
+    """Return a query, an operator, or a chain of them as a value."""
+    if isinstance(query, list | tuple):
+        is_text = [not isinstance(step, Window | Join) for step in query]
+        if not any(is_text) and given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return Chain(
+            tuple(
+                _as_value(step, given if own else Arguments())
+                for step, own in zip(query, is_text, strict=True)
+            )
+        )
+    if isinstance(query, Window | Join):
+        if given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return query
+    return as_query(query, given)
+
+
+_OWN_SETTINGS = (
+    "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
+    "cep.stream"
+)
+
+
+def _load(path: str | os.PathLike, *, shedding: Any = None, clock: Any = None) -> Stream | JoinStream:
+    """Open a stream that was saved; see `Stream.load`."""
+    if is_saved_join(path):
+        return load_join(path)
+    return Stream.load(path, shedding=shedding, clock=clock)
+
+
+stream.__dict__["load"] = _load

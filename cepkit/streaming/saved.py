@@ -118,6 +118,15 @@ def load_file(path: str | os.PathLike, kind: str) -> Saved:
     return Saved(header, arrays, tables)
 
 
+def kind_of_file(path: str | os.PathLike) -> str | None:
+    """Return the kind of state in a file; None if it is no state file."""
+    try:
+        with zipfile.ZipFile(path) as members:
+            return json.loads(members.read("header.json")).get("kind")
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, AttributeError):
+        return None
+
+
 def _check_header(path: Path, header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise CepError(f"{path} is not a state file of cepkit")

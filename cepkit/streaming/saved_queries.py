@@ -17,11 +17,13 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.printing import sase_text
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.windows.chains import Chain
+from cepkit.windows.values import SIDES, Join, Window, aggregate_name
 
-_REGEX, _SEQUENCE = "regex", "sequence"
+_REGEX, _SEQUENCE, _WINDOW, _JOIN, _CHAIN = "regex", "sequence", "window", "join", "chain"
 
 
-def query_as_json(query: RegexQuery | SequenceQuery) -> dict[str, Any]:
+def query_as_json(query: Any) -> dict[str, Any]:
     """Return a query as text and plain values; user functions appear by name only.
 
     Raises
@@ -29,12 +31,18 @@ def query_as_json(query: RegexQuery | SequenceQuery) -> dict[str, Any]:
     CepError
         When the value of a parameter or a literal cannot be written as text.
     """
+    if isinstance(query, Chain):
+        return {"language": _CHAIN, "steps": [query_as_json(step) for step in query.steps]}
+    if isinstance(query, Window):
+        return {"language": _WINDOW, **_window_as_json(query)}
+    if isinstance(query, Join):
+        return {"language": _JOIN, **_join_as_json(query)}
     if isinstance(query, SequenceQuery):
         return {"language": _SEQUENCE, **_sequence_as_json(query)}
     return {"language": _REGEX, **_regex_as_json(query)}
 
 
-def query_of_json(saved: Mapping[str, Any]) -> RegexQuery | SequenceQuery:
+def query_of_json(saved: Mapping[str, Any]) -> Any:
     """Return the query that `query_as_json` wrote.
 
     Raises
@@ -42,7 +50,11 @@ def query_of_json(saved: Mapping[str, Any]) -> RegexQuery | SequenceQuery:
     PredicateError
         When the query calls functions that are not registered; the message names them all.
     """
-    read = _sequence_of_json if saved["language"] == _SEQUENCE else _regex_of_json
+    if saved["language"] == _CHAIN:
+        return Chain(tuple(query_of_json(step) for step in saved["steps"]))
+    read = {
+        _SEQUENCE: _sequence_of_json, _REGEX: _regex_of_json, _WINDOW: _window_of_json, _JOIN: _join_of_json,
+    }[saved["language"]]  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CepWarning)  # the user saw them when the query was created
         query = read({name: value for name, value in saved.items() if name != "language"})
@@ -79,8 +91,55 @@ def _regex_of_json(saved: Mapping[str, Any]) -> RegexQuery:
     )
 
 
-def _refuse_missing_functions(query: RegexQuery | SequenceQuery) -> None:
-    called = {node.function for _, tree in query.trees() for node in tree.walk() if isinstance(node, Call)}
+def _window_as_json(window: Window) -> dict[str, Any]:
+    return {
+        "aggregates": {name: _spell(name, tree) for name, tree in window.aggregates},
+        "time": duration_as_json(window.time),
+        "length": window.length,
+        "tumbling": window.tumbling,
+        "group_by": list(window.group_by),
+        "where": None if window.where is None else _spell("where", window.where),
+        "order_by": list(window.order_by),
+        "emit": window.emit,
+        "params": {name: param_as_json(name, value) for name, value in window.params},
+    }
+
+
+def _window_of_json(saved: Mapping[str, Any]) -> Window:
+    params = {name: param_of_json(value) for name, value in saved["params"].items()}
+    return Window(**{**saved, "params": params})
+
+
+def _join_as_json(join: Join) -> dict[str, Any]:
+    return {
+        **{
+            side: None if getattr(join, side) is None else _window_as_json(getattr(join, side))
+            for side in SIDES
+        },
+        "on": [list(pair) for pair in join.on],
+        "where": None if join.where is None else _spell("where", join.where),
+        "how": join.how,
+        "trigger": join.trigger,
+        "measures": {name: _spell(name, tree) for name, tree in join.measures},
+        "order_by": list(join.order_by),
+        "params": {name: param_as_json(name, value) for name, value in join.params},
+    }
+
+
+def _join_of_json(saved: Mapping[str, Any]) -> Join:
+    sides = {side: None if saved[side] is None else _window_of_json(saved[side]) for side in SIDES}
+    on = tuple((one, other) for one, other in saved["on"])
+    params = {name: param_of_json(value) for name, value in saved["params"].items()}
+    return Join(**{**saved, **sides, "on": on, "params": params})
+
+
+def _refuse_missing_functions(query: Any) -> None:
+    called = {
+        node.function
+        for _, tree in query.trees()
+        for node in tree.walk()
+        if isinstance(node, Call) and aggregate_name(node) is None
+    }
     missing = sorted(name for name in called if name not in BUILT_IN_NAMES and not is_registered(name))
     if missing:
         raise PredicateError(

@@ -15,12 +15,14 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.results.doors import open_door
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
-from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.saved import Saved, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.streaming.sequence_stream import SequenceSearch
+from cepkit.windows.chains import Chain, said
+from cepkit.windows.values import Window
 
+StreamQuery = RegexQuery | SequenceQuery | Window | Chain
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
 SHED_STREAM, SAVED_SHED_STREAM = "stream with a latency bound", "saved stream with a latency bound"
 
@@ -37,7 +39,7 @@ class Stream:
     ([], [{'n': 1}])
     """
 
-    def __init__(self, query: RegexQuery | SequenceQuery, schema: StreamSchema, options: Options, kind: Kind):
+    def __init__(self, query: StreamQuery, schema: StreamSchema, options: Options, kind: Kind):
         if taken := [n for n in ("match", "variable") if options.rows == "all" and n in schema.columns]:
             raise CepError(
                 f"rows='all' adds the columns 'match' and 'variable'; rename {taken} of the schema"
@@ -49,9 +51,7 @@ class Stream:
         self._closed = False
 
     def _open_search(self) -> Search:
-        if isinstance(self.query, SequenceQuery):
-            return SequenceSearch(self.query, self.schema, self.options)
-        return RegexSearch(self.query, self.schema, self.options)
+        return open_search(self.query, self.schema, self.options)
 
     # --- events in, matches out
 
@@ -254,7 +254,9 @@ class Stream:
         def counted(n: int, one: str, more: str) -> str:
             return f"{n:,} {one if n == 1 else more}"
 
-        parts = [counted(self.events, "event", "events"), counted(self.matches, "match", "matches")]
+        is_window = isinstance(self.query, Window | Chain)
+        found = ("result", "results") if is_window else ("match", "matches")
+        parts = [counted(self.events, "event", "events"), counted(self.matches, *found)]
         if self.query.partition_by:
             parts.insert(1, counted(self.keys, "key", "keys"))
         if self.options.idle_after is not None:
@@ -262,7 +264,8 @@ class Stream:
             parts.append(f"{counted(self.evicted, 'idle key', 'idle keys')} forgotten with {ended}")
         parts.append(counted(self.retained, "row kept", "rows kept"))
         state = "Closed stream" if self._closed else "Stream"
-        return f"{state} of {str(self.query.pattern)!r}: {', '.join(parts)}"
+        text = str(self.query) if isinstance(self.query, Chain) else said(self.query)
+        return f"{state} of {text if is_window else repr(text)}: {', '.join(parts)}"
 
     # --- saving
 

@@ -140,7 +140,7 @@ class WindowEvaluator(RowEvaluator):
         return before[self.emitted.stop] - before[self.emitted.start]
 
     def _distinct(self, values: pa.Array) -> np.ndarray:
-        from cepkit.kernels.window_ranges import distinct_counts
+        from cepkit.kernels.window.ranges import distinct_counts
 
         coded = values.dictionary_encode()
         codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
@@ -165,7 +165,7 @@ class WindowEvaluator(RowEvaluator):
         return total
 
     def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
-        from cepkit.kernels.window_sums import integer_sums
+        from cepkit.kernels.window.sums import integer_sums
 
         values = np.ascontiguousarray(np.where(present, values, 0))
         start, stop = self.emitted.start, self.emitted.stop
@@ -236,7 +236,7 @@ def extreme_places(
     values: np.ndarray, present: np.ndarray, is_max: bool, start: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
     """Return the place of the least or largest present value of every range, int64; -1 for none."""
-    from cepkit.kernels.window_ranges import extreme_rows
+    from cepkit.kernels.window.ranges import extreme_rows
 
     out = np.empty(len(start), np.int64)
     extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), out)

@@ -1,4 +1,4 @@
-"""Numbers as mantissas and places, so that sums of any rows are exact; sums of parts add up."""
+"""ScaledNumbers as mantissas and places, so that sums of any rows are exact; sums of parts add up."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ LARGEST_SQUARED = 1 << 62
 
 
 @dataclass(frozen=True)
-class Scale:
+class DigitScale:
     """How digits hold sums: exponent of the last bit, and the number of digits. Parts share one scale."""
 
     lowest: int
     n_digits: int
 
 
-class Numbers(NamedTuple):
-    """Numbers as ``mantissa * 2^(place + scale.lowest)``; infinite and missing ones have mantissa 0."""
+class ScaledNumbers(NamedTuple):
+    """ScaledNumbers as ``mantissa * 2^(place + scale.lowest)``; infinite and missing ones have mantissa 0."""
 
     mantissa: np.ndarray  # int64, (n,)
     place: np.ndarray  # int64, (n,)
-    scale: Scale
+    scale: DigitScale
 
 
-def numbers_of(values: np.ndarray, present: np.ndarray, scale: Scale | None = None) -> Numbers:
+def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None = None) -> ScaledNumbers:
     """Return numbers for exact sums.
 
     Parameters
@@ -37,7 +37,7 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: Scale | None = No
     values : ndarray of float64 or int64, shape (n,)
     present : ndarray of bool, shape (n,)
         Whether a value counts.
-    scale : Scale, optional
+    scale : DigitScale, optional
         A scale that fits; by default that of these numbers.
     """
     if values.dtype.kind == "i":
@@ -45,7 +45,7 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: Scale | None = No
         place = np.zeros(len(values), np.int64)
         if scale is None:
             scale = scale_between(0, int(np.abs(mantissa).max(initial=0)).bit_length())
-        return Numbers(mantissa, place - scale.lowest, scale)
+        return ScaledNumbers(mantissa, place - scale.lowest, scale)
     known = present & np.isfinite(values)
     fraction, exponent = np.frexp(np.where(known, values, 0.0))
     mantissa = (fraction * 2.0**_MANTISSA_BITS).astype(np.int64)
@@ -53,10 +53,10 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: Scale | None = No
     counts = mantissa != 0
     if scale is None:
         scale = scale_of(values, present)
-    return Numbers(mantissa, np.where(counts, place - scale.lowest, 0), scale)
+    return ScaledNumbers(mantissa, np.where(counts, place - scale.lowest, 0), scale)
 
 
-def scale_of(values: np.ndarray, present: np.ndarray) -> Scale:
+def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
     """Return the scale of the present values; the scale of several parts is `common_scale`."""
     if values.dtype.kind == "i":
         return numbers_of(values, present).scale
@@ -66,21 +66,21 @@ def scale_of(values: np.ndarray, present: np.ndarray) -> Scale:
     return scale_between(int(exponent.min()) - _MANTISSA_BITS, int(exponent.max()))
 
 
-def scale_between(lowest: int, highest: int) -> Scale:
+def scale_between(lowest: int, highest: int) -> DigitScale:
     """Return the scale for numbers whose bits have exponents from ``lowest`` to below ``highest``."""
-    return Scale(lowest, (highest - lowest + 64 + _COUNT_BITS) // _BASE_BITS + 3)
+    return DigitScale(lowest, (highest - lowest + 64 + _COUNT_BITS) // _BASE_BITS + 3)
 
 
-def common_scale(*scales: Scale) -> Scale:
+def common_scale(*scales: DigitScale) -> DigitScale:
     """Return a scale that fits the numbers of several parts."""
     lowest = min(scale.lowest for scale in scales)
     n_digits = max(scale.n_digits + -(-(scale.lowest - lowest) // _BASE_BITS) for scale in scales)
-    return Scale(lowest, n_digits + 1)
+    return DigitScale(lowest, n_digits + 1)
 
 
-def sums(numbers: Numbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the sum of every range of rows as float64, exact and rounded once."""
-    from cepkit.kernels.window_sums import exact_sums
+    from cepkit.kernels.window.sums import exact_sums
 
     out = np.empty(len(start))
     exact_sums(
@@ -89,9 +89,9 @@ def sums(numbers: Numbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     return out
 
 
-def deviations(numbers: Numbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
-    from cepkit.kernels.window_sums import exact_spreads
+    from cepkit.kernels.window.sums import exact_spreads
 
     check_squares(numbers)
     out = np.empty(len(start))
@@ -107,24 +107,24 @@ def deviations_of(spread: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.sqrt(spread / (n * n))
 
 
-def check_squares(numbers: Numbers) -> None:
+def check_squares(numbers: ScaledNumbers) -> None:
     """Raise for integers whose squares need more digits than the kernels have."""
     if int(np.abs(numbers.mantissa).max(initial=0)) >= LARGEST_SQUARED:
         raise CepError("std() of integers beyond 2^62; cast the column to float64 first")
 
 
-def partial_sums(numbers: Numbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of every range, int64, (n_ranges, n_digits); digits of parts add up."""
-    from cepkit.kernels import window_sums
+    from cepkit.kernels.window import sums as window_sums
 
     out = np.empty((len(start), numbers.scale.n_digits), np.int64)
     window_sums.partial_sums(numbers.mantissa, numbers.place, start, stop, out)
     return out
 
 
-def partial_squares(numbers: Numbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of squares of every range, int64, (n_ranges, 2 * n_digits)."""
-    from cepkit.kernels import window_sums
+    from cepkit.kernels.window import sums as window_sums
 
     check_squares(numbers)
     out = np.empty((len(start), 2 * numbers.scale.n_digits), np.int64)
@@ -132,18 +132,20 @@ def partial_squares(numbers: Numbers, start: np.ndarray, stop: np.ndarray) -> np
     return out
 
 
-def round_sums(digits: np.ndarray, scale: Scale) -> np.ndarray:
+def round_sums(digits: np.ndarray, scale: DigitScale) -> np.ndarray:
     """Return sums as float64 from digits, which may be the sum of the digits of several parts."""
-    from cepkit.kernels import window_sums
+    from cepkit.kernels.window import sums as window_sums
 
     out = np.empty(len(digits))
     window_sums.round_sums(np.ascontiguousarray(digits), scale.lowest, out)
     return out
 
 
-def round_deviations(digits: np.ndarray, squares: np.ndarray, count: np.ndarray, scale: Scale) -> np.ndarray:
+def round_deviations(
+    digits: np.ndarray, squares: np.ndarray, count: np.ndarray, scale: DigitScale
+) -> np.ndarray:
     """Return standard deviations from the digits of sums and of sums of squares, and the counts."""
-    from cepkit.kernels import window_sums
+    from cepkit.kernels.window import sums as window_sums
 
     out = np.empty(len(digits))
     window_sums.round_spreads(

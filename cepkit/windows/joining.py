@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cepkit.engines.measures.reducing import reduce_items
-from cepkit.engines.measures.regex_measures import Picked, repeat_scalar
+from cepkit.engines.measures.regex_measures import Picked, plain_values, repeat_scalar
 from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
@@ -33,12 +34,13 @@ Sources = tuple[Source, Source]
 
 
 @dataclass(frozen=True)
-class JoinPlan:
+class PlannedJoin:
     """A join with the clocks, sizes and result columns that fit its sources."""
 
     join: Join
     clocks: tuple[str, str]
     unit: str | None  # of both clocks
+    is_float: bool  # whether one of the clocks is a floating-point number
     sizes: tuple[Size | None, Size | None]
     columns: tuple[tuple[str, int, str], ...]  # result name, side, column; a shared key has side 0
 
@@ -48,7 +50,7 @@ class JoinPlan:
         return frozenset(one for one, other in self.join.on if one == other)
 
 
-def plan_join(join: Join, sources: Sources) -> JoinPlan:
+def plan_join(join: Join, sources: Sources) -> PlannedJoin:
     """Return the plan of a join, after every check that needs no rows.
 
     Raises
@@ -70,7 +72,8 @@ def plan_join(join: Join, sources: Sources) -> JoinPlan:
         _size(window, side, source, clock, unit)
         for window, side, source, clock in zip(windows, SIDES, sources, clocks, strict=True)
     )
-    return JoinPlan(join, clocks, unit, sizes, _result_columns(join, sources))
+    is_float = any(source.schema[clock].kind == FLOAT for source, clock in zip(sources, clocks, strict=True))
+    return PlannedJoin(join, clocks, unit, is_float, sizes, _result_columns(join, sources))
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
@@ -83,8 +86,8 @@ def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
         name = name or source.clock
         if name is None:
             raise CepError(
-                f"{side}: a join needs a clock that orders the rows of both sides; name it, as in order_by='ts' "
-                "or order_by=['ts', 'time']"
+                f"{side}: a join needs a clock that orders the rows of both sides; name it, as in "
+                "order_by='ts' or order_by=['ts', 'time']"
             )
         check_columns(source, f"{side}: order_by", (name,))
         of = source.schema[name]
@@ -115,8 +118,8 @@ def _check_keys(one: str, of: ColumnType, other: str, to: ColumnType) -> None:
     if of.kind == to.kind or {of.kind, to.kind} <= set(NUMBERS):
         return
     raise CepError(
-        f"on: left column {one!r} is of type {of}, right column {other!r} of type {to}; they are never equal. "
-        "Convert one of them"
+        f"on: left column {one!r} is of type {of}, right column {other!r} of type {to}; they are never "
+        "equal. Convert one of them"
     )
 
 
@@ -166,7 +169,7 @@ class PairSource:
 
     @cached_property
     def schema(self) -> Mapping[str, ColumnType]:
-        """The types of the columns of both sides, and of those that one side alone has."""
+        """The types of the columns by side, and without a side where only one side has the name."""
         named = {
             f"{side}.{name}": of
             for side, source in zip(SIDES, self.sources, strict=True)
@@ -306,7 +309,7 @@ class JoinRows:
 
 
 def run_join(
-    plan: JoinPlan,
+    plan: PlannedJoin,
     sources: Sources,
     first_numbers: tuple[int, int] = (0, 0),
     find_pairs: Callable[..., Pairs] = pairs_of,
@@ -318,7 +321,7 @@ def run_join(
         kept_rows(window, source, (clock,))
         for window, source, clock in zip(windows, sources, plan.clocks, strict=True)
     )
-    times = _times(plan, sources, kept)
+    times = tuple(ticks_of_clock(plan, which, sources[which], kept[which]) for which in (0, 1))
     meeting = meet(times, plan.sizes, first_numbers)
     keys, n_keys = _keys(join, sources, kept)
     triggers = {"both": (0, 1), "left": (0,), "right": (1,)}[join.trigger]
@@ -339,25 +342,23 @@ def run_join(
     return JoinRows(rows, columns, event, meeting)
 
 
-def _times(plan: JoinPlan, sources: Sources, kept: tuple) -> tuple[np.ndarray, np.ndarray]:
-    found = []
-    for source, clock, rows in zip(sources, plan.clocks, kept, strict=True):
-        column = source.column(clock)
-        values = column.values[rows]
-        if values.dtype.kind == "f":
-            found.append(values.astype(np.float64))
-            continue
-        values = values.astype(np.int64)
-        if plan.unit is not None and column.type.unit is not None:
-            factor = NANOSECONDS[column.type.unit] // NANOSECONDS[plan.unit]
-            limit = (1 << 63) // factor
-            if len(values) and (abs(int(values.max())) >= limit or abs(int(values.min())) >= limit):
-                raise OrderError(f"order_by: times of {clock!r} do not fit the unit {plan.unit} of the join")
-            values = values * factor
-        found.append(values)
-    if {part.dtype.kind for part in found} == {"i", "f"}:
-        found = [part.astype(np.float64) for part in found]
-    return found[0], found[1]
+def ticks_of_clock(
+    plan: PlannedJoin, which: int, source: Source, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the clock of a side in the common unit, int64 or float64; ``rows`` limits the rows."""
+    clock = plan.clocks[which]
+    column = source.column(clock)
+    values = column.values if rows is None else column.values[rows]
+    if plan.is_float:
+        return values.astype(np.float64)
+    values = values.astype(np.int64)
+    if plan.unit is None or column.type.unit is None:
+        return values
+    factor = NANOSECONDS[column.type.unit] // NANOSECONDS[plan.unit]
+    limit = (1 << 63) // factor
+    if len(values) and (abs(int(values.max())) >= limit or abs(int(values.min())) >= limit):
+        raise OrderError(f"order_by: times of {clock!r} do not fit the unit {plan.unit} of the join")
+    return values * factor
 
 
 def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, np.ndarray], int]:
@@ -365,21 +366,8 @@ def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, 
     n_left, n = len(kept[0]), len(kept[0]) + len(kept[1])
     codes, n_codes, known = np.zeros(n, np.int64), 1, np.ones(n, bool)
     for one, other in join.on:
-        parts = [
-            _plain_key(source.arrow(name, rows)) for source, name, rows in zip(sources, (one, other), kept)
-        ]
-        if parts[0].type != parts[1].type:
-            if pa.types.is_temporal(parts[0].type):
-                parts = [_as_nanoseconds(part) for part in parts]
-            else:
-                wide = (
-                    pa.float64()
-                    if pa.types.is_floating(parts[0].type) or pa.types.is_floating(parts[1].type)
-                    else pa.large_string()
-                    if pa.types.is_large_string(parts[0].type) or pa.types.is_large_string(parts[1].type)
-                    else parts[0].type
-                )
-                parts = [part.cast(wide) for part in parts]
+        parts = [_plain_key(sources[0].arrow(one, kept[0])), _plain_key(sources[1].arrow(other, kept[1]))]
+        parts = _one_type(parts)
         coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
         coded = one_chunk(coded)
         own = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -392,9 +380,20 @@ def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, 
 
 
 def _plain_key(values: pa.Array) -> pa.Array:
-    from cepkit.engines.measures.regex_measures import plain_values
-
     return one_chunk(plain_values(values))
+
+
+def _one_type(parts: list[pa.Array]) -> list[pa.Array]:
+    """Return the keys of both sides in one type."""
+    types = [part.type for part in parts]
+    if types[0] == types[1]:
+        return parts
+    if pa.types.is_temporal(types[0]):
+        return [_as_nanoseconds(part) for part in parts]
+    wide = pa.float64() if any(map(pa.types.is_floating, types)) else types[0]
+    if any(map(pa.types.is_large_string, types)):
+        wide = pa.large_string()
+    return [part.cast(wide) for part in parts]
 
 
 def _as_nanoseconds(values: pa.Array) -> pa.Array:
@@ -423,14 +422,12 @@ def _with_lonely(
     return event[order], left[order], right[order]
 
 
-def _moments(plan: JoinPlan, sources: Sources, rows: tuple, side: np.ndarray) -> pa.Array:
+def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray) -> pa.Array:
     """Return the time of the arrival of every result row, in the type of the finer clock."""
     parts = [
         values_at(source, clock, np.where(side == which, own, -1))
         for which, (source, clock, own) in enumerate(zip(sources, plan.clocks, rows, strict=True))
     ]
-    import pyarrow.compute as pc
-
     if parts[0].type != parts[1].type:
         if plan.unit is not None:
             zone = getattr(parts[0].type, "tz", None)
@@ -444,7 +441,7 @@ def _moments(plan: JoinPlan, sources: Sources, rows: tuple, side: np.ndarray) ->
 
 
 def frame_of_join(
-    plan: JoinPlan, sources: Sources, found: JoinRows, native: Callable[[Frame], Frame]
+    plan: PlannedJoin, sources: Sources, found: JoinRows, native: Callable[[Frame], Frame]
 ) -> Frame:
     """Return the result of a join as a frame of the kind of its left side."""
     arrays: dict[str, Any] = {}
@@ -452,8 +449,6 @@ def frame_of_join(
     for name, which, column in plan.columns:
         source, rows = sources[which], found.rows[which]
         if column in plan.shared and (rows < 0).any():
-            import pyarrow.compute as pc
-
             other = next(pair[1] for pair in plan.join.on if pair[0] == column)
             sides = [values_at(sources[0], column, rows), values_at(sources[1], other, found.rows[1])]
             values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))

@@ -43,7 +43,7 @@ def meet(
     first_numbers : pair of int
         Number of the first row of each side in its stream; batches of rows depend on it.
     """
-    n_left, n_right = map(len, times)
+    n_left = len(times[0])
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")  # left rows come first
     side = (order >= n_left).astype(np.int8)
@@ -96,7 +96,7 @@ def pairs_of(
     -----
     Time O(rows + pairs), and the time to sort the keys.
     """
-    from cepkit.kernels.joins import partner_ranges
+    from cepkit.kernels.window.partners import partner_ranges
 
     n_events = len(meeting.side)
     start, n_partners = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)

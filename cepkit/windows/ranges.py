@@ -99,7 +99,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     -----
     Time O(n_rows), and the time to sort the groups.
     """
-    from cepkit.kernels.window_ranges import group_limits
+    from cepkit.kernels.window.ranges import group_limits
 
     n = len(group)
     one_group = n_groups < 2
@@ -118,7 +118,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
         return Emitted(row_of_place, row_of_place, n, start, places + 1, order, None)
     stop = np.empty(n, np.int64)
     group_limits(limits.gone, row_of_place, first_place, stop)
-    # The last rows of a window of rows stay. Time passes after the last row, so a window of time becomes empty.
+    # The last rows of a window of rows stay. Time passes after the last row, so a window of time empties.
     leaves = limits.gone[row_of_place] < n
     leaving = places if size.is_time else places[leaves]
     leaving_start, leaving_stop = leaving + 1, stop[leaving]

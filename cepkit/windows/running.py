@@ -32,6 +32,7 @@ class WindowRows:
 
     rows: np.ndarray  # int64, (n_emitted,): row numbers of the source
     columns: dict[str, pa.Array]  # those that the window adds
+    moment: np.ndarray | None = None  # (n_emitted,): ticks of the clock at which a window of time emits
 
 
 def check_window(window: Window, source: Source) -> Window:
@@ -122,6 +123,35 @@ def run_window(
     return emit_rows(window, source, rows, made, size, evaluator=evaluator)
 
 
+def window_part(
+    window: Window, source: Source, n_known: int, first_number: int = 0, *, is_last: bool = True
+) -> tuple[WindowRows, int]:
+    """Return what a checked window emits after its first rows, and the number of rows that have left.
+
+    Parameters
+    ----------
+    window : Window
+    source : Source
+        Rows in stream order for which ``where`` is true.
+    n_known : int
+        The first rows, which arrived earlier and are still in the window.
+    first_number : int
+        Number of the first row among all rows that ever entered.
+    is_last : bool
+        Whether no row follows, so that the rest leaves a window of time.
+    """
+    n = source.n_rows
+    rows = np.arange(n, dtype=np.int64)
+    size = size_of(window, source)
+    time = clock_values(source, window.order_by[0], rows) if size.is_time else None
+    limits = limits_of(size, time, n, first_number)
+    group, n_groups = partition_codes(source, window.group_by)
+    made = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
+    n_gone = int(np.searchsorted(limits.gone, n))
+    end = n + n_gone if window.emit == ALL and not is_last else len(made.row_of_item)
+    return emit_rows(window, source, rows, made, size, np.arange(n_known, end)), n_gone
+
+
 def emit_rows(
     window: Window,
     source: Source,
@@ -135,41 +165,46 @@ def emit_rows(
     computed = evaluator(window, source, rows, made)
     columns = {name: computed.values(f"aggregate {name!r}", tree) for name, tree in window.aggregates}
     row_of_item = rows[made.row_of_item]
+    has_left = np.arange(len(row_of_item)) >= made.n_arrivals
+    moment = _moments(source, window.order_by[0], row_of_item, has_left, size) if size.is_time else None
     if window.emit == ALL:
-        has_left = np.arange(len(row_of_item)) >= made.n_arrivals
         columns[STATUS] = pa.array(np.where(has_left, EXPIRED, CURRENT).astype(object), pa.string())
-        if window.order_by:
-            columns[EMITTED] = _moments(window, source, rows, made, size)
+        if moment is not None:
+            columns[EMITTED] = _as_times(moment, source, window.order_by[0])
+        elif window.order_by:
+            assert made.moment_of_item is not None
+            columns[EMITTED] = source.arrow(window.order_by[0], rows[made.moment_of_item])
     order = made.order
     if wanted is not None:
         order = wanted if order is None else order[wanted]
     if order is not None:
         row_of_item = row_of_item[order]
         columns = {name: values.take(pa.array(order)) for name, values in columns.items()}
-    return WindowRows(row_of_item, columns)
+        moment = None if moment is None else moment[order]
+    return WindowRows(row_of_item, columns, moment)
 
 
-def _moments(window: Window, source: Source, rows: np.ndarray, made: Emitted, size: Size) -> pa.Array:
-    """Return the time at which every item is emitted."""
-    clock = window.order_by[0]
-    if not size.is_time:
-        assert made.moment_of_item is not None
-        return source.arrow(clock, rows[made.moment_of_item])
-    values = source.arrow(clock, rows[made.row_of_item])
-    ticks = clock_values(source, clock, rows[made.row_of_item])
-    has_left = np.arange(len(ticks)) >= made.n_arrivals
-    if size.tumbling:
-        end = (np.floor_divide(ticks, size.width) + 1) * size.width
-    else:
-        end = ticks + size.width
-    moment = pa.array(np.where(has_left, end, ticks))
-    if pa.types.is_temporal(values.type):
-        unit = source.schema[clock].unit
-        wide = values.type
-        if pa.types.is_date(wide):
-            wide = pa.timestamp("s" if unit is None else unit)
-        return moment.cast(wide) if not pa.types.is_time(wide) else moment.cast(pa.duration(unit))
-    return moment
+def _moments(
+    source: Source, clock: str, row_of_item: np.ndarray, has_left: np.ndarray, size: Size
+) -> np.ndarray:
+    """Return the ticks of the clock at which a window of time emits every item."""
+    ticks = clock_values(source, clock, row_of_item)
+    if not has_left.any():
+        return ticks
+    begin = np.floor_divide(ticks, size.width) * size.width if size.tumbling else ticks
+    return np.where(has_left, begin + size.width, ticks)
+
+
+def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:
+    """Return ticks in the type of the clock."""
+    of = source.arrow(clock, np.empty(0, np.int64)).type
+    made = pa.array(ticks)
+    if not pa.types.is_temporal(of):
+        return made
+    unit = source.schema[clock].unit
+    if pa.types.is_time(of):
+        return made.cast(pa.duration(unit))
+    return made.cast(pa.timestamp(unit) if pa.types.is_date(of) else of)
 
 
 def frame_with(source: Source, found: WindowRows, native: Callable[[Frame], Frame]) -> Frame:

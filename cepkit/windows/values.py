@@ -171,8 +171,8 @@ class Window(_Operator):
         self._set("functions", self.functions or self.functions_called())
         if self.emit not in (ARRIVAL, ALL):
             raise CepError(
-                f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for each "
-                "row that leaves)"
+                f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for "
+                "each row that leaves)"
             )
         self._refuse_unknown()
         refuse_parameters(self)
@@ -194,8 +194,8 @@ class Window(_Operator):
             tumbling = True
         if len(given) > 1:
             raise CepError(
-                f"time={self.time!r} and length={self.length!r}: a window has one size; leave one out, or use "
-                "two windows one after the other"
+                f"time={self.time!r} and length={self.length!r}: a window has one size; leave one out, or "
+                "use two windows one after the other"
             )
         if not given:
             raise CepError(
@@ -281,8 +281,8 @@ class Join(_Operator):
                 raise CepError(f"{name}={side!r}: expected a window, as in {name}=cep.Window(length=20)")
             if side is not None and (side.aggregates or side.emit != ARRIVAL or side.group_by):
                 raise CepError(
-                    f"{name}: the window of a join only keeps rows, so it takes no aggregates, group_by or emit; "
-                    "give running aggregates of pairs as measures of the join"
+                    f"{name}: the window of a join only keeps rows, so it takes no aggregates, group_by or "
+                    "emit; give running aggregates of pairs as measures of the join"
                 )
         if self.left is None and self.right is None:
             raise CepError("a join needs a window on one side at least, as in left=cep.Window(length=20)")
@@ -322,8 +322,9 @@ class Join(_Operator):
                 name = aggregate_name(node)
                 if name is not None and name not in ("sum", "count", "avg"):
                     raise PredicateError(
-                        f"{role}: pairs leave in any order, so their running aggregates are sum, count and avg, "
-                        f"not {name}; a window after the join has all of them\n{self.underlined(role, node)}"
+                        f"{role}: pairs leave in any order, so their running aggregates are "
+                        f"sum, count and avg, not {name}; a window after the join has all\n"
+                        f"{self.underlined(role, node)}"
                     )
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
@@ -389,8 +390,8 @@ def _positive(name: str, size: Any) -> Any:
         raise CepError(f"{name}: expected text, timedelta or an integer, got {type(size).__name__}") from None
     if not is_positive or isinstance(size, bool | float):
         raise CepError(
-            f"{name}={size!r}: expected a positive duration (text, timedelta, whole ticks); a window of 0 holds "
-            "no row"
+            f"{name}={size!r}: expected a positive duration (text, timedelta, whole ticks); a window of 0 "
+            "holds no row"
         )
     return size
 
@@ -415,8 +416,8 @@ def _clocks(given: Any) -> tuple[str, ...]:
         return (names[0], names[0])
     if len(names) not in (0, 2):
         raise CepError(
-            f"order_by={list(names)}: a join has one clock for both sides, or one for the left and one for the "
-            "right side"
+            f"order_by={list(names)}: a join has one clock for both sides, or one for the left and one for "
+            "the right side"
         )
     return names
 

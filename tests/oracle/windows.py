@@ -7,8 +7,8 @@ Window: a time window holds the rows with ``time > now - width``. A length windo
 groups together. A tumbling window holds the rows of one batch. A row that leaves does so before the next row
 arrives.
 
-Aggregates: a missing value, or NaN, does not count. A sum of floats is exact and is rounded once. ``avg`` is the
-rounded sum, divided by the count. ``std`` is the root of ``round(n * sum(x^2) - sum(x)^2) / n^2``.
+Aggregates: a missing value, or NaN, does not count. A sum of floats is exact and is rounded once. ``avg`` is
+the rounded sum, divided by the count. ``std`` is the root of ``round(n * sum(x^2) - sum(x)^2) / n^2``.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _leaves(side: dict, row: dict, position: int, events: list, n_before: int) -
         return position + 1
     seen = n_before
     for later in range(position + 1, len(events)):
-        which, other, now = events[later]
+        which, _, now = events[later]
         own = which == side["which"]
         seen += own
         if "time" in side and now >= row["__time"] + side["time"]:
@@ -184,8 +184,8 @@ def join_rows(
 ) -> list[tuple]:
     """Return (left row, right row, aggregates) of every pair that an arrival creates, in order.
 
-    A window is a dict with one of ``time``, ``length``, ``batch_time``, ``batch_length`` or ``none`` (rows are
-    not kept), and ``where``, a function of a row. ``on`` is a function of two rows. A row without a partner
+    A window is a dict with one of ``time``, ``length``, ``batch_time``, ``batch_length`` or ``none`` (no row
+    is kept), and ``where``, a function of a row. ``on`` is a function of two rows. A row without a partner
     has None. ``aggregates`` maps a name to (function, side, column), over the pairs that are alive after the
     arrival: both rows are in their windows.
     """

@@ -102,3 +102,92 @@ def _plain(value: Any) -> Any:
     if value is None or value is pd.NA or value != value:
         return None
     return value.item() if isinstance(value, np.generic) else value
+
+
+# --- joins
+
+SHOWN = ("ts", "x", "k", "g")
+
+_MEASURES = {
+    "n": ("count", 0, None, "count()"),
+    "present": ("count", 0, "x", "count(left.x)"),
+    "total": ("sum", 0, "x", "sum(left.x)"),
+    "whole": ("sum", 1, "k", "sum(right.k)"),
+    "mean": ("avg", 1, "x", "avg(right.x)"),
+}
+
+
+class JoinCase(NamedTuple):
+    left: pd.DataFrame
+    right: pd.DataFrame
+    join: cep.Join
+    expected: list[tuple]
+
+
+def random_join_case(seed: int, most_rows: int = 9) -> JoinCase:
+    """Return a random join with its frames and the rows that the oracle expects."""
+    rng = np.random.default_rng(seed)
+    frames = [random_frame(rng, int(rng.integers(0, most_rows))) for _ in range(2)]
+    windows, sides = zip(*(_random_side(rng) for _ in range(2)), strict=True)
+    if windows[0] is None and windows[1] is None:
+        windows, sides = (cep.Window(length=2), windows[1]), ({"length": 2}, sides[1])
+    on = rng.choice(["g", "g and k", ""])
+    condition = rng.random() < 0.4
+    how = str(rng.choice(["inner", "left", "right", "outer"]))
+    trigger = str(rng.choice(["both", "left", "right"]))
+    names = list(rng.choice(list(_MEASURES), int(rng.integers(0, 4)), replace=False))
+    join = cep.Join(
+        *windows, on={"": None, "g": "g", "g and k": {"g": "g"}}[on], how=how, trigger=trigger, order_by="ts",
+        where="left.k + right.k > 0" if condition else None,
+        measures={name: _MEASURES[name][3] for name in names},
+    )  # fmt: skip
+
+    def meets(one: dict, other: dict) -> bool:
+        if on and (one["g"] is None or one["g"] != other["g"]):
+            return False
+        return not condition or one["k"] + other["k"] > 0
+
+    expected = oracle.join_rows(
+        rows_of(frames[0]), rows_of(frames[1]), sides, on=meets, order_by=("ts", "ts"), how=how,
+        trigger=trigger, aggregates={name: _MEASURES[name][:3] for name in names},
+    )  # fmt: skip
+    return JoinCase(*frames, join, expected)
+
+
+def _random_side(rng: np.random.Generator) -> tuple[cep.Window | None, dict]:
+    size = int(rng.integers(1, 6))
+    kind = str(rng.choice(["time", "length", "batch_time", "batch_length", "none"]))
+    if kind == "none":
+        return None, {"none": True}
+    where = rng.random() < 0.3
+    settings: dict[str, Any] = {
+        "time": {"time": size}, "length": {"length": size},
+        "batch_time": {"time": size, "tumbling": True}, "batch_length": {"tumbling": size},
+    }[kind]  # fmt: skip
+    side: dict[str, Any] = {kind: size}
+    if where:
+        side["where"] = lambda row: row["k"] > -50
+    return cep.Window(**settings, where="k > -50" if where else None), side
+
+
+def join_result(case: JoinCase) -> list[tuple]:
+    """Return the oracle's rows as tuples: the columns of both sides, then the measures."""
+    found = []
+    for one, other, measures in case.expected:
+        sides = [[None if row is None else _plain(row[name]) for name in SHOWN] for row in (one, other)]
+        found.append((*sides[0], *sides[1], *(_plain(value) for value in measures.values())))
+    return found
+
+
+def found_by_join(frame: pd.DataFrame, join: cep.Join) -> list[tuple]:
+    """Return the rows of a result in the form of `join_result`."""
+    rows = rows_of(frame)
+    shared = bool(join.on)
+    found = []
+    for row in rows:
+        one, other = ([_plain(row.get(f"{name}_{side}")) for name in SHOWN] for side in ("left", "right"))
+        if shared:
+            one[3] = _plain(row["g"]) if one[0] is not None else None
+            other[3] = _plain(row["g"]) if other[0] is not None else None
+        found.append((*one, *other, *(_plain(row[name]) for name, _ in join.measures)))
+    return found

@@ -66,7 +66,7 @@ class BoundBranch:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MatchWindow:
     """Limits on time and number, in ticks of the clock; None means no limit."""
 
     within: int | float | None = None
@@ -88,7 +88,7 @@ class SequenceProgram(BoundQuery):
 
     query: SequenceQuery
     branches: tuple[BoundBranch, ...]
-    window: Window = field(default_factory=Window)
+    window: MatchWindow = field(default_factory=MatchWindow)
 
     def terms(self) -> Iterator[Term]:
         """Yield every term of every branch."""
@@ -203,7 +203,7 @@ def _type_terms(binder: ElementBinder, variable: str, event_type: str | int | bo
     return [binder.predicate("event_type", type_of)]
 
 
-def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> Window:
+def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWindow:
     clock = query.order_by[0] if query.order_by else None
     asked = {
         "within": query.within, "gap_within": query.gap_within, "strict_time": query.strict_time or None
@@ -225,7 +225,7 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> Window:
             return value
         return duration_ticks(value, unit)
 
-    return Window(
+    return MatchWindow(
         within=ticks("within", query.within),
         gap_within=ticks("gap_within", query.gap_within),
         closed=query.within_closed,

@@ -14,7 +14,7 @@ from cepkit.compile.sequences.search_source import HELPER, test_of
 from cepkit.compile.shared.kernel_source import KernelSource, module_header
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.compile.shared.terms import Term
-from cepkit.parallel.compile.joins import Join, JoinPlan
+from cepkit.parallel.compile.joins import JoinPlan, LevelJoin
 
 _HIGH = 1 << 40  # no limit on the events of a component
 # Arrays that every function gets: limits by place, accepted tests, columns by kind, constants.
@@ -217,7 +217,7 @@ class _JoinWriter:
             ]
         )
 
-    def _fits(self, stage: int, number: int, n: int, join: Join) -> None:
+    def _fits(self, stage: int, number: int, n: int, join: LevelJoin) -> None:
         """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``.
 
         They test order and limits, and the conditions, of the event at depth h.
@@ -239,7 +239,7 @@ class _JoinWriter:
         lines = [f"def held{stage}(path, first, h, {world}):", "    e = path[h]"]
         self._function([*lines, f"    return {' and '.join(tests)}"])
 
-    def _dispatch(self, stages: list[tuple[JoinPlan, Join]]) -> None:
+    def _dispatch(self, stages: list[tuple[JoinPlan, LevelJoin]]) -> None:
         world = ", ".join(WORLD)
         for stage, (plan, join) in enumerate(stages):
             has_loop = any(one.is_loop for one in plan.joins)
@@ -262,7 +262,7 @@ class _JoinWriter:
         head = [*_SCAN_HEAD, "    rising = False"]
         return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
 
-    def _scan(self, plan: JoinPlan, join: Join) -> list[str]:
+    def _scan(self, plan: JoinPlan, join: LevelJoin) -> list[str]:
         """Return a scan of partial matches with one event per bound component.
 
         Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
@@ -284,7 +284,7 @@ class _JoinWriter:
             f"    h, first = {h}, ({', '.join(map(str, first))},)", *body,
         ]  # fmt: skip
 
-    def _trimming(self, plan: JoinPlan, join: Join, names: list[str]) -> list[str]:
+    def _trimming(self, plan: JoinPlan, join: LevelJoin, names: list[str]) -> list[str]:
         """Return lines that reduce the range to events in order and within limits, if places rise."""
         if not names or not plan.is_appending(join):
             return ["    rising = False"]
@@ -300,7 +300,7 @@ class _JoinWriter:
             "            high -= 1",
         ]
 
-    def _completing(self, stages: list[tuple[JoinPlan, Join]]) -> None:
+    def _completing(self, stages: list[tuple[JoinPlan, LevelJoin]]) -> None:
         world = ", ".join(WORLD)
         lines = [
             "@njit([(T.int64, I1, I1, WORLD,)], OPTIONS)",
@@ -322,7 +322,7 @@ class _JoinWriter:
         self._add_kernel([*lines, "    return True"])
 
 
-def memo_partner(plan: JoinPlan, join: Join) -> int | None:
+def memo_partner(plan: JoinPlan, join: LevelJoin) -> int | None:
     """Return the only component that the conditions of a join compare with; None without a memo.
 
     Many partial matches share the event of this component. A memo pays if the conditions are costly.

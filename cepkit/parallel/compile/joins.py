@@ -14,7 +14,7 @@ from cepkit.language.sequences.lines import Absence
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class LevelJoin:
     """The join that adds the events of one component to partial matches.
 
     Parameters
@@ -60,14 +60,14 @@ class JoinPlan:
     """The joins of a branch in execution order."""
 
     bound: BoundBranch
-    joins: tuple[Join, ...]
+    joins: tuple[LevelJoin, ...]
 
     @property
     def order(self) -> tuple[int, ...]:
         """Components in binding order."""
         return tuple(join.component for join in self.joins)
 
-    def is_appending(self, join: Join) -> bool:
+    def is_appending(self, join: LevelJoin) -> bool:
         """Return whether a join adds events after all that are bound."""
         rank = self.joins.index(join)
         return self.order[: rank + 1] == tuple(range(rank + 1))
@@ -115,7 +115,7 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
         conditions = [i for i in numbers if bound.conditions[i].condition.absence is None]
         taking = tuple(i for i in conditions if _is_taking(bound.conditions[i], c))
         joins.append(
-            Join(
+            LevelJoin(
                 component=c,
                 low=component.low,
                 high=component.high,

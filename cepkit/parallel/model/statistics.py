@@ -16,7 +16,7 @@ from cepkit.engines.ordered.ordered import OrderedEvents
 from cepkit.engines.shared.condition_tests import holding
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Events
-from cepkit.parallel.compile.joins import Join, JoinPlan, joins_unsupported, plan_joins
+from cepkit.parallel.compile.joins import JoinPlan, LevelJoin, joins_unsupported, plan_joins
 from cepkit.parallel.model.rates import AgentRates
 from cepkit.planning.statistics import measure_condition, measure_rates
 
@@ -130,7 +130,9 @@ class _EventSample:
 class _JoinShares:
     """The share of combinations that pass the tests of a join."""
 
-    def __init__(self, sample: _EventSample, bound: BoundBranch, members: Sequence[np.ndarray], join: Join):
+    def __init__(
+        self, sample: _EventSample, bound: BoundBranch, members: Sequence[np.ndarray], join: LevelJoin
+    ):
         self.sample, self.bound, self.members, self.join = sample, bound, members, join
 
     def first(self) -> float:
@@ -188,7 +190,7 @@ class _JoinShares:
         return measure_condition(name, drawn, holds, members, *drawing).selectivity
 
 
-def _has_gap(join: Join) -> bool:
+def _has_gap(join: LevelJoin) -> bool:
     """Return whether a neighbour of the join's event in the match is bound earlier."""
     c = join.component
     return join.is_loop or join.after == c - 1 >= 0 or join.before == c + 1

@@ -66,9 +66,12 @@ def match(
         return matches
     _refuse_strict(program)
     chosen = choose_engine(program, engine)
+    own = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
+    if own is not None:
+        return SparkMatches(own)
     slices, instead = None, ""
     if not value.partition_by:
-        slices, instead = slices_of(program, source, _n_tasks(frame))
+        slices, instead = slices_of(program, source, n_tasks(frame))
         slices = slices and replace(slices, boundaries=boundaries)
     matches = SparkMatches(SequencesOnSpark(frame, source, program, chosen, slices))
     if instead:
@@ -91,12 +94,12 @@ def bind(
             "events of a partition: a time, and further columns if times repeat"
         )
     source = EmptySource(frame)
-    _check_functions(dict(value.functions))
+    check_functions(dict(value.functions))
     program = compile_checked(value, source)
     if late := program.functions.keys() - dict(value.functions).keys():  # registered after the query was made
         functions = (*value.functions, *((name, program.functions[name]) for name in sorted(late)))
         program = replace(program, query=replace(value, functions=functions))
-    _check_functions(program.functions)
+    check_functions(program.functions)
     return program, source
 
 
@@ -108,7 +111,8 @@ def _warn_of_one_task(or_with: str = "") -> None:
     )
 
 
-def _check_functions(functions: Mapping[str, RegisteredFunction]) -> None:
+def check_functions(functions: Mapping[str, RegisteredFunction]) -> None:
+    """Raise for functions that Spark's workers cannot call."""
     from pyspark import cloudpickle
 
     impure = [name for name, function in functions.items() if not function.pure]
@@ -126,7 +130,8 @@ def _check_functions(functions: Mapping[str, RegisteredFunction]) -> None:
             ) from error
 
 
-def _n_tasks(frame: DataFrame) -> int:
+def n_tasks(frame: DataFrame) -> int:
+    """Return the number of tasks that share a shuffle of a frame."""
     try:
         return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or _DEFAULT_TASKS))
     except ValueError:  # some clusters say "auto"

@@ -123,7 +123,7 @@ class PatternNodes:
                 self._check_size(sum(map(len, following)) + sum(map(len, complete)) + len(frontier))
             current = together(following, self.n_components)
         found = together(complete, self.n_components)
-        return self._without_absent(found).block(self.places, self.number)
+        return self.without_absent(found).block(self.places, self.number)
 
     # --- states
 
@@ -137,7 +137,7 @@ class PatternNodes:
         parts = []
         for node in range(stage.n_nodes):
             own = begun(np.sort(events[owners == node]), self.n_components)
-            parts.append(own.take(self._holds(own, 0, each=True)))
+            parts.append(own.take(self.holds(own, 0, each=True)))
             self.work[stage.name, node] += np.array([len(sent.to(node)), 0, 0, len(parts[-1])])
         return together(parts, self.n_components)
 
@@ -148,7 +148,7 @@ class PatternNodes:
     def _closed(self, frontier: Partials, c: int, low: int) -> np.ndarray:
         """Return the partial matches whose newest component is complete."""
         enough = np.flatnonzero(frontier.size[:, c] >= low)
-        return enough[self._holds(frontier.take(enough), c, each=False)]
+        return enough[self.holds(frontier.take(enough), c, each=False)]
 
     def _extend(
         self, frontier: Partials, c: int, rows: np.ndarray, *, begins: bool
@@ -175,7 +175,7 @@ class PatternNodes:
             counts = np.array([0, len(here), 0, 0], np.int64)
             for parent, event in pairs_in_reach(self.places, mine, its_events, step):
                 longer = mine.grown(parent, event, c)
-                fits = self._holds(longer, c, each=True)
+                fits = self.holds(longer, c, each=True)
                 counts += np.array([0, 0, len(parent), int(fits.sum())])
                 made.append((here[parent[fits]], event[fits]))
             self.work[stage.name, node] += counts
@@ -209,7 +209,7 @@ class PatternNodes:
 
     # --- what nodes test
 
-    def _holds(self, partials: Partials, c: int, *, each: bool) -> np.ndarray:
+    def holds(self, partials: Partials, c: int, *, each: bool) -> np.ndarray:
         """Return which partial matches fulfil the conditions that component c decides."""
         numbers = [
             i
@@ -221,7 +221,21 @@ class PatternNodes:
         made = holding(self.places, None, self.bound, partials.items, partials.size, numbers)
         return made.all(axis=1)
 
-    def _without_absent(self, found: Partials) -> Partials:
+    def joined(self, partials: Partials, events: np.ndarray, c: int) -> Partials:
+        """Return what a node makes of partial matches and its events, at rising places, for component c."""
+        made = []
+        closed = partials.take(self.holds(partials, c - 1, each=False))
+        for parent, event in pairs_in_reach(
+            self.places, closed, events, self.bound.branch.components[c].step
+        ):
+            longer = closed.grown(parent, event, c)
+            longer = longer.take(self.holds(longer, c, each=True))
+            is_last = c == self.n_components - 1
+            made.append(longer.take(self.holds(longer, c, each=False)) if is_last else longer)
+        return together(made, self.n_components)
+
+    def without_absent(self, found: Partials) -> Partials:
+        """Return the matches that no absent event rules out."""
         absences = range(len(self.bound.branch.absences))
         if not absences or not len(found):
             return found

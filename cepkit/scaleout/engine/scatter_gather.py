@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from cepkit.events import Events, Source
 from cepkit.planning.planner import Engine, EngineValue
 from cepkit.scaleout.engine.join_nodes import pairs_of_nodes
 from cepkit.scaleout.engine.pattern_nodes import ScatterRun, find_scattered
-from cepkit.scaleout.engine.window_nodes import WindowNodes, check_aggregates
-from cepkit.scaleout.plan.derive import states_of
+from cepkit.scaleout.engine.window_nodes import WindowNodes
+from cepkit.scaleout.plan.derive import small_side, states_of
 from cepkit.scaleout.plan.joins import join_plan
+from cepkit.scaleout.plan.loads import SYMBOLS, load_lines
 from cepkit.scaleout.plan.patterns import LAYOUTS, MOST_NODES, check_layout, grid_of, pattern_plan
 from cepkit.scaleout.plan.plans import ScatterPlan
-from cepkit.scaleout.plan.windows import window_plan
-from cepkit.windows.joining import JoinPlan, JoinRows, Sources, run_join
+from cepkit.scaleout.plan.windows import check_window_aggregates, window_plan
+from cepkit.windows.joining import JoinRows, PlannedJoin, Sources, run_join
 from cepkit.windows.running import WindowRows, run_window
 from cepkit.windows.values import Window
 
@@ -96,8 +98,15 @@ class ScatterGather(EngineValue):
         return Engine(
             str(self), "scatter–gather over nodes, as in the thesis of Suhothayan, corrected",
             self.reason_against, partial(ScatteredMatches, engine=self), automatic=False,
-            details=self.details,
+            details=self.details, on_spark=self._on_spark,
         )  # fmt: skip
+
+    def _on_spark(self, frame: Any, source: Source, program: SequenceProgram, engine: Engine) -> Any:
+        from cepkit.scaleout.engine.spark_stages import ScatteredOnSpark, tasks_unsupported
+
+        if tasks_unsupported(program) is not None:
+            return None
+        return ScatteredOnSpark(frame, source, program, engine, self.plans(program))
 
     def reason_against(self, program: SequenceProgram | Program) -> str | None:
         """Return why the engine cannot run a program; None if it can."""
@@ -129,13 +138,14 @@ class ScatterGather(EngineValue):
 
     def run_window(self, window: Window, source: Source) -> WindowRows:
         """Return what a checked window emits over a source, computed by nodes; see `cepkit.window`."""
-        check_aggregates(window)
+        check_window_aggregates(window)
         evaluator = partial(WindowNodes, plan=window_plan(self.nodes))
         return run_window(window, source, evaluator)
 
-    def run_join(self, plan: JoinPlan, sources: Sources) -> JoinRows:
+    def run_join(self, plan: PlannedJoin, sources: Sources) -> JoinRows:
         """Return the result of a join over two sources, computed by nodes; see `cepkit.join`."""
-        made = join_plan(self.nodes, self.layout, groups=self.groups)
+        small = small_side(plan.join, self.nodes) or "right"
+        made = join_plan(self.nodes, self.layout, groups=self.groups, small=small)
         return run_join(plan, sources, find_pairs=partial(pairs_of_nodes, plan=made))
 
     # --- patterns
@@ -147,6 +157,11 @@ class ScatterGather(EngineValue):
         for plan in plans[:_SHOWN]:
             first, *rest = plan.lines()
             lines += [("plan", first), *(("", line) for line in rest)]
+            label = "per node"
+            for line in load_lines(plan):
+                lines.append((label, line))
+                label = ""
+        lines.append(("", SYMBOLS))
         if len(plans) > _SHOWN:
             lines.append(("plan", f"and {len(plans) - _SHOWN} more branches"))
         return lines

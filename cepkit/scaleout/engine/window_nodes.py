@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.errors import UnsupportedQueryError
-from cepkit.language.expressions import trees as ex
 from cepkit.scaleout.gather.aligned import Share, merge_counts, merge_integers, merge_sums, share_of
 from cepkit.scaleout.plan.plans import ScatterPlan
 from cepkit.scaleout.plan.routing import Traffic
@@ -56,9 +54,8 @@ class WindowNodes(WindowEvaluator):
         def merge(shares: list[Share], own: slice) -> np.ndarray:
             best = np.full(own.stop - own.start, -1, np.int64)
             for share in shares:
-                found = extreme_places(
-                    ranks[share.place], present[share.place], is_max, share.start, share.stop
-                )
+                mine, known = ranks[share.place], present[share.place]
+                found = extreme_places(mine, known, is_max, share.start, share.stop)
                 place = np.where(found < 0, -1, share.place[found] if len(share.place) else -1)
                 better = ranks[place] > ranks[best] if is_max else ranks[place] < ranks[best]
                 best = np.where((place >= 0) & ((best < 0) | better), place, best)
@@ -85,20 +82,3 @@ class WindowNodes(WindowEvaluator):
             return merge_sums(values, present, shares, count[own])
 
         return self._gathered(merge, np.float64)
-
-
-def check_aggregates(window: Window) -> None:
-    """Raise UnsupportedQueryError for aggregates that partial results of nodes do not determine."""
-    from cepkit.scaleout.plan.windows import check_mergeable
-    from cepkit.windows.values import aggregate_name
-
-    for role, tree in window.trees():
-        for node in tree.walk(literals=False):
-            name = aggregate_name(node)
-            if name is None or name in ("first", "last", "delta"):
-                continue  # the gather knows the first and the last event of each window
-            try:
-                check_mergeable([name])
-            except UnsupportedQueryError as error:
-                shown = node if isinstance(node, ex.Expression) else name
-                raise UnsupportedQueryError(f"{role}: {shown}: {error}") from None

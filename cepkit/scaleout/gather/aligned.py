@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def aligned_gather(
     values : ndarray of int64 or float64, shape (n,)
         By place.
     start, stop : ndarray of int64, shape (n_outputs,)
-        The window of each output, as a range of places. Both do not fall within a group.
+        The window of each output, as a range of places. No window is inside another one.
     node_of_place : ndarray of int64, shape (n,)
         The node that has each event.
     n_nodes : int
@@ -152,7 +153,18 @@ def aligned_gather(
     present = np.ones(len(values), bool) if present is None else np.asarray(present, bool)
     if values.dtype.kind == "f":
         present = present & ~np.isnan(values)
+    order = np.lexsort([start, stop])  # kernels move over the events once
+    start, stop = np.asarray(start, np.int64)[order], np.asarray(stop, np.int64)[order]
+    if (np.diff(start) < 0).any():
+        raise CepError("aligned_gather: a window is inside another one")
     shares = [share_of(node, node_of_place, start, stop) for node in range(n_nodes)]
+    found = _merged(function, values, present, shares)
+    result = np.empty_like(found)
+    result[order] = found
+    return result
+
+
+def _merged(function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
     count = merge_counts(present, shares)
     if function == "count":
         return count
@@ -257,3 +269,42 @@ def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[Share]
 def _divided(total: np.ndarray, count: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+class OpenGather:
+    """The aligned gather of open streams: it waits until all nodes have reported an event.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Number of nodes. Each reports its partial result as of every event, in any order.
+    merge : callable
+        Takes the partial results of all nodes, in the order of nodes; returns the output.
+
+    Notes
+    -----
+    No timeout and no slack. With events in turn, at most ``n_nodes - 1`` outputs wait for a node in time.
+
+    Examples
+    --------
+    >>> gather = OpenGather(2, sum)
+    >>> gather.push(1, 0, 5), gather.push(1, 1, 7), gather.push(0, 0, 1), gather.push(0, 1, 1)
+    ([], [], [(0, 6)], [(1, 8)])
+    """
+
+    def __init__(self, n_nodes: int, merge: Callable[[list], Any]):
+        self.n_nodes, self.merge = n_nodes, merge
+        self.next = 0  # number of the first event without an output
+        self.most_waiting = 0
+        self._reported: dict[int, dict[int, Any]] = {}
+
+    def push(self, node: int, number: int, partial: Any) -> list[tuple[int, Any]]:
+        """Add a node's partial result as of an event; return the outputs that are complete, in order."""
+        self._reported.setdefault(number, {})[node] = partial
+        self.most_waiting = max(self.most_waiting, len(self._reported))
+        made = []
+        while len(own := self._reported.get(self.next, {})) == self.n_nodes:
+            made.append((self.next, self.merge([own[j] for j in range(self.n_nodes)])))
+            del self._reported[self.next]
+            self.next += 1
+        return made

@@ -13,9 +13,12 @@ from cepkit.language.sequences.branches import Branch, branches, referenced_vari
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.queries import Query, as_query
+from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.patterns import MOST_NODES, PatternState, check_layout, pattern_plan
 from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
 from cepkit.scaleout.plan.routing import ByKey
+from cepkit.scaleout.plan.windows import check_window_aggregates, window_plan
+from cepkit.windows.values import Join, Window
 
 
 @takes_query_keywords
@@ -117,6 +120,31 @@ def _(value: RegexQuery, nodes: int, layout: str | None, groups: int | None) -> 
     feed = Feed("rows", ByKey(nodes))
     stage = Stage("regex", "matches the rows of its keys", (feed,))
     return ScatterPlan(str(value.pattern), (stage,), "all matches, in canonical order", "pattern", "keys")
+
+
+@plan_of.register
+def _(value: Window, nodes: int, layout: str | None, groups: int | None) -> ScatterPlan:
+    if layout is not None or groups is not None:
+        raise CepError("plan: a window has one layout, events in turn. Leave out layout and groups")
+    check_window_aggregates(value)
+    return window_plan(nodes, title=repr(value))
+
+
+@plan_of.register
+def _(value: Join, nodes: int, layout: str | None, groups: int | None) -> ScatterPlan:
+    small = small_side(value, nodes)
+    chosen = layout or ("replicated" if small else "grouped")
+    return join_plan(nodes, chosen, groups=groups, small=small or "right", title=repr(value))
+
+
+def small_side(join: Join, nodes: int) -> str | None:
+    """Return the side whose window is small enough for a copy at every node, as far as lengths show it."""
+    left, right = (0 if side is None else side.length for side in (join.left, join.right))
+    if right is not None and (left is None or right * nodes <= left):
+        return "right"
+    if left is not None and (right is None or left * nodes <= right):
+        return "left"
+    return None
 
 
 def states_of(query: SequenceQuery, branch: Branch) -> list[PatternState]:

@@ -13,7 +13,7 @@ _WORK = "joins the events of its two windows"
 
 
 def join_plan(
-    nodes: int, layout: str = "replicated", *, groups: int | None = None,
+    nodes: int, layout: str = "replicated", *, groups: int | None = None, small: str = "right",
     left: str = "left", right: str = "right", title: str = "join",
 ) -> ScatterPlan:  # fmt: skip
     """Return the plan of a join of two windows.
@@ -23,11 +23,13 @@ def join_plan(
     nodes : int
         Join nodes.
     layout : str
-        ``"replicated"``: all nodes have the right window, and left events go to them in turn. Use it for a
-        small right window. ``"grouped"``: nodes are a grid; a left event goes to one row of it, a right
+        ``"replicated"``: all nodes have the small window, and events of the other side go to them in turn.
+        ``"grouped"``: nodes are a grid; a left event goes to one row of it, a right
         event to one column. ``"keys"``: both go to the node of their key.
     groups : int, optional
         Rows of the grid. Default: the grid is as square as possible.
+    small : {"right", "left"}
+        The side with the small window. Only ``"replicated"`` needs it.
     left, right : str
         Names of the streams.
     title : str
@@ -56,6 +58,8 @@ def join_plan(
         raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
     if layout == "replicated":
         routings = RoundRobin(nodes), ToAll(nodes)
+        if small == "left":
+            routings = routings[::-1]
     elif layout == "keys":
         routings = ByKey(nodes), ByKey(nodes)
     else:

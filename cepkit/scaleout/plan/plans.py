@@ -129,7 +129,7 @@ class ScatterPlan:
             made += [f"{pad}{text}" for text in rest]
             if any(feed.heartbeat for feed in stage.feeds):
                 made.append(f"{pad}number and time of every event to all nodes")
-            made.append(f"{pad}{stage.work}")
+            made += [f"{pad}{text}" for text in stage.work.split("; ")]
         made.append(f"  {'gather':<{width}}  {self.gather}")
         made += [f"  note: {self.note}"] if self.note else []
         made += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]

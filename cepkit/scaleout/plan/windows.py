@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from cepkit.errors import UnsupportedQueryError, nearest, whole_number
 from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
 from cepkit.scaleout.plan.routing import RoundRobin, ToAll
+from cepkit.windows.values import Window, aggregate_name
 
 MERGEABLE = ("sum", "count", "avg", "min", "max", "std", "var")
 _NEEDS_ALL = {
@@ -34,6 +35,19 @@ def check_mergeable(functions: Iterable[str]) -> None:
             f"aggregate {name!r} is not known.{nearest(str(name), MERGEABLE)} Over several nodes run "
             f"{[*MERGEABLE]}"
         )
+
+
+def check_window_aggregates(window: Window) -> None:
+    """Raise UnsupportedQueryError for aggregates that partial results of nodes do not determine."""
+    for role, tree in window.trees():
+        for node in tree.walk(literals=False):
+            name = aggregate_name(node)
+            if name is None or name in ("first", "last", "delta"):
+                continue  # the gather knows the first and the last event of each window
+            try:
+                check_mergeable([name])
+            except UnsupportedQueryError as error:
+                raise UnsupportedQueryError(f"{role}: {node}: {error}") from None
 
 
 def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] = ()) -> ScatterPlan:

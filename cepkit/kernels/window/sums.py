@@ -1,7 +1,7 @@
 """Exact sums over ranges of rows, for windows. Digits of base 2^30 hold a sum, so no order of rows matters.
 
-A number is ``mantissa * 2^(place + lowest)``. A sum is an array of digits, least first. A digit may be negative
-or too large until it is rounded, so digits of two sums can be added one by one.
+A number is ``mantissa * 2^(place + lowest)``. A sum is an array of digits, least first. A digit may be
+negative or too large until it is rounded, so digits of two sums can be added one by one.
 """
 
 import math
@@ -215,7 +215,7 @@ def partial_sums(mantissa, place, start, stop, out):
 
 @njit([(_INTS, _INTS, _INTS, _INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
 def partial_squares(mantissa, place, start, stop, out):
-    """Write the digits of the sum of squares of every range, as `partial_sums`; the last bit is 2 * lowest."""
+    """Write the digits of the sum of squares of every range; the last bit has twice its exponent."""
     digits = np.zeros(out.shape[1], np.int64)
     first = last = 0
     for k in range(len(start)):

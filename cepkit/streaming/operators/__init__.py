@@ -1,0 +1,1 @@
+"""Windows, joins and chains in open streams."""

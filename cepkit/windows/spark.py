@@ -1,0 +1,322 @@
+"""Windows and joins on Spark frames, as lazy Spark jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.errors import OrderError, UnsupportedQueryError, warn
+from cepkit.events import Events, Source
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.building import partition_codes, stream_order
+from cepkit.frames.spark import (
+    EmptySource,
+    check_convertible,
+    check_total_order,
+    key_columns,
+    numbered_columns,
+    received_table,
+    result_types,
+    sent_batches,
+    use_kernel_cache,
+)
+from cepkit.frames.spark_sequences import send_slices, spread_slices
+from cepkit.frames.spark_slices import SLICE_COLUMNS, Slices, ticks
+from cepkit.results.spark.binding import check_functions, n_tasks
+from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
+from cepkit.windows.running import WindowRows, check_window, run_window, size_of
+from cepkit.windows.values import Join, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Boundaries = tuple[int | float, ...] | None
+
+
+class _Order(NamedTuple):
+    """What decides the order of events, for `check_total_order`."""
+
+    partition_by: tuple[str, ...]
+    order_by: tuple[str, ...]
+
+
+def window_spark(
+    frame: DataFrame,
+    window: Window,
+    *,
+    boundaries: Boundaries = None,
+    run: Callable[[Window, Source], WindowRows] = run_window,
+) -> DataFrame:
+    """Return the rows that a window emits on a Spark frame, lazily.
+
+    A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
+    window before it. A window of rows counts the rows of all groups together, so one task reads all of them.
+
+    Parameters
+    ----------
+    frame, window
+        As for `cepkit.window`.
+    boundaries : tuple of int or float, optional
+        Clock ticks at which slices begin. They do not change the result. None: the job chooses them.
+    run : callable
+        Takes what `run_window` takes; each task calls it.
+    """
+    _check_frame(frame)
+    if not window.order_by:
+        raise OrderError(
+            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
+            "a time, and further columns if times repeat"
+        )
+    check_functions(dict(window.functions))
+    source = EmptySource(frame)
+    window = check_window(window, source)
+    columns = source.names
+    check_convertible(source, columns)
+    events, size = numbered_columns(frame, source, columns), size_of(window, source)
+    in_slices = False
+    if size.is_time and window.group_by:
+        shuffled = events.repartition(*key_columns(source, columns, window.group_by))
+    elif size.is_time and _has_ticks(source, window.order_by[0]):
+        slices = Slices(window.order_by[0], size.width, False, n_tasks(frame), boundaries)
+        shuffled, in_slices = send_slices(events, source, columns, slices), True
+    else:
+        warn(
+            "a window of rows counts the rows of all groups together, so a single Spark task must hold all "
+            "of them; with a window of time the tasks share the work"
+        )
+        shuffled = events.repartition(1)
+    nothing = _window_results(source, columns, run(window, source))
+    types, output = result_types(nothing, source)
+    task = WindowTask(window, tuple(columns), in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
+    return shuffled.mapInArrow(task.run, types).toDF(*(name for name, _ in nothing))
+
+
+def _check_frame(frame: DataFrame) -> None:
+    if frame.isStreaming:
+        raise UnsupportedQueryError(
+            "a streaming DataFrame has no end, but windows and joins on Spark need finite frames here; write "
+            "the stream to a table, or use cep.stream"
+        )
+
+
+def _has_ticks(source: EmptySource, clock: str) -> bool:
+    from pyspark.sql import functions as F
+
+    return ticks(F.lit(None), source.fields[source.names.index(clock)].dataType) is not None
+
+
+def _window_results(source: Source, columns: list[str], found: WindowRows) -> list[tuple[str, Measured]]:
+    own: list[tuple[str, Measured]] = [(name, Picked(name, found.rows)) for name in columns]
+    return [*own, *found.columns.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTask:
+    """The work of a window on the batches of one Spark partition."""
+
+    window: Window
+    columns: tuple[str, ...]
+    in_slices: bool
+    output: pa.Schema
+    kernel_cache: str | None
+    of_window: Callable[[Window, Source], WindowRows] = run_window
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the window, one slice after the other."""
+        for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
+            source = ArrowSource(table)
+            check_order(source, _Order(self.window.group_by, self.window.order_by))
+            found = self.of_window(self.window, source)
+            if self.in_slices:
+                own = is_between(found.moment, low, high)
+                kept = {name: values.filter(pa.array(own)) for name, values in found.columns.items()}
+                found = WindowRows(found.rows[own], kept)
+            results = _window_results(source, list(self.columns), found)
+            yield from sent_batches(results, source, self.output)
+
+
+def received_slices(
+    batches: Iterator[pa.RecordBatch], columns: tuple[str, ...], in_slices: bool, kernel_cache: str | None
+) -> Iterator[tuple[pa.Table, Any, Any]]:
+    """Yield the rows of every slice of a task, with the first tick of the slice and the first after it."""
+    table = received_table(batches, (*columns, *(SLICE_COLUMNS if in_slices else ())))
+    if table is None:
+        return
+    use_kernel_cache(kernel_cache)
+    if not in_slices:
+        yield table, None, None
+        return
+    n = len(columns)
+    slice_of_row = table.column(n).to_numpy()
+    for number in np.unique(slice_of_row):
+        rows = np.flatnonzero(slice_of_row == number)
+        own = table.select(range(n)).take(pa.array(rows)).combine_chunks()
+        low, high = (table.column(n + i)[int(rows[0])].as_py() for i in (1, 2))
+        yield own, low, high
+
+
+def is_between(moment: Any, low: Any, high: Any) -> np.ndarray:
+    """Return which moments are in a slice; None is no limit."""
+    own = np.ones(len(moment), bool)
+    if low is not None:
+        own &= moment >= low
+    if high is not None:
+        own &= moment < high
+    return own
+
+
+def check_order(source: ArrowSource, order: _Order) -> None:
+    """Raise for rows of one group that are equal in ``order_by``."""
+    codes, n_codes = partition_codes(source, order.partition_by)
+    rows = stream_order(source, order.order_by)
+    codes = codes if rows is None else codes[rows]
+    check_total_order(source, Events(source.n_rows, {}, codes, n_codes, rows), order)  # type: ignore[arg-type]
+
+
+# --- joins
+
+
+def join_spark(
+    frame: DataFrame,
+    other: DataFrame,
+    join: Join,
+    *,
+    boundaries: Boundaries = None,
+    run: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join,
+) -> DataFrame:
+    """Return the pairs of a join on Spark frames, lazily.
+
+    Windows of time without measures run by key. Other windows of time run in slices of time. Each slice gets
+    the rows of one window before it. A window of rows needs one task that reads all rows. Each task calls
+    ``run``, which takes what `run_join` takes.
+    """
+    from pyspark.sql import functions as F
+
+    _check_frame(frame)
+    _check_frame(other)
+    check_functions(dict(join.functions))
+    sources = EmptySource(frame), EmptySource(other)
+    plan = plan_join(join, sources)
+    for source in sources:
+        check_convertible(source, source.names)
+    sides = [
+        numbered_columns(one, source, source.names)
+        for one, source in zip((frame, other), sources, strict=True)
+    ]
+    n_left = len(sources[0].names)
+    sides[1] = sides[1].toDF(*(f"e{n_left + i}" for i in range(len(sources[1].names))))
+    events = (
+        sides[0]
+        .withColumn("side", F.lit(0))
+        .unionByName(sides[1].withColumn("side", F.lit(1)), allowMissingColumns=True)
+    )
+    columns = [f"e{i}" for i in range(n_left + len(sources[1].names))]
+    events = events.select("side", *columns)
+    is_timed = all(size is None or size.is_time for size in plan.sizes)
+    clocks = [_clock_column(plan, sources, which, n_left) for which in (0, 1)]
+    in_slices = False
+    if is_timed and join.on and not join.measures and _same_key_types(join, sources):
+        shuffled = events.repartition(*_join_keys(join, sources, n_left))
+    elif is_timed and all(clock is not None for clock in clocks) and _same_clock_types(plan, sources):
+        reach = max(size.width for size in plan.sizes if size is not None)
+        slices = Slices(plan.clocks[0], reach, False, n_tasks(frame), boundaries)
+        copies = slices.copies(events, F.when(F.col("side") == 0, clocks[0]).otherwise(clocks[1]))
+        shuffled, in_slices = spread_slices(copies, slices), True
+    else:
+        warn(
+            "a single Spark task must hold all rows of this join; with windows of time on both sides, and "
+            "clocks of one type, the tasks share the work"
+        )
+        shuffled = events.repartition(1)
+    empty = _join_table(plan, sources, run(plan, sources))
+    types, output = result_types([(name, empty.column(name)) for name in empty.column_names], sources[0])
+    names = tuple(tuple(source.names) for source in sources)
+    schemas = tuple(source.table.schema for source in sources)
+    task = JoinTask(join, names, schemas, in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
+    return shuffled.mapInArrow(task.run, types).toDF(*empty.column_names)
+
+
+def _clock_column(
+    plan: PlannedJoin, sources: tuple[EmptySource, EmptySource], which: int, n_left: int
+) -> Any:
+    from pyspark.sql import functions as F
+
+    place = sources[which].names.index(plan.clocks[which])
+    return ticks(F.col(f"e{place + n_left * which}"), sources[which].fields[place].dataType)
+
+
+def _same_clock_types(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource]) -> bool:
+    types = [source.schema[clock] for source, clock in zip(sources, plan.clocks, strict=True)]
+    return types[0].kind == types[1].kind and types[0].unit == types[1].unit
+
+
+def _same_key_types(join: Join, sources: tuple[EmptySource, EmptySource]) -> bool:
+    pairs = [
+        [source.fields[source.names.index(name)].dataType for source, name in zip(sources, pair, strict=True)]
+        for pair in join.on
+    ]
+    return all(one == two for one, two in pairs)
+
+
+def _join_keys(join: Join, sources: tuple[EmptySource, EmptySource], n_left: int) -> list[Any]:
+    """Return the columns that send rows with equal keys to one task."""
+    from pyspark.sql import functions as F
+
+    keys = []
+    for one, other in join.on:
+        right = F.col(f"e{n_left + sources[1].names.index(other)}")
+        keys.append(F.coalesce(key_columns(sources[0], sources[0].names, (one,))[0], right))
+    return keys
+
+
+def _join_table(plan: PlannedJoin, sources: tuple[Source, Source], found: JoinRows) -> pa.Table:
+    return frame_of_join(plan, sources, found, lambda made: made)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTask:
+    """The work of a join on the batches of one Spark partition."""
+
+    join: Join
+    names: tuple[tuple[str, ...], ...]
+    schemas: tuple[pa.Schema, ...]
+    in_slices: bool
+    output: pa.Schema
+    kernel_cache: str | None
+    of_join: Callable[[PlannedJoin, tuple[Source, Source]], JoinRows] = run_join
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the join, one slice after the other."""
+        columns = ("side", *(f"e{i}" for i in range(sum(map(len, self.names)))))
+        for table, low, high in received_slices(batches, columns, self.in_slices, self.kernel_cache):
+            side = table.column("side").to_numpy()
+            sources = tuple(
+                ArrowSource(self._side(table.filter(pa.array(side == which)), which)) for which in (0, 1)
+            )
+            plan = plan_join(self.join, sources)
+            if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
+                for source, clock in zip(sources, plan.clocks, strict=True):
+                    check_order(source, _Order((), (clock,)))
+            found = self.of_join(plan, sources)
+            if self.in_slices:
+                own = is_between(found.meeting.time[found.event], low, high)
+                found = JoinRows(
+                    tuple(rows[own] for rows in found.rows),
+                    {name: values.filter(pa.array(own)) for name, values in found.columns.items()},
+                    found.event[own],
+                    found.meeting,
+                )
+            made = _join_table(plan, sources, found)
+            results = [(name, made.column(name)) for name in made.column_names]
+            yield from sent_batches(results, sources[0], self.output)
+
+    def _side(self, table: pa.Table, which: int) -> pa.Table:
+        first = 1 + which * len(self.names[0])
+        own = table.select(range(first, first + len(self.names[which])))
+        return own.rename_columns(list(self.names[which])).cast(self.schemas[which]).combine_chunks()
