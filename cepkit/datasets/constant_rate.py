@@ -10,7 +10,7 @@ from cepkit.errors import CepError, nearest
 
 WORST, AVERAGE, FRAUD = "worst", "average", "fraud"
 WORKLOADS = (WORST, AVERAGE, FRAUD)
-SMALL_BELOW, LARGE_ABOVE = 100.0, 10_000.0  # dollars: the limits of the pattern
+SMALL_BELOW, LARGE_ABOVE = 100, 10_000  # dollars: the limits of the pattern
 LOCATIONS = ("airport", "fuel station", "grocery", "jeweller", "online", "restaurant")
 
 LOWEST_CENTS, HIGHEST_CENTS = 100, 100_000

@@ -29,9 +29,11 @@ LEAST_R2 = 0.98
 
 def line_of(results: pd.DataFrame, figure: str, series: str | None = None) -> pd.Series:
     """Return the values of a figure by x, of one series or of all."""
-    own = results[results["figure"] == figure]
-    own = own if series is None else own[own["series"] == series]
-    return own.groupby("x")["value"].mean()
+    is_own = results["figure"] == figure
+    own = results.loc[is_own if series is None else is_own & (results["series"] == series)]
+    line = own.groupby("x")["value"].mean()
+    assert isinstance(line, pd.Series)
+    return line
 
 
 def linear_fit(line: pd.Series) -> float:
@@ -108,7 +110,7 @@ def _is_more_than_n_times(line: pd.Series) -> Verdict:
 
 def _is_exponential(line: pd.Series) -> Verdict:
     """Compare straight lines through the values and through their logarithms."""
-    of_log = linear_fit(np.log(line))
+    of_log = linear_fit(line.map(np.log))
     return of_log, of_log > linear_fit(line)
 
 
@@ -165,15 +167,17 @@ def _same_pattern(results: pd.DataFrame) -> Verdict | None:
     line = line_of(results, "5.10")
     if len(line) < 3:
         return None
-    ratio = float(line[3] / line[1])
-    return ratio, abs(ratio - 1) <= EQUAL_SHARE and line[6] > line[3]
+    one, by_state, replicated = (float(line.at[x]) for x in (1, 3, 6))
+    return by_state / one, abs(by_state / one - 1) <= EQUAL_SHARE and replicated > by_state
 
 
 def _equal_states(results: pd.DataFrame) -> Verdict | None:
-    own = results[(results["figure"] == "5.11, memory") & (results["x"] == 3)].set_index("series")["value"]
+    own = results.loc[(results["figure"] == "5.11, memory") & (results["x"] == 3)].set_index("series")[
+        "value"
+    ]
     if own.empty:
         return None
-    ratio = float(own["state 2"] / own["state 3"])
+    ratio = float(own.at["state 2"]) / float(own.at["state 3"])
     return ratio, abs(ratio - 1) <= 0.1
 
 
@@ -201,8 +205,8 @@ _JOINS = ("small and large window", "two large windows")
 
 
 def _cell(results: pd.DataFrame, table: str, measure: str, system: str) -> float:
-    own = results[(results["figure"] == table) & (results["series"] == system)]
-    own = own[own["measure"].str.startswith(measure)]
+    own = results.loc[(results["figure"] == table) & (results["series"] == system)]
+    own = own.loc[own["measure"].str.startswith(measure)]
     return float(own["value"].iloc[0]) if len(own) else float("nan")
 
 

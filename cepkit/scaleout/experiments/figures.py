@@ -87,10 +87,10 @@ def with_gather(n_nodes: int) -> int:
 
 
 def window_setting(
-    seed: int, garbage: float = GARBAGE, *, by: str = "time", **changes: float
+    seed: int, garbage: float = GARBAGE, *, by: str = "time", duration_s: float = 1_200.0
 ) -> ClusterSetting:
     """Return the setting of windows: half a CPU, and a memory that is full between 30 and 35 seconds."""
-    setting = ClusterSetting(seed=seed, **changes)
+    setting = ClusterSetting(seed=seed, duration_s=duration_s)
     costs = setting.costs
     expiry = costs.expiry_us if by == "time" else costs.expiry_us / 3
     busy = setting.rate_hz * (costs.arrival_us + costs.emit_us + expiry) / 1e6 / setting.node.cpu
@@ -127,8 +127,8 @@ def longest_windows(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.4 to 5.9: the longest windows, and the nodes at these windows."""
     for series, garbage in ((NO_GARBAGE, 0.0), (WITH_GARBAGE, GARBAGE)):
         for n in sizes.nodes:
-            x, duration = with_gather(n), {"duration_s": 60 * sizes.minutes}
-            setting = window_setting(seed, garbage, **duration)
+            x, duration_s = with_gather(n), 60 * sizes.minutes
+            setting = window_setting(seed, garbage, duration_s=duration_s)
             longest = longest_window(n, setting, by="time")
             run = simulate_window(n, setting, interval_s=longest)
             own = run.stages().iloc[0]
@@ -137,7 +137,7 @@ def longest_windows(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
             yield "5.6", "held", series, x, own["held"]
             yield "5.7", "bandwidth_hz", series, x, own["in_hz"] + own["out_hz"]
             yield "5.8", "utilisation", series, x, own["utilisation"]
-            setting = window_setting(seed, garbage, by="length", **duration)
+            setting = window_setting(seed, garbage, by="length", duration_s=duration_s)
             yield "5.9", "length", series, x, longest_window(n, setting, by="length", step=100)
 
 
@@ -157,15 +157,22 @@ def patterns(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
 
 
 def _pattern_nodes(stages: pd.DataFrame, x: int) -> Iterator[Row]:
-    weight = stages["nodes"]
-    matches = [0.0, *stages["out_hz"][:-1] * weight[:-1] / weight[1:].to_numpy()]
-    for series, values in ((EVENTS_ONLY, stages["in_hz"] - matches), (WITH_MATCHES, stages["in_hz"])):
+    weight, comes, goes = (stages[name].to_numpy(np.float64) for name in ("nodes", "in_hz", "out_hz"))
+    matches = np.concatenate([[0.0], goes[:-1] * weight[:-1] / weight[1:]])
+    for series, values in ((EVENTS_ONLY, comes - matches), (WITH_MATCHES, comes)):
         yield "5.12", "bandwidth_hz", series, x, float(np.average(values, weights=weight))
-    for _, of in stages.iterrows():
-        yield "5.13", "utilisation", str(of["stage"]), x, of["utilisation"]
-        yield "5.11, memory", "held", str(of["stage"]), x, of["held"]
+    works, held = stages["utilisation"].tolist(), stages["held"].tolist()
+    for stage, of_stage, in_memory in zip(stages["stage"].tolist(), works, held, strict=True):
+        yield "5.13", "utilisation", stage, x, of_stage
+        yield "5.11, memory", "held", stage, x, in_memory
     if len(stages) > 1:
-        yield "5.13", "utilisation", "all states", x, float(np.average(stages["utilisation"], weights=weight))
+        yield (
+            "5.13",
+            "utilisation",
+            "all states",
+            x,
+            float(np.average(works, weights=weight)),
+        )
 
 
 # --- joins --------------------------------------------------------------------------------------------------
@@ -177,9 +184,8 @@ def joins(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     for n in [of for of in sizes.nodes if of <= 8]:
         longest = longest_join(n, setting, small=SMALL_LENGTH, step=100)
         yield "5.14", "length", "20 events beside it", with_gather(n), longest
-        rate = simulate_join(n, replace(setting, duration_s=30.0), (longest, SMALL_LENGTH)).stages()["in_hz"][
-            0
-        ]
+        short = replace(setting, duration_s=30.0)
+        rate = simulate_join(n, short, (longest, SMALL_LENGTH)).input_hz("join")
         yield "5.15", "bandwidth_hz", "20 events beside it", with_gather(n), rate
     for series, capacity, probe_us in ((MEMORY_BOUND, JOIN_CAPACITY, 0.005), (WORK_BOUND, 1e9, 4.0)):
         setting = join_setting(seed, capacity, probe_us, 60.0)
@@ -187,7 +193,7 @@ def joins(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
             longest = longest_join(n, setting, layout="grouped")
             run = simulate_join(n, setting, (longest, longest), layout="grouped")
             yield "5.16", "length", series, with_gather(n), longest
-            yield "5.17", "bandwidth_hz", series, with_gather(n), run.stages()["in_hz"][0]
+            yield "5.17", "bandwidth_hz", series, with_gather(n), run.input_hz("join")
 
 
 # --- latency and accuracy -----------------------------------------------------------------------------------
@@ -197,12 +203,10 @@ def latencies(seed: int, sizes: FigureSizes = FULL) -> Iterator[Row]:
     """Yield the points of figures 5.18 to 5.20: the mean latency by the number of nodes."""
     for n in sizes.nodes:
         setting = window_setting(seed, duration_s=24 * sizes.minutes)
-        for series, given in (
-            ("time window", {"interval_s": LATENCY_WINDOW_S}),
-            ("length window", {"length": 15_000}),
-        ):
-            run = simulate_window(n, setting, **given)
-            yield "5.18", "latency_ms", series, with_gather(n), run.mean_latency_ms
+        timed = simulate_window(n, setting, interval_s=LATENCY_WINDOW_S)
+        yield "5.18", "latency_ms", "time window", with_gather(n), timed.mean_latency_ms
+        counted = simulate_window(n, setting, length=15_000)
+        yield "5.18", "latency_ms", "length window", with_gather(n), counted.mean_latency_ms
     setting = ClusterSetting(NodeKind(1.0, PATTERN_CAPACITY), duration_s=120.0, seed=seed)
     stream = card_stream(setting, "fraud")
     layouts = [("single", 1, 1), ("states", 1, 3), *(("replicated", k, 3 * k) for k in (2, 3))]
@@ -313,9 +317,3 @@ def recorded_order() -> pd.DataFrame:
 def measure_seeds(seeds: Iterable[int], sizes: FigureSizes = FULL) -> pd.DataFrame:
     """Return the points of several seeds in one frame."""
     return pd.concat([measure(seed, sizes) for seed in seeds], ignore_index=True)
-
-
-def points_of(results: pd.DataFrame, figure: str, measured: str | None = None) -> pd.DataFrame:
-    """Return the rows of a figure, and of one measure if it is named."""
-    own = results[results["figure"] == figure]
-    return own if measured is None else own[own["measure"] == measured]

@@ -80,11 +80,11 @@ def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
     pandas.DataFrame
         A row per measure and source; a column per system.
     """
-    own = results[(results["figure"] == name) & results["data"].str.startswith("seed")]
+    own = results.loc[(results["figure"] == name) & results["data"].str.startswith("seed")]
     rows = {}
     for measure, (words, unit, factor) in MEASURES.items():
         rows[f"{words}, {unit}", "thesis"] = TABLES[name][measure]
-        found = own[own["measure"].str.startswith(f"{measure}, ")]
+        found = own.loc[own["measure"].str.startswith(f"{measure}, ")]
         medians = (
             found.groupby(["measure", "series"], sort=False)["value"]
             .median()
@@ -102,4 +102,4 @@ def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
     ]
     shown.index = pd.MultiIndex.from_tuples(kept, names=["measure", "source"])
     is_shown = [measure.startswith("error") or source in ("thesis", "here") for measure, source in kept]
-    return shown[is_shown]
+    return shown.loc[is_shown]

@@ -70,6 +70,10 @@ class SimulatedRun:
         last = self.sent >= 0.9 * self.duration_s
         return float(last.sum() / (0.1 * self.duration_s))
 
+    def input_hz(self, stage: str) -> float:
+        """Return the messages per second that reach a node of a stage, on average."""
+        return float(np.mean([node.in_hz for node in self.nodes if node.stage == stage]))
+
     def stages(self) -> pd.DataFrame:
         """Return means over the nodes of each stage.
 
