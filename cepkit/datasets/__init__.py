@@ -1,7 +1,8 @@
-"""Generated data: trades, bars, tweets, traffic, buses, a home, a soccer match, samples and raw formats."""
+"""Generated data: trades, bars, ticks, cards, tweets, traffic, buses, a home, a soccer match, raw formats."""
 
 from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.buses import bus_positions, siri_lines
+from cepkit.datasets.constant_rate import card_transactions, stock_ticks
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.poisson_types import poisson_types
 from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
@@ -15,9 +16,10 @@ from cepkit.datasets.traffic import citybench_lines, traffic
 from cepkit.datasets.tweets import PAPER_TWEETS, tweets, tweets_as_atom_xml
 
 __all__ = [
-    "PAPER_TRADES", "PAPER_TWEETS", "BarParameters", "HomeParameters", "SampleNotFoundError", "abc_stream",
-    "bus_positions", "casas_lines", "citybench_lines", "debs2013_lines", "eoddata_lines", "inet_lines",
-    "load_sample", "minute_bars", "nasdaq100_lines", "poisson_types", "sample", "sample_names", "siri_lines",
-    "smart_home", "soccer_sensors", "stock_bars", "trades", "traffic", "tweets", "tweets_as_atom_xml",
-    "window_attributes", "write_samples",
+    "PAPER_TRADES", "PAPER_TWEETS", "BarParameters", "HomeParameters", "SampleNotFoundError",
+    "abc_stream", "bus_positions", "card_transactions", "casas_lines", "citybench_lines",
+    "debs2013_lines", "eoddata_lines", "inet_lines", "load_sample", "minute_bars", "nasdaq100_lines",
+    "poisson_types", "sample", "sample_names", "siri_lines", "smart_home", "soccer_sensors", "stock_bars",
+    "stock_ticks", "trades", "traffic", "tweets", "tweets_as_atom_xml", "window_attributes",
+    "write_samples",
 ]  # fmt: skip

@@ -29,6 +29,10 @@ RECORDED = {
         "inet_trades.parquet", "INET trades of ten shares on one day",
         ("ts", "symbol", "price", "size", "seq"),
     ),
+    "crypto trades": Recorded(
+        "coinbase_trades.parquet", "trades of 245 Coinbase products in four minutes, in the order of arrival",
+        ("ts", "symbol", "price", "size"),
+    ),
     "minute bars": Recorded(
         "nasdaq_minute_20080201.parquet", "NASDAQ minute bars of one day",
         ("ts", "symbol", "open", "high", "low", "close", "volume"),

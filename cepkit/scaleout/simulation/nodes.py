@@ -1,0 +1,247 @@
+"""A node in virtual time: one server, limited memory, and the links to it. No clock of the machine is read.
+
+A job has a moment when it is ready, a service time, and the change of the number of held events. The server
+takes jobs in the order of readiness. This gives the moments of all steps by two passes over arrays, and no
+queue of events is needed. The tests compare them with a loop over an event queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cepkit.errors import CepError
+from cepkit.scaleout.model.loads import usable_events
+
+BIN_S = 10.0  # memory and utilisation are looked at once in such a time
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """The hardware of a node.
+
+    Parameters
+    ----------
+    cpu : float
+        Share of a virtual CPU; service times are those of a whole one.
+    capacity_events : float
+        C: events or partial matches that fit into its memory without garbage.
+    garbage_share : float
+        γ: share of the memory that garbage takes in a node that is always busy, from 0 to 1.
+    """
+
+    cpu: float = 0.5
+    capacity_events: float = 32_500.0
+    garbage_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.cpu > 0 or not self.capacity_events > 0 or not 0 <= self.garbage_share < 1:
+            raise CepError(
+                f"{self}: cpu and capacity_events must be above 0, garbage_share from 0 to below 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCosts:
+    """Service times in microseconds of a whole CPU.
+
+    Parameters
+    ----------
+    arrival_us, expiry_us, probe_us, emit_us, merge_us : float
+        For an event that arrives, an event that leaves the window, a pair that is compared, a result that is
+        sent, and a partial result that the gather merges.
+    """
+
+    arrival_us: float = 20.0
+    expiry_us: float = 160.0
+    probe_us: float = 0.05
+    emit_us: float = 20.0
+    merge_us: float = 20.0
+
+    def __post_init__(self) -> None:
+        if min(self.arrival_us, self.expiry_us, self.probe_us, self.emit_us, self.merge_us) < 0:
+            raise CepError(f"{self}: no cost can be below 0")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLink:
+    """A connection that keeps the order of its messages.
+
+    Parameters
+    ----------
+    mean_ms : float
+        Mean latency; the latencies are log-normal.
+    sigma : float
+        Standard deviation of the logarithm.
+    pause_share : float
+        Share of the messages before which the sender pauses. Later messages wait, too.
+    pause_mean_ms : float
+        Mean of the pauses, which are exponential.
+    """
+
+    mean_ms: float = 0.08
+    sigma: float = 0.4
+    pause_share: float = 0.0
+    pause_mean_ms: float = 15.0
+
+    def deliver(self, sent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return when messages arrive, in seconds. ``sent`` does not fall, and neither does the result."""
+        n = len(sent)
+        scale = np.log(self.mean_ms / 1e3) - self.sigma**2 / 2 if self.mean_ms > 0 else -np.inf
+        delay = np.exp(scale + self.sigma * rng.standard_normal(n))
+        if self.pause_share > 0:
+            pauses = rng.random(n) < self.pause_share
+            delay += np.where(pauses, rng.exponential(self.pause_mean_ms / 1e3, n), 0.0)
+        return np.maximum.accumulate(sent + delay)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSetting:
+    """Everything that a simulation needs besides the query: the nodes, the costs, the links and the time.
+
+    Parameters
+    ----------
+    node : NodeKind
+    costs : ServiceCosts
+    link : NodeLink
+        From the publisher to the nodes, between states, and to the consumer.
+    gather_link : NodeLink
+        From each node to the gather. Pauses here bring partial results out of order.
+    rate_hz : float
+        Events per second of all streams together.
+    duration_s : float
+        Simulated time.
+    seed : int
+        Seed of latencies and workloads.
+    """
+
+    node: NodeKind = NodeKind()
+    costs: ServiceCosts = ServiceCosts()
+    link: NodeLink = NodeLink()
+    gather_link: NodeLink = NodeLink(pause_share=0.001, pause_mean_ms=20.0)
+    rate_hz: float = 1_000.0
+    duration_s: float = 1_200.0
+    seed: int = 0
+
+    def times(self) -> np.ndarray:
+        """Return when the publisher sends the events, in seconds."""
+        return np.arange(int(self.rate_hz * self.duration_s)) / self.rate_hz
+
+    def with_node(self, **changes: float) -> ClusterSetting:
+        """Return this setting with other hardware."""
+        return replace(self, node=replace(self.node, **changes))
+
+    def with_costs(self, **changes: float) -> ClusterSetting:
+        """Return this setting with other costs."""
+        return replace(self, costs=replace(self.costs, **changes))
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs of a node, in any order.
+
+    Parameters
+    ----------
+    ready : ndarray of float64, shape (n_jobs,)
+        Moments in seconds.
+    service : ndarray of float64, shape (n_jobs,)
+        Seconds of a whole CPU.
+    change : ndarray of int64, shape (n_jobs,)
+        How many more events the node holds after the job.
+    """
+
+    ready: np.ndarray
+    service: np.ndarray
+    change: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """What one node did.
+
+    Parameters
+    ----------
+    finish : ndarray of float64, shape (n_jobs,)
+        When each job was finished, in the order of the jobs.
+    utilisation : ndarray of float64, shape (n_bins,)
+        Offered work over available time in each bin; 1 and more is overload.
+    held : ndarray of int64, shape (n_bins,)
+        The most events that the node held in each bin.
+    usable : ndarray of float64, shape (n_bins,)
+        How many it could hold.
+    """
+
+    finish: np.ndarray
+    utilisation: np.ndarray
+    held: np.ndarray
+    usable: np.ndarray
+
+    @property
+    def failed_at_s(self) -> float:
+        """When the node fails: its memory is full, or it has more work than time. Infinite if never."""
+        bad = np.flatnonzero((self.held > self.usable) | (self.utilisation >= 1))
+        return float(bad[0] * BIN_S) if len(bad) else float("inf")
+
+
+def serve(ready: np.ndarray, service: np.ndarray) -> np.ndarray:
+    """Return when a server finishes jobs that come in the order of ``ready``.
+
+    Notes
+    -----
+    finish_i = max(ready_i, finish_(i-1)) + service_i, as sums and a running maximum. O(n).
+
+    Examples
+    --------
+    >>> serve(np.array([0.0, 1.0, 1.5]), np.array([1.0, 1.0, 1.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    done = np.cumsum(service)
+    return done + np.maximum.accumulate(ready - (done - service))
+
+
+def run_node(jobs: Jobs, kind: NodeKind, duration_s: float) -> NodeRun:
+    """Return what a node does with its jobs, until ``duration_s``.
+
+    Jobs that are ready at the same time run in the order of ``jobs``.
+    """
+    order = np.argsort(jobs.ready, kind="stable")
+    ready, service = jobs.ready[order], jobs.service[order] / kind.cpu
+    finished = serve(ready, service)
+    n_bins = max(1, int(np.ceil(duration_s / BIN_S - 1e-9)))
+    width = np.minimum(BIN_S, duration_s - BIN_S * np.arange(n_bins))  # the last bin can be shorter
+    utilisation = np.bincount(_bin(ready, n_bins), service, minlength=n_bins + 1)[:n_bins] / width
+    held = np.cumsum(jobs.change[order])
+    most = np.zeros(n_bins, np.int64)
+    bins = _bin(finished, n_bins)
+    first = np.searchsorted(bins, np.arange(n_bins + 1))
+    for b in range(n_bins):  # a bin without jobs holds what the bin before held at its end
+        before = held[first[b] - 1] if first[b] else 0
+        most[b] = max(before, held[first[b] : first[b + 1]].max(initial=0))
+    usable = np.array([usable_events(kind.capacity_events, kind.garbage_share, u) for u in utilisation])
+    finish = np.empty(len(order))
+    finish[order] = finished
+    return NodeRun(finish, utilisation, most, usable)
+
+
+def _bin(moment: np.ndarray, n_bins: int) -> np.ndarray:
+    return np.minimum((moment / BIN_S).astype(np.int64), n_bins)
+
+
+def joined(*parts: Jobs) -> Jobs:
+    """Return several groups of jobs as one."""
+    return Jobs(
+        np.concatenate([of.ready for of in parts]),
+        np.concatenate([of.service for of in parts]),
+        np.concatenate([of.change for of in parts]),
+    )
+
+
+def equal_jobs(ready: np.ndarray, service_us: float | np.ndarray, change: int | np.ndarray = 0) -> Jobs:
+    """Return jobs with one service time, in microseconds, and one change of memory."""
+    n = len(ready)
+    return Jobs(
+        ready,
+        np.broadcast_to(np.asarray(service_us, np.float64) / 1e6, (n,)),
+        np.broadcast_to(np.asarray(change, np.int64), (n,)),
+    )
