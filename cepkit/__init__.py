@@ -51,6 +51,7 @@ if _TYPE_CHECKING:
     from cepkit.results.views import view
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
+    from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.stream import Stream
     from cepkit.windows.values import Join, Window
 
@@ -86,6 +87,7 @@ _NAMES_OF_MODULE = {
     "results.views": "view",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
+    "streaming.spark.matches": "SparkStreamMatches",
     "streaming.stream": "Stream",
     "windows.values": "Join Window",
 }
@@ -97,10 +99,10 @@ __all__ = [
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "SequenceQuery", "Sequential", "SparkMatches",
-    "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "Window", "all_of",
-    "any_of", "corr", "cosine", "event", "explain", "explore", "function", "funnel", "join", "l2", "match",
-    "param", "pure", "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag",
-    "var", "view", "why_not", "window",
+    "SparkStreamMatches", "StateParallel", "Stream", "TieWarning", "Trace", "UnsupportedQueryError",
+    "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain", "explore", "function",
+    "funnel", "join", "l2", "match", "param", "pure", "regex_query", "replay", "seq", "sequence_query",
+    "simulate", "step", "stream", "tag", "var", "view", "why_not", "window",
 ]  # fmt: skip
 
 
@@ -135,4 +137,5 @@ _add_wings(_load_wings)
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
+_name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cepkit.shedding.simulation.arrivals import Arrivals
     from cepkit.shedding.simulation.costs import Prices
     from cepkit.shedding.strategies.strategy import Strategy
+    from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.windows.values import Window
 
 
@@ -75,7 +76,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -84,7 +85,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches:
+) -> Matches | SparkMatches | SparkStreamMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -108,10 +109,10 @@ def match(
 
     Returns
     -------
-    Matches or SparkMatches
+    Matches, SparkMatches or SparkStreamMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-        ``explore()``.
+        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
 
     Raises
     ------
