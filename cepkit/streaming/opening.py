@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -13,7 +12,7 @@ from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query, as_query
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
-from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, join_stream, load_join
+from cepkit.streaming.operators.join_stream import JoinStream, join_stream
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, Stream
 from cepkit.windows.chains import Chain
@@ -49,8 +48,9 @@ def stream(
     Parameters
     ----------
     query : str, pattern, query, Window, Join or list
-        As for `cepkit.match`; or a `cepkit.Window`, a `cepkit.Join`, or a list of them and queries. Each one
-        reads the results of the one before. A `cepkit.KSlack` may come first, and sorts late rows.
+        As for `cepkit.match`; or a `cepkit.Window` or a `cepkit.Join`. A list of them and of queries is a
+        chain: each step reads the results of the step before. A
+        `cepkit.KSlack` may come first, and sorts late rows.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
         ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
@@ -194,11 +194,4 @@ _OWN_SETTINGS = (
 )
 
 
-def _load(path: str | os.PathLike, *, shedding: Any = None, clock: Any = None) -> Stream | JoinStream:
-    """Open a stream that was saved; see `Stream.load`."""
-    if is_saved_join(path):
-        return load_join(path)
-    return Stream.load(path, shedding=shedding, clock=clock)
-
-
-stream.__dict__["load"] = _load
+stream.__dict__["load"] = Stream.load

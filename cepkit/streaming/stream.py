@@ -16,6 +16,7 @@ from cepkit.results.doors import open_door
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.streaming.operators.chains import open_search
+from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
 from cepkit.streaming.saved import Saved, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
@@ -307,7 +308,7 @@ class Stream:
         return {}
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, shedding: Any = None, clock: Any = None) -> Stream:
+    def load(cls, path: str | os.PathLike, *, shedding: Any = None, clock: Any = None) -> Stream | JoinStream:
         """Open a stream that `save` wrote; also available as ``cepkit.stream.load``.
 
         Parameters
@@ -334,6 +335,8 @@ class Stream:
         >>> cep.stream.load("ups.state")  # doctest: +SKIP
         Stream of 'up': 0 events, 0 matches, 0 rows kept
         """
+        if is_saved_join(path):
+            return load_join(path)
         saved = load_file(path, "stream")
         header = saved.header
         ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}

@@ -218,7 +218,10 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
         return np.ascontiguousarray(as_numbers(values))
     if pa.types.is_string(of) or pa.types.is_large_string(of):
         if order is not None:
-            ranks = pc.index_in(values, value_set=pa.array(order, of)).fill_null(0).to_numpy()
+            ranks = pc.index_in(  # type: ignore[attr-defined]
+                values, value_set=pa.array(order, of)
+            )
+            ranks = ranks.fill_null(0).to_numpy()
         else:
             coded = values.dictionary_encode()
             texts = np.asarray(coded.dictionary.to_pylist(), dtype=object)

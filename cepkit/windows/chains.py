@@ -1,4 +1,4 @@
-"""`Chain`: operators and a query, each of which reads the result of the one before."""
+"""`Chain`: operators and queries. Each step reads the result of the step before."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
     if scale is None:
         scale = scale_of(values, present)
     mantissa, place = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
-    split_floats(np.ascontiguousarray(values, np.float64), present, scale.lowest, mantissa, place)
+    own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
+    split_floats(*own, scale.lowest, mantissa, place)
     return ScaledNumbers(mantissa, place, scale)
 
 
@@ -62,7 +63,8 @@ def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
     from cepkit.kernels.window.sums import exponent_limits
 
     limits = np.empty(2, np.int64)
-    exponent_limits(np.ascontiguousarray(values, np.float64), present, limits)
+    own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
+    exponent_limits(*own, limits)
     return scale_between(int(limits[0]) - _MANTISSA_BITS, max(int(limits[1]), int(limits[0]) + 1))
 
 

@@ -30,7 +30,7 @@ from cepkit.windows.ranges import Size
 from cepkit.windows.running import check_names, kept_rows
 from cepkit.windows.values import EMITTED, SIDES, Join, Window, aggregate_name, aggregate_operand
 
-Sources = tuple[Source, Source]
+Sources = tuple[Source, ...]  # the left and the right one
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PlannedJoin:
     clocks: tuple[str, str]
     unit: str | None  # of both clocks
     is_float: bool  # whether one of the clocks is a floating-point number
-    sizes: tuple[Size | None, Size | None]
+    sizes: tuple[Size | None, ...]
     columns: tuple[tuple[str, int, str], ...]  # result name, side, column; a shared key has side 0
 
     @property
@@ -164,7 +164,7 @@ def _own_columns(source: Source) -> list[str]:
 class PairSource:
     """The rows of pairs as a source of values, with columns such as ``left.price``."""
 
-    def __init__(self, sources: Sources, rows: tuple[np.ndarray, np.ndarray]):
+    def __init__(self, sources: Sources, rows: tuple[np.ndarray, ...]):
         self.sources, self.rows = sources, rows
 
     @cached_property
@@ -210,7 +210,7 @@ class PairEvaluator(RowEvaluator):
     """Computes expressions of pairs, and running aggregates over the pairs that are alive."""
 
     def __init__(self, join: Join, source: PairSource, moments: np.ndarray | None = None, alive: Any = None):
-        super().__init__(join, source, np.arange(len(source.rows[0])))
+        super().__init__(join, source, np.arange(len(source.rows[0])))  # type: ignore[arg-type]
         self.moments, self.alive = moments, alive
 
     def value(self, e: ex.Expression) -> pa.Array | pa.Scalar:
@@ -239,12 +239,13 @@ class PairEvaluator(RowEvaluator):
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
         if isinstance(e, ex.Reference):
-            return self.source.schema[f"{e.variable}.{e.name}"].ordered
+            return self.source.schema[f"{e.variable}.{e.name}"].ordered  # type: ignore[attr-defined]
         return super()._order(e)
 
     def _running(self, name: str, e: ex.Expression) -> pa.Array:
         """Return an aggregate over the pairs that are alive after the arrival of every output row."""
         pairs, births, ends = self.alive
+        assert self.moments is not None
         operand = aggregate_operand(e)
         entry = np.concatenate((births, ends))
         order = np.argsort(entry, kind="stable")
@@ -302,7 +303,7 @@ def _running_sums(
 class JoinRows:
     """The result of a join: the rows of both sides, -1 for none, and the columns that the join adds."""
 
-    rows: tuple[np.ndarray, np.ndarray]  # int64: row numbers of the sources
+    rows: tuple[np.ndarray, ...]  # int64: row numbers of the sources
     columns: dict[str, pa.Array]
     event: np.ndarray  # int64, (n_results,): the arrival among the events of both sides
     meeting: Meeting
@@ -311,7 +312,7 @@ class JoinRows:
 def run_join(
     plan: PlannedJoin,
     sources: Sources,
-    first_numbers: tuple[int, int] = (0, 0),
+    first_numbers: tuple[int, ...] = (0, 0),
     find_pairs: Callable[..., Pairs] = pairs_of,
 ) -> JoinRows:
     """Return the result of a join over two sources; ``find_pairs`` takes what `pairs_of` takes."""
@@ -437,7 +438,7 @@ def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray)
             kinds = {pa.types.is_floating(part.type) for part in parts}
             of = pa.float64() if True in kinds else pa.int64()
         parts = [part.cast(of) for part in parts]
-    return one_chunk(pc.coalesce(*parts))
+    return one_chunk(pc.coalesce(*parts))  # type: ignore[attr-defined]
 
 
 def frame_of_join(
@@ -451,7 +452,7 @@ def frame_of_join(
         if column in plan.shared and (rows < 0).any():
             other = next(pair[1] for pair in plan.join.on if pair[0] == column)
             sides = [values_at(sources[0], column, rows), values_at(sources[1], other, found.rows[1])]
-            values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))
+            values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))  # type: ignore[attr-defined]
             arrays[name] = series_of_arrow(one_chunk(values)) if is_pandas else one_chunk(values)
         elif is_pandas and isinstance(source.frame, pd.DataFrame) and not (rows < 0).any():
             arrays[name] = source.result({name: Picked(column, rows)})[name]

@@ -15,8 +15,8 @@ class Meeting(NamedTuple):
     side: np.ndarray  # int8, (n_events,): 0 left, 1 right
     row: np.ndarray  # int64, (n_events,): number of the row on its side, in stream order
     time: np.ndarray  # (n_events,)
-    position: tuple[np.ndarray, np.ndarray]  # int64, by side: the event of every row
-    gone: tuple[np.ndarray, np.ndarray]  # int64, by side: the event before which a row leaves; or n_events
+    position: tuple[np.ndarray, ...]  # int64, by side: the event of every row
+    gone: tuple[np.ndarray, ...]  # int64, by side: the event before which a row leaves; or n_events
 
 
 class Pairs(NamedTuple):
@@ -28,9 +28,9 @@ class Pairs(NamedTuple):
 
 
 def meet(
-    times: tuple[np.ndarray, np.ndarray],
-    sizes: tuple[Size | None, Size | None],
-    first_numbers: tuple[int, int] = (0, 0),
+    times: tuple[np.ndarray, ...],
+    sizes: tuple[Size | None, ...],
+    first_numbers: tuple[int, ...] = (0, 0),
 ) -> Meeting:
     """Return the events of both sides in one order, with the event before which each one leaves its window.
 

@@ -275,7 +275,7 @@ def _join_keys(join: Join, sources: tuple[EmptySource, EmptySource], n_left: int
     return keys
 
 
-def _join_table(plan: PlannedJoin, sources: tuple[Source, Source], found: JoinRows) -> pa.Table:
+def _join_table(plan: PlannedJoin, sources: tuple[Source, ...], found: JoinRows) -> pa.Table:
     return frame_of_join(plan, sources, found, lambda made: made)
 
 

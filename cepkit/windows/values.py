@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, whole_number
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, underline, whole_number
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import parse_duration
@@ -22,6 +23,7 @@ HOW = ("inner", "left", "right", "outer")
 TRIGGERS = ("both", *SIDES)
 SPREADS = {"std": "std", "stdev": "std", "stddev": "std"}  # aggregates that only windows know
 COUNTS = {"distinct": "distinct", "nunique": "distinct", "count_distinct": "distinct"}
+_OTHER_AGGREGATE = re.compile(r"(?i)\b(median|percentile|quantile|mode|var|variance)\s*\(")
 _REFUSED = ("collect",)
 _ONLY_HERE = {**SPREADS, **COUNTS}
 
@@ -41,11 +43,14 @@ class _Operator(Query):
         if not isinstance(given, str | ex.Expression):
             raise PredicateError(f"{role}: expected text or an expression, got {type(given).__name__}")
         text = given if isinstance(given, str) else print_expression(given)
+        if (other := _OTHER_AGGREGATE.search(text)) and not fn.is_registered(other[1]):
+            at, length = other.start(1), len(other[1])
+            raise PredicateError(f"{role}: {_no_aggregate(other[1])}\n{underline(text, at, length)}")
         sources[role] = text
         return parse_expression(text, role=role, references=references)
 
     def _parse_all(
-        self, argument: str, noun: str, given: object, sources: dict[str, str], *, references: bool
+        self, argument: str, noun: str, given: Any, sources: dict[str, str], *, references: bool
     ) -> tuple[tuple[str, ex.Expression], ...]:
         pairs = given.items() if isinstance(given, Mapping) else given
         if isinstance(given, str) or not isinstance(given, Mapping | tuple):
@@ -84,10 +89,7 @@ class _Operator(Query):
                         f"the result of the window instead\n{self.underlined(role, node)}"
                     )
                 if name in _REFUSED:
-                    raise PredicateError(
-                        f"{role}: a window has no {name}(); it has sum, count, avg, min, max, std, distinct, "
-                        f"first, last and delta\n{self.underlined(role, node)}"
-                    )
+                    raise PredicateError(f"{role}: {_no_aggregate(name)}\n{self.underlined(role, node)}")
                 if id(node) in inside:
                     raise PredicateError(
                         f"{role}: {node} is inside another aggregate; compute it first, in a window before "
@@ -364,12 +366,16 @@ def aggregate_name(node: ex.Expression) -> str | None:
 
 def aggregate_operand(node: ex.Expression) -> ex.Expression | None:
     """Return the expression that an aggregate ranges over; None for ``count()``."""
-    return node.operand if isinstance(node, ex.Aggregate) else node.arguments[0]
+    return node.arguments[0] if isinstance(node, ex.Call) else getattr(node, "operand", None)
 
 
 def aggregates_of(tree: ex.Expression) -> list[ex.Expression]:
     """Return the aggregates in an expression."""
     return [node for node in tree.walk(literals=False) if aggregate_name(node) is not None]
+
+
+def _no_aggregate(name: str) -> str:
+    return f"a window has no {name}(); it has sum, count, avg, min, max, std, distinct, first, last and delta"
 
 
 def _below(node: ex.Expression) -> list[ex.Expression]:

@@ -184,6 +184,7 @@ WRONG_AGGREGATES = {
     "a name of the frame": ({"price": "sum(price)"}, "the frame has a column 'price' already"),
     "names that differ in case": ({"a": "count()", "A": "count()"}, "differ only in case"),
     "collect": ({"s": "collect(price)"}, "a window has no collect()"),
+    "median": ({"s": "median(price)"}, "a window has no median()"),
     "prev": ({"s": "prev(price)"}, "prev() belongs to patterns"),
     "nested": ({"s": "sum(std(price))"}, "is inside another aggregate"),
     "no mapping": ("sum(price)", "expected a mapping of names to expressions"),

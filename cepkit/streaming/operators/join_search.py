@@ -25,7 +25,7 @@ class JoinSearch:
     certain when the left side has passed its time. Both wait until then.
     """
 
-    def __init__(self, query: Join, schemas: tuple[StreamSchema, StreamSchema], options: Options):
+    def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):
         refuse_options(options, "a join")
         self.query, self.schemas = query, schemas
         self.plan = plan_join(query, tuple(schema.source() for schema in schemas))
@@ -45,7 +45,7 @@ class JoinSearch:
         """Number of rows that wait for partners or for the other side."""
         return sum(table.num_rows for table in (*self._waiting, *self._early))
 
-    def advance(self, batches: tuple[pa.Table | None, pa.Table | None]) -> Ready:
+    def advance(self, batches: tuple[pa.Table | None, ...]) -> Ready:
         """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect."""
         early, newest = list(self._early), list(self._newest)
         for which, batch in enumerate(batches):

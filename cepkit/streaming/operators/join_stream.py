@@ -39,7 +39,7 @@ class JoinStream:
     [{'ts_left': 1, 'symbol': 'X', 'ts_right': 2, 'emitted': 2}]
     """
 
-    def __init__(self, query: Join | Chain, schemas: tuple[StreamSchema, StreamSchema], options: Options):
+    def __init__(self, query: Join | Chain, schemas: tuple[StreamSchema, ...], options: Options):
         self.query, self.schemas, self.options = query, schemas, options
         first = query if isinstance(query, Join) else query.steps[0]
         rest = () if isinstance(query, Join) else query.steps[1:]
