@@ -60,10 +60,11 @@ class Nothing(StatefulProcessor):
     """Reads its rows and its state, and writes the state again."""
 
     def __init__(self, n_bytes: int):
-        self._content = b"\0" * n_bytes
+        self._n_bytes = n_bytes
 
     def init(self, handle: Any) -> None:
         self._state = handle.getValueState("content", "content binary")
+        self._content = b"\0" * self._n_bytes
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         n_rows = sum(len(frame) for frame in rows)

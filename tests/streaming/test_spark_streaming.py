@@ -191,6 +191,58 @@ def test_spark_spreads_buckets_evenly():
     assert [_spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
     labels = labels_of_buckets(8, 4)
     assert sorted(_spark_hash(label) % 4 for label in labels) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert all(labels_of_buckets(n, m)[0] == 0 for n in (1, 5) for m in (1, 2, 7))
+
+
+def operator(of_plan):
+    """Return Spark's operator on buckets with state and timers in memory."""
+    tester = pytest.importorskip("pyspark.sql.streaming.tws_tester")
+    from cepkit.streaming.spark.tasks import BucketProcessor
+
+    processor = BucketProcessor(of_plan, None)
+    return tester.TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda row: 2**62)
+
+
+def as_rows(table: pa.Table | None) -> pd.DataFrame:
+    from cepkit.streaming.spark.tasks import as_stream
+
+    return pd.DataFrame({"rows": [None if table is None else as_stream(table)]}, dtype=object)
+
+
+def test_timers_and_state_of_the_operator():
+    found = operator(plan())
+    made = found.testInPandas(0, as_rows(events("AB", 1)))
+    assert (made["rows"][0], made["held"][0], made["found"][0]) == (2, 2, 0)
+    assert found.setWatermark(3)["found"].tolist() == [0]  # both rows are searched, and the match waits
+    assert len(found.setWatermark(4)) == 0
+    made = found.setWatermark(5)
+    assert (made["found"][0], made["kept"][0]) == (1, 2)  # for two windows, as matches of this query wait
+    assert found.setWatermark(10)["kept"].tolist() == [0]
+    assert len(found.setWatermark(10**9)) == 0, "no timer is left"
+    made = found.testInPandas(0, as_rows(events("A", 1)))
+    assert (made["rows"][0], made["late"][0]) == (1, 1)
+
+
+def test_every_bucket_has_state_and_refuses_that_of_another_query():
+    found, other = operator(plan()), operator(plan(identity={"query": "other"}))
+    found.testInPandas(0, as_rows(None))
+    for name in ("token", "content"):
+        other.updateValueState(name, 0, found.peekValueState(name, 0))
+    with pytest.raises(CepError, match="the state of another query"):
+        other.testInPandas(0, as_rows(None))
+
+
+def test_a_bucket_in_memory_serves_only_the_state_that_it_saved():
+    """A task that fails after its work is repeated: then Spark's state is older than the bucket."""
+    found = operator(plan("PATTERN SEQ(A a, B b) WITHIN 9 milliseconds"))
+    found.testInPandas(0, as_rows(events("A", 1)))
+    before = {name: found.peekValueState(name, 0) for name in ("token", "content")}
+    for _ in range(2):  # the second time, with the state from before
+        for name, value in before.items():
+            found.updateValueState(name, 0, value)
+        made = found.testInPandas(0, as_rows(events("B", 2)))
+        assert made["held"][0] == 2
+    assert found.setWatermark(100)["found"].tolist() == [1]
 
 
 # --- on Spark -----------------------------------------------------------------------------------------------

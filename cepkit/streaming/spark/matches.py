@@ -83,6 +83,7 @@ class SparkStreamMatches:
     ):
         self._frame, self._source, self._program, self._engine = frame, source, program, engine
         self._n_buckets, self._late, self._unbounded = n_buckets, late, unbounded
+        self._n_partitions = _n_partitions(frame)
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
         self._search: Search = self._plan.open_search()  # refuses what only a finished frame allows
@@ -122,7 +123,7 @@ class SparkStreamMatches:
         """
         if not self.query.partition_by:
             return 1
-        return self._n_buckets or _BUCKETS_PER_PARTITION * _n_partitions(self._frame)
+        return self._n_buckets or _BUCKETS_PER_PARTITION * self._n_partitions
 
     def configure(
         self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
@@ -186,7 +187,7 @@ class SparkStreamMatches:
         _use_rocks(self._frame)
         types, output = self._result_types
         columns = list(self._plan.schema.arrow.names)
-        labels = work.labels_of_buckets(self.n_buckets, _n_partitions(self._frame))
+        labels = work.labels_of_buckets(self.n_buckets, self._n_partitions)
         plain = tasks.numbered_columns(self._frame, self._source, columns)
         keys = tasks.key_columns(self._source, columns, self.query.partition_by)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.n_buckets)) if keys else F.lit(0)
@@ -330,7 +331,7 @@ class SparkStreamMatches:
         identity = {
             "query": query_as_json(self.query),
             "columns": [f"{field.name}: {field.type}" for field in schema.arrow],
-            "buckets": self.n_buckets,
+            "buckets": f"{self.n_buckets} for spark.sql.shuffle.partitions={self._n_partitions}",
         }
         return BucketPlan(self.query, schema, self.n_buckets, identity)
 

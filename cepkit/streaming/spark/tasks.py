@@ -122,7 +122,8 @@ class BucketProcessor(StatefulProcessor):
         tables = [of_stream(content).cast(schema) for content in contents]
         rows = pa.concat_tables(tables) if tables else schema.empty_table()
         made = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
-        if made.changed or expired is not None:
+        # A bucket is saved when it is new: so each one refuses the state of another query after a restart.
+        if made.changed or expired is not None or not token:
             self._set_timer(bucket, expired)
             token = uuid.uuid4().hex
             self._content.update((bucket.pack(),))
@@ -200,7 +201,10 @@ class Opener:
 
 
 def labels_of_buckets(n_buckets: int, n_partitions: int) -> tuple[int, ...]:
-    """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets."""
+    """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets.
+
+    The first one is 0 for any numbers. So at least one bucket finds and refuses the state of other settings.
+    """
     labels, label = [], 0
     n_in = [0] * n_partitions
     most = -(-n_buckets // n_partitions)
