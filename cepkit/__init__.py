@@ -54,6 +54,7 @@ if _TYPE_CHECKING:
     from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
+    from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.stream import Stream
     from cepkit.windows.values import Join, Window
 
@@ -92,6 +93,7 @@ _NAMES_OF_MODULE = {
     "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
+    "streaming.spark.matches": "SparkStreamMatches",
     "streaming.stream": "Stream",
     "windows.values": "Join Window",
 }
@@ -103,11 +105,11 @@ __all__ = [
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match",
     "Matches", "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch",
     "PatternSyntaxError", "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather",
-    "SequenceQuery", "Sequential", "SparkMatches", "StateParallel", "Stream", "TieWarning", "Trace",
-    "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
-    "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query",
-    "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not",
-    "window",
+    "SequenceQuery", "Sequential", "SparkMatches", "SparkStreamMatches", "StateParallel", "Stream",
+    "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr",
+    "cosine", "event", "explain", "explore", "function", "funnel", "join", "l2", "match", "param", "plan",
+    "pure", "regex_query", "replay", "seq", "sequence_query", "simulate", "step", "stream", "tag", "var",
+    "view", "why_not", "window",
 ]  # fmt: skip
 
 
@@ -142,4 +144,5 @@ _add_wings(_load_wings)
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
+_name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

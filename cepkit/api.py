@@ -26,7 +26,12 @@ from cepkit.frames.pandas import PandasSource, index_clock
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import (
+    QueryKeywords,
+    names_keywords,
+    read_arguments,
+    takes_query_keywords,
+)
 from cepkit.planning.clocks import depends_on_ties, ties_in_words, warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query, as_query
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from cepkit.shedding.simulation.arrivals import Arrivals
     from cepkit.shedding.simulation.costs import Prices
     from cepkit.shedding.strategies.strategy import Strategy
+    from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.windows.values import Window
 
 
@@ -71,7 +77,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -80,7 +86,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches:
+) -> Matches | SparkMatches | SparkStreamMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -105,10 +111,10 @@ def match(
 
     Returns
     -------
-    Matches or SparkMatches
+    Matches, SparkMatches or SparkStreamMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-        ``explore()``.
+        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
 
     Raises
     ------
@@ -576,6 +582,7 @@ def replay(
     weights: Sequence[float] | Mapping[str, float] | None = None,
     warm_up: int | None = None,
     seed: int = 0,
+    negation: str = "kills_if",
     **keywords: Unpack[QueryKeywords],
 ) -> Any:
     """Replay a frame as a stream under overload, in virtual time, and say what load shedding costs.
@@ -611,6 +618,10 @@ def replay(
         stream.
     seed : int
         Seed of random decisions. The same seed gives the same result, bit by bit.
+    negation : str
+        How to read conditions on absent events. ``"kills_if"``: an event that fulfils them forbids a match,
+        as in `match`. ``"allowed_if"``: an event forbids a match unless it fulfils them, as DARLING's paper
+        says.
 
     Returns
     -------
@@ -651,7 +662,7 @@ def replay(
     settings = check_settings(
         [_query_of(replay, frame, one, keywords) for one in given],
         arrivals=arrivals, latency_bound=latency_bound, shedding=shedding, costs=costs, weights=weights,
-        warm_up=warm_up, seed=seed,
+        warm_up=warm_up, seed=seed, negation=negation,
     )  # fmt: skip
     if spark_module(frame):
         from cepkit.results.spark.per_key import run_per_key
@@ -784,6 +795,7 @@ def match_events(
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
+@names_keywords
 def window(
     frame: Frame,
     aggregates: Mapping[str, str | Expression] | Window | None = None,
@@ -886,6 +898,7 @@ def window(
     return frame_with(source, made, native)
 
 
+@names_keywords
 def join(
     frame: Frame,
     other: Frame,

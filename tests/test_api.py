@@ -27,9 +27,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.spark import EmptySource
 from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
 
-CALLS = (
-    "match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore", "window", "join",
-)  # fmt: skip
+CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
+METHODS = (*CALLS, "window", "join")  # those of the accessor
 FRAME = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
 QUERY = "PATTERN SEQ(a x, b y)"
 
@@ -92,7 +91,7 @@ def test_classes_that_results_are_made_of_are_public():
 
 RESULTS = (
     "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
-    "PartialMatch", "SparkMatches", "Stream", "Trace", "WhyNot",
+    "PartialMatch", "SparkMatches", "SparkStreamMatches", "Stream", "Trace", "WhyNot",
 )  # fmt: skip
 
 
@@ -122,7 +121,7 @@ def test_every_public_name_has_a_docstring_with_an_example(name):
 # --- the accessor
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", METHODS)
 def test_the_accessor_takes_what_the_functions_take(name):
     function = list(inspect.signature(getattr(cep, name)).parameters.values())[1:]
     method = list(inspect.signature(getattr(CepAccessor, name)).parameters.values())[1:]
@@ -131,10 +130,10 @@ def test_the_accessor_takes_what_the_functions_take(name):
 
 
 def test_the_accessor_has_the_functions_and_nothing_else():
-    assert {name for name in vars(CepAccessor) if not name.startswith("_")} == set(CALLS)
+    assert {name for name in vars(CepAccessor) if not name.startswith("_")} == set(METHODS)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", METHODS)
 def test_the_accessor_has_the_docstrings_of_the_functions_with_examples_that_run(name):
     function, method = getattr(cep, name), getattr(CepAccessor, name)
     doc = inspect.getdoc(method)
@@ -152,7 +151,7 @@ def test_the_accessor_has_the_docstrings_of_the_functions_with_examples_that_run
 def test_type_checkers_see_every_method_of_the_accessor():
     tree = ast.parse(inspect.getsource(CepAccessor))
     [block] = [node for node in tree.body[0].body if isinstance(node, ast.If)]
-    assert [ast.unparse(node) for node in block.body] == [f"{name} = api.{name}" for name in CALLS]
+    assert [ast.unparse(node) for node in block.body] == [f"{name} = api.{name}" for name in METHODS]
 
 
 class Tags(HTMLParser):
@@ -218,6 +217,15 @@ def test_a_misspelt_keyword_gets_the_same_words_in_every_call(call):
         f"{name}() got an unexpected keyword argument 'partition'. Did you mean 'partition_by'? "
         f"Keywords: {[*NAMES, *own]}"
     )
+
+
+@pytest.mark.parametrize("name", ["window", "join"])
+def test_a_misspelt_keyword_of_windows_and_joins_gets_the_nearest_name(name):
+    for call in (lambda **said: getattr(cep, name)(FRAME, FRAME, **said), getattr(FRAME.cep, name)):
+        with pytest.raises(TypeError) as caught:
+            call(orderby="ts")
+        start = f"{name}() got an unexpected keyword argument 'orderby'. Did you mean 'order_by'? Keywords: ["
+        assert str(caught.value).startswith(start)
 
 
 def test_a_misspelt_keyword_of_the_explorer_gets_the_words_of_the_call():

@@ -64,7 +64,7 @@ SUB_FLOORS = {
         ("experiments",),
     ),
     "plots": (("stills",), ("automata",), ("timeline",)),
-    "streaming": (("operators",),),
+    "streaming": (("operators",), ("spark",)),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -25,9 +25,10 @@ from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
+from cepkit.shedding.tree.machine import KERNELS as TREE
 
 # Modules of kernels that serve every query.
-INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY
+INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE
 
 
 def warmup() -> Iterator[tuple[str, float]]:

@@ -19,6 +19,7 @@ from cepkit.kernels.tree_layout import (
     AFTER,
     AFTER_OF_FIRST,
     ALIVE,
+    ALIVE_AFTER,
     ALLOWED_ALONE,
     AT,
     BASE,
@@ -78,6 +79,7 @@ from cepkit.kernels.tree_layout import (
     LEFT,
     LEFT_FIRST,
     LENGTH,
+    LENGTH_AFTER,
     LOG_BASE,
     LOG_BIN,
     LOG_COST,
@@ -111,6 +113,7 @@ from cepkit.kernels.tree_layout import (
     NEXT_ID,
     NODE,
     NOT_ABSENT,
+    ONLY_TYPED,
     PAIRS,
     PARENT,
     PARTITION,
@@ -492,6 +495,9 @@ def advance(
         own = p - base
         count = counts[p - limits[FIRST_ROW]]
         t, k = kind[own], partition[own]
+        if t < 0 and limits[ONLY_TYPED]:
+            info[AT] += 1
+            continue
         if not info[IS_BEGUN]:
             # Partial matches whose window is over.
             while info[SWEEP] < p:
@@ -738,6 +744,7 @@ def advance(
                     return TOO_MANY
             else:
                 _give_back(item, tree, n_components, groups, info, pool, cells)
+        count[ALIVE_AFTER], count[LENGTH_AFTER] = info[N_ALIVE], info[TOTAL_LENGTH]
         info[IS_BEGUN] = 0
         info[AT] += 1
         if info[AT] < limits[STOP] and (

@@ -28,11 +28,13 @@ ABSENT_LEAF, FROM, FROM_END, TO, TO_END, FIRST_BESIDE, LAST_BESIDE = range(7)
 (
     BASE, STOP, WITHIN, WITHIN_EVENTS, GAP, IS_STRICT, N_NODES, N_LEAVES, BIN_SIZE, IS_LEARNING, HAS_SKIP,
     MOST_ALIVE, MOST_COMPLETE, LOG_BASE, FIRST_ROW, MOST_WORK, ENDS_BY_EVENTS,
-) = range(17)  # fmt: skip
-N_LIMITS = 17
-# Columns of counts: created, removed, matches, pairs; then evaluations by condition, then how many held.
-CREATED, REMOVED, FOUND, PAIRS = range(4)
-N_COUNTS = 4
+    ONLY_TYPED,
+) = range(18)  # fmt: skip
+N_LIMITS = 18
+# Columns of counts: created, removed, matches, pairs, then the partial matches after the event and their
+# events; then evaluations by condition, then how many held.
+CREATED, REMOVED, FOUND, PAIRS, ALIVE_AFTER, LENGTH_AFTER = range(6)
+N_COUNTS = 6
 # The state of the machine in numbers.
 (
     AT, IS_BEGUN, FREE_SLOT, N_FREE, FREE_CELL, N_FREE_CELLS, NEXT_ID, N_ALIVE, TOTAL_LENGTH, N_COMPLETE,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from cepkit.errors import nearest
 
@@ -120,6 +121,18 @@ def check_keywords(call: str, keywords: Mapping[str, Any], *known: tuple[str, ..
         raise TypeError(
             f"{call}() got an unexpected keyword argument {wrong!r}.{nearest(wrong, names)} Keywords: {names}"
         )
+
+
+def names_keywords(function: _Function) -> _Function:
+    """Return a function whose error for a misspelt keyword proposes the nearest one."""
+    names = tuple(p.name for p in inspect.signature(function).parameters.values())
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        check_keywords(function.__name__, keywords, names)
+        return function(*args, **keywords)
+
+    return cast(_Function, call)
 
 
 def _own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:

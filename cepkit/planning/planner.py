@@ -241,7 +241,8 @@ def check_engine(engine: str | EngineValue, *, trace: bool = False) -> None:
     is_value = isinstance(engine, EngineValue)
     if isinstance(engine, type) and issubclass(engine, EngineValue):
         load_wings()
-        raise CepError(f"engine=cep.{engine.__name__} is a class. Give a value: {_VALUES[engine.__name__]}")
+        example = _VALUES[engine.__name__]
+        raise CepError(f"engine={example.partition('(')[0]} is a class. Give a value: {example}")
     if not is_value and not isinstance(engine, str):
         raise CepError(
             f"engine={engine!r}: give a name of {['auto', *engines()]}, or a parallel engine as a value: "

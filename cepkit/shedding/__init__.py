@@ -19,6 +19,7 @@ _NAMES_OF_MODULE = {
     "simulation.costs": "Prices",
     "simulation.replay": "ReplayResult",
     "simulation.server": "VirtualClock",
+    "tree_value": "Tree",
     "strategies.strategy": "Event Load Shedder Strategy Training",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}

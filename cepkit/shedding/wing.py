@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cepkit.planning.planner import register_engine
+from cepkit.planning.planner import register_engine, register_engine_class
 from cepkit.results.views import one_of, view_of
 from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.shedding.tree.engine import ENGINE
 
 register_engine(ENGINE)
+register_engine_class("Tree", 'cep.shedding.Tree(order="cost")')
 
 
 @view_of.register(pd.DataFrame)

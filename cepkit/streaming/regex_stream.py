@@ -150,6 +150,11 @@ class RegexSearch(Search):
         return sum(replica.n_ended for replica in self._replicas)
 
     @property
+    def n_live(self) -> int:
+        """Number of live partial matches; only without threads."""
+        return sum(replica.n_live for replica in self._replicas)
+
+    @property
     def n_retained(self) -> int:
         """Number of rows kept for partial matches."""
         return sum(len(replica.kept) for replica in self._replicas)

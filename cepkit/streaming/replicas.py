@@ -202,6 +202,11 @@ class Replica:
         self.kept = matcher.nothing_kept()
         self._drop_at = 0
 
+    @property
+    def n_live(self) -> int:
+        """Number of live partial matches of all partitions."""
+        return int(live_starts(self.state).sum())
+
     def work(self, share: Share) -> ReplicaMatches | None:
         """Advance over a share and return the matches that end in it, or None; an error changes no state."""
         if not len(share.position):

@@ -7,7 +7,7 @@ import json
 import os
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,24 +54,10 @@ def save_file(path: str | os.PathLike, saved: Saved) -> None:
         When an array holds Python objects.
     """
     path = Path(path)
-    header = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, **saved.header}
-    for name, array in saved.arrays.items():
-        if array.dtype == object:
-            raise CepError(f"{name} holds Python objects, which cannot be saved")
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as members:
-                _add(members, "header.json", json.dumps(header, indent=1).encode())
-                for name, array in saved.arrays.items():
-                    buffer = io.BytesIO()
-                    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-                    _add(members, f"arrays/{name}.npy", buffer.getbuffer())
-                for name, table in saved.tables.items():
-                    sink = pa.BufferOutputStream()
-                    with pa.ipc.new_file(sink, table.schema) as writer:
-                        writer.write_table(table)
-                    _add(members, f"tables/{name}.arrow", sink.getvalue())
+            _write(file, saved, zipfile.ZIP_DEFLATED)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -80,9 +66,34 @@ def save_file(path: str | os.PathLike, saved: Saved) -> None:
         raise
 
 
+def save_bytes(saved: Saved) -> bytes:
+    """Return the content of a state file, not compressed. Raises as `save_file`."""
+    file = io.BytesIO()
+    _write(file, saved, zipfile.ZIP_STORED)
+    return file.getvalue()
+
+
+def _write(file: IO[bytes], saved: Saved, compression: int) -> None:
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, **saved.header}
+    for name, array in saved.arrays.items():
+        if array.dtype == object:
+            raise CepError(f"{name} holds Python objects, which cannot be saved")
+    with zipfile.ZipFile(file, "w", compression, compresslevel=1) as members:
+        _add(members, "header.json", json.dumps(header, indent=1).encode())
+        for name, array in saved.arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+            _add(members, f"arrays/{name}.npy", buffer.getbuffer())
+        for name, table in saved.tables.items():
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            _add(members, f"tables/{name}.arrow", sink.getvalue())
+
+
 def _add(members: zipfile.ZipFile, name: str, content: Any) -> None:
     member = zipfile.ZipInfo(name, _EPOCH)
-    member.compress_type = zipfile.ZIP_DEFLATED
+    member.compress_type = members.compression
     with members.open(member, "w", force_zip64=True) as file:
         file.write(content)
 
@@ -98,8 +109,17 @@ def load_file(path: str | os.PathLike, kind: str) -> Saved:
         When the file is no state file, is damaged, or has the state layout of another version of cepkit.
     """
     path = Path(path)
+    return _read(path, str(path), kind)
+
+
+def load_bytes(content: bytes, name: str, kind: str) -> Saved:
+    """Return what `save_bytes` wrote; messages call it by ``name``. Raises as `load_file`."""
+    return _read(io.BytesIO(content), name, kind)
+
+
+def _read(file: Path | IO[bytes], path: str, kind: str) -> Saved:
     try:
-        with zipfile.ZipFile(path) as members:
+        with zipfile.ZipFile(file) as members:
             header = json.loads(members.read("header.json"))
             _check_header(path, header, kind)
             arrays, tables = {}, {}
@@ -127,7 +147,7 @@ def kind_of_file(path: str | os.PathLike) -> str | None:
         return None
 
 
-def _check_header(path: Path, header: Any, kind: str) -> None:
+def _check_header(path: str, header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise CepError(f"{path} is not a state file of cepkit")
     for name, known in (("version", FORMAT_VERSION), ("kernels", KERNEL_VERSION)):

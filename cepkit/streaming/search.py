@@ -73,6 +73,23 @@ class Search(ABC):
         """Wait until all events so far are searched, and return the complete matches."""
         return self.release()
 
+    def pass_time(self, now: int) -> Ready:
+        """Return the matches that are complete since no later event comes before ``now``, in ticks.
+
+        It also forgets rows that no later match needs.
+        """
+        return self.release()
+
+    @property
+    def wakes_at(self) -> int | None:
+        """Return the earliest time for which `pass_time` has something to do, if only time passes."""
+        return None
+
+    @property
+    def n_live(self) -> int | None:
+        """Return the number of live partial matches; None for a search that keeps events instead."""
+        return None
+
     @abstractmethod
     def finish(self, n_events: int) -> Ready:
         """Return all remaining matches, since no event follows."""

@@ -23,6 +23,8 @@ from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
+_LONG_AGO = -(2**63)  # the smallest time
+
 
 class SequenceSearch(Search):
     """The search of a sequence query in a stream; `advance` returns all complete matches.
@@ -54,6 +56,9 @@ class SequenceSearch(Search):
         self._kept = schema.arrow.empty_table()
         self._position_of_kept = np.empty(0, np.int64)
         self._done = (-1, 0)  # the last event of the returned matches, and how many of them end there
+        self._now: int | None = None  # no later event comes before this time
+        self._searched_at: int | None = None  # what `_latest` returned for the last search
+        self._wakes_at: int | None = None
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
 
@@ -65,6 +70,18 @@ class SequenceSearch(Search):
         position = np.arange(n_before, n_before + table.num_rows)
         return self._advance(whole, np.concatenate([self._position_of_kept, position]), is_last=False)
 
+    def pass_time(self, now: int) -> Ready:
+        """Return the matches that no later event can forbid, and forget events out of the window."""
+        self._now = now if self._now is None else max(now, self._now)
+        if not self.n_retained:
+            return self.release()
+        return self._advance(self._kept, self._position_of_kept, is_last=False)
+
+    @property
+    def wakes_at(self) -> int | None:
+        """The time that completes the next waiting match, or ends the window of all kept events."""
+        return self._wakes_at
+
     def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of their window."""
         return self._advance(self._kept, self._position_of_kept, is_last=True)
@@ -73,8 +90,10 @@ class SequenceSearch(Search):
         source = ArrowSource(whole)
         program = compile_sequence(self.query, source.schema)
         events = build_events(source, program)
+        self._wakes_at = self._end_of_last_window(program, events)
         found = choose_engine(program).run(program, events)
-        block = self._complete(program, events, found, position, is_last=is_last)
+        n_old = len(self._position_of_kept)
+        block = self._complete(program, events, found, position, n_old, is_last=is_last)
         done = self._done
         if len(block):
             last = position[block.last]
@@ -83,7 +102,11 @@ class SequenceSearch(Search):
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
+        if _waits(program) and events.n_events:
+            self._searched_at = int(self._latest(_times(program, events)))
         keep = self._is_needed(program, events)
+        if not keep.any():
+            self._wakes_at = None
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
         return made
 
@@ -93,25 +116,57 @@ class SequenceSearch(Search):
         events: Events,
         found: SequenceSet,
         position: np.ndarray,
+        n_old: int,
         *,
         is_last: bool,
     ) -> MatchBlock:
-        """Return the complete matches that were not returned before."""
+        """Return the complete matches that were not returned before.
+
+        A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
+        waits. The event that forbade it may be forgotten.
+        """
         done, n_there = self._done
-        first_new = int(np.searchsorted(position, done))
+        first_new = max(int(np.searchsorted(position, done)), self._first_of_waiting(program, events, n_old))
         block = found.ending(first_new, events.n_events)
         again = int((position[block.last] == done).sum())
         block = block.take(slice(min(n_there, again), None))
         if is_last or not _waits(program) or not len(block):
             return block
-        window, time = program.window, events.columns[program.clock].values
-        age = time[-1] - time[block.first]
-        decided = age > window.within if window.closed else age >= window.within
+        window, time, within = program.window, _times(program, events), _window(program)
+        age = self._latest(time) - time[block.first]
+        decided = age > within if window.closed else age >= within
         n_decided = len(block) if decided.all() else int(np.argmin(decided))
+        if n_decided < len(block):
+            self._wakes_at = int(time[block.first[n_decided]]) + int(within) + bool(window.closed)
         if self._reporter.policy != "none" and n_decided < len(block):
             # A policy needs all matches with the same last event at once.
             n_decided = int(np.searchsorted(block.last, block.last[n_decided]))
         return block.take(slice(0, n_decided))
+
+    def _first_of_waiting(self, program: SequenceProgram, events: Events, n_old: int) -> int:
+        """Return the first event at which a match can end that waits or is new."""
+        if not _waits(program):
+            return n_old
+        if self._searched_at is None:
+            return 0
+        time = _times(program, events)
+        return int(np.searchsorted(time, max(self._searched_at - _window(program), _LONG_AGO)))
+
+    def _latest(self, time: np.ndarray) -> int:
+        """Return the time before which no later event comes."""
+        return time[-1] if self._now is None else max(time[-1], self._now)
+
+    def _end_of_last_window(self, program: SequenceProgram, events: Events) -> int | None:
+        """Return the time from which no event is needed; None if time alone does not decide it."""
+        if program.window.within is None or not events.n_events:
+            return None
+        return int(_times(program, events)[-1]) + int(self._span_needed(program)) + 1
+
+    def _span_needed(self, program: SequenceProgram) -> float:
+        """Return for how long an event is needed, in ticks."""
+        # A waiting match began at most one window ago; an event that forbids it, at most two.
+        n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
+        return n_windows * _window(program)
 
     def _report(
         self, source: ArrowSource, events: Events, block: MatchBlock, position: np.ndarray
@@ -129,15 +184,13 @@ class SequenceSearch(Search):
         if n == 0 or (window.within is None and window.within_events is None):
             return keep
         if window.within is not None:
-            time = events.columns[program.clock].values
-            # A waiting match began at most one window ago; an event that forbids it, at most two.
-            n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
-            keep &= time[-1] - time <= n_windows * window.within
+            time = _times(program, events)
+            keep &= self._latest(time) - time <= self._span_needed(program)
         elif window.within_events is not None:
             places = Places(program, events)
             left = places.end_of_partition - np.arange(n)
             keep[places.position_of_place[left >= window.within_events]] = False
-        if any(
+        if keep.any() and any(
             c.step == "strict" or c.inner == "strict" for b in program.branches for c in b.branch.components
         ):
             # Events stay neighbours only if all events between them are kept.
@@ -183,12 +236,14 @@ class SequenceSearch(Search):
         keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
         types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
         tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
-        return Saved({"done": list(self._done), "n_codes": len(self._codes)}, arrays, tables)
+        header = {"done": list(self._done), "searched_at": self._searched_at, "n_codes": len(self._codes)}
+        return Saved(header, arrays, tables)
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""
         last, n_there = saved.header["done"]
         self._done = (last, n_there)
+        self._searched_at = saved.header.get("searched_at")
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
@@ -206,6 +261,18 @@ def _check(options: Options) -> None:
         raise UnsupportedQueryError(
             f"{said} are options of regex streams; a stream of event sequences is bounded by its window"
         )
+
+
+def _times(program: SequenceProgram, events: Events) -> np.ndarray:
+    """Return the time of every event, for a query with a window of time."""
+    assert program.clock is not None
+    return events.columns[program.clock].values
+
+
+def _window(program: SequenceProgram) -> float:
+    """Return the length of the window of time, in ticks."""
+    assert program.window.within is not None
+    return program.window.within
 
 
 def _waits(program: SequenceProgram) -> bool:

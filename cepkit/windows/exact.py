@@ -46,29 +46,29 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
         if scale is None:
             scale = scale_between(0, int(np.abs(mantissa).max(initial=0)).bit_length())
         return ScaledNumbers(mantissa, place - scale.lowest, scale)
-    known = present & np.isfinite(values)
-    fraction, exponent = np.frexp(np.where(known, values, 0.0))
-    mantissa = (fraction * 2.0**_MANTISSA_BITS).astype(np.int64)
-    place = exponent.astype(np.int64) - _MANTISSA_BITS
-    counts = mantissa != 0
+    from cepkit.kernels.window.sums import split_floats
+
     if scale is None:
         scale = scale_of(values, present)
-    return ScaledNumbers(mantissa, np.where(counts, place - scale.lowest, 0), scale)
+    mantissa, place = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
+    split_floats(np.ascontiguousarray(values, np.float64), present, scale.lowest, mantissa, place)
+    return ScaledNumbers(mantissa, place, scale)
 
 
 def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
     """Return the scale of the present values; the scale of several parts is `common_scale`."""
     if values.dtype.kind == "i":
         return numbers_of(values, present).scale
-    _, exponent = np.frexp(values[present & np.isfinite(values) & (values != 0)])
-    if not len(exponent):
-        return scale_between(0, 1)
-    return scale_between(int(exponent.min()) - _MANTISSA_BITS, int(exponent.max()))
+    from cepkit.kernels.window.sums import exponent_limits
+
+    limits = np.empty(2, np.int64)
+    exponent_limits(np.ascontiguousarray(values, np.float64), present, limits)
+    return scale_between(int(limits[0]) - _MANTISSA_BITS, max(int(limits[1]), int(limits[0]) + 1))
 
 
 def scale_between(lowest: int, highest: int) -> DigitScale:
     """Return the scale for numbers whose bits have exponents from ``lowest`` to below ``highest``."""
-    return DigitScale(lowest, (highest - lowest + 64 + _COUNT_BITS) // _BASE_BITS + 3)
+    return DigitScale(lowest, (highest - lowest + _COUNT_BITS) // _BASE_BITS + 2)
 
 
 def common_scale(*scales: DigitScale) -> DigitScale:

@@ -41,7 +41,9 @@ class Emitted(NamedTuple):
     moment_of_item: np.ndarray | None  # int64, (n_items,): row that arrives when the item is emitted
 
 
-def limits_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0) -> Limits:
+def limits_of(
+    size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
+) -> Limits:
     """Return the limits of every row.
 
     Parameters
@@ -52,15 +54,19 @@ def limits_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: in
     n_rows : int
     first_number : int
         Number of the first row in its stream; batches of rows depend on it.
+    with_leaving : bool
+        Whether ``gone`` is needed; without it, that of a sliding window of time is not computed.
     """
     rows = np.arange(n_rows, dtype=np.int64)
     if size.is_time and not size.tumbling:
         from cepkit.kernels.windows import window_ends, window_starts
 
         assert time is not None
-        first, gone = np.empty(n_rows, np.int64), np.empty(n_rows, np.int64)
+        first, gone = np.empty(n_rows, np.int64), np.empty(n_rows if with_leaving else 0, np.int64)
         time = np.ascontiguousarray(time)
         window_starts(time, np.zeros(n_rows, np.int64), size.width, 0, first)
+        if not with_leaving:
+            return Limits(first, gone)
         window_ends(time, np.full(n_rows, n_rows, np.int64), size.width, 0, gone)
         return Limits(first, gone)
     if not size.tumbling:
@@ -108,8 +114,11 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     )
     first_place = np.zeros(max(n_groups, 1) + 1, np.int64)
     np.cumsum(np.bincount(group, minlength=max(n_groups, 1)), out=first_place[1:])
-    start, places = np.empty(n, np.int64), np.arange(n, dtype=np.int64)
-    group_limits(limits.first, row_of_place, first_place, start)
+    start, places = np.empty(0 if one_group else n, np.int64), np.arange(n, dtype=np.int64)
+    if one_group:
+        start = limits.first
+    else:
+        group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:
         order = None
         if not one_group:

@@ -117,7 +117,7 @@ def run_window(
     rows = kept_rows(window, source, window.order_by)
     size = size_of(window, source)
     time = clock_values(source, window.order_by[0], rows) if size.is_time else None
-    limits = limits_of(size, time, len(rows))
+    limits = limits_of(size, time, len(rows), with_leaving=window.emit == ALL)
     group, n_groups = partition_codes(source, window.group_by)
     made = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
     return emit_rows(window, source, rows, made, size, evaluator=evaluator)
@@ -212,8 +212,8 @@ def frame_with(source: Source, found: WindowRows, native: Callable[[Frame], Fram
     taken = source.rows(found.rows, {})
     if isinstance(taken, pd.DataFrame):
         for name, values in found.columns.items():
-            made = series_of_arrow(values)
-            taken[name] = made.set_axis(taken.index)
+            # An array has no index to align; `insert` also suits the copies that pandas 2 warns of.
+            taken.insert(taken.shape[1], name, series_of_arrow(values).array)
         return taken
     for name, values in found.columns.items():
         taken = taken.append_column(name, values)

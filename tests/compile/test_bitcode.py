@@ -26,6 +26,7 @@ from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
+from cepkit.shedding.tree.machine import KERNELS as TREE
 
 IS_KNOWN = sys.platform == "linux" and os.uname().machine == "x86_64"
 jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="bitcode becomes machine code")
@@ -128,7 +129,10 @@ SEQUENCES = [
     ("SEQ(A a, B b, C c) WITHIN 20", {}),
     ("SEQ(A a, B+ b[], C c) WITHIN 6", {}),
     ("SEQ(A a, B b, C c) WITHIN 5", {"order_by": "clock"}),
+    ("SEQ(A a, B+ b[], !D d, C c) WHERE b[i].x > a.x AND d.y > c.y WITHIN 6", {"engine": "tree"}),
+    ("SEQ(A a, B b, !C c) WHERE c.x > a.x WITHIN 9", {"engine": "tree"}),  # waits for the end of its window
 ]
+REPLAYED = "SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 20"
 
 
 def answers(frame: pd.DataFrame) -> list:
@@ -142,6 +146,13 @@ def answers(frame: pd.DataFrame) -> list:
         keywords = {"order_by": "t", **keywords}
         matches = cep.match(frame, f"PATTERN {text}", event_type="kind", **keywords)
         found += [matches.count(), matches.head(3)]
+    for strategy in ("random", "hspice"):
+        result = cep.replay(
+            frame, f"PATTERN {REPLAYED}", latency_bound="50 us", shedding=strategy, event_type="kind",
+            order_by="t",
+        )  # fmt: skip
+        found += [result.to_frame(), result.matches.head(3)]
+        assert result.run.n_partial_dropped + result.run.n_skipped_pairs
     return found
 
 
@@ -167,6 +178,7 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     assert "interpreted" in [one for one in results[0] if isinstance(one, str)]
     assert used[0] == used[1]
     assert {name.rsplit(".", 1)[0] for name in used[0]} == set(INTERPRETING)
+    assert {f"{TREE}.{name}" for name in vars(both[TREE][0])} <= used[0]
 
 
 def arrays_of(seed: int) -> dict[str, list[tuple]]:

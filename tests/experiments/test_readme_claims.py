@@ -32,6 +32,13 @@ def hybrid_parallel() -> list[Finding]:
     return examine(CLAIMS, kept_results(RESULTS))
 
 
+def load_shedding() -> list[Finding]:
+    from cepkit.shedding.experiments.claims import CLAIMS
+    from cepkit.shedding.experiments.results import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
 def scatter_gather() -> list[Finding]:
     from cepkit.scaleout.experiments.claims import CLAIMS
     from cepkit.scaleout.experiments.results import kept_results
@@ -43,6 +50,7 @@ NOTEBOOKS: dict[str, Callable[[], list[Finding]]] = {
     "10_match_regex": match_regex,
     "20_linked_cep": linked_cep,
     "30_hybrid_parallel": hybrid_parallel,
+    "40_load_shedding": load_shedding,
     "50_scatter_gather": scatter_gather,
 }
 

@@ -426,6 +426,30 @@ def test_random_streams_in_slices(session, seed, family):
     assert rows_of(chosen.count_by_last())[1] == rows_of(expected.count_by_last().drop(columns="index"))[1]
 
 
+def test_a_hundred_slices_give_the_answer_of_one(session):
+    """Every slice is there once, owns its own events once, and adds its own matches once."""
+    from pyspark.sql import functions as F
+
+    rng, n = np.random.default_rng(3), 800
+    frame = pd.DataFrame({"kind": rng.choice(list("ABCX"), n), "t": np.sort(rng.integers(0, 1000, n))})
+    frame = frame.assign(n=np.arange(n))
+    query = cep.sequence_query(
+        "PATTERN SEQ(A a, B b, !C c) WITHIN 12", event_type="kind", order_by=["t", "n"]
+    )
+    on_spark = session.createDataFrame(arrow(frame))
+    begins = tuple(range(10, 1000, 10))
+    parts = Slices("t", 12, True, 3, begins).copies(on_spark, F.col("t")).toPandas()
+    assert sorted(parts["slice"].unique()) == list(range(100))
+    low, high = parts["low"].fillna(-np.inf), parts["high"].fillna(np.inf)
+    own = parts[(parts["t"] >= low) & (parts["t"] < high)]
+    assert sorted(own["n"]) == list(range(n))
+    assert not parts.duplicated(["slice", "n"]).any()
+    hundred, one = (binding.match(on_spark, query, boundaries=cut) for cut in (begins, ()))
+    expected = cep.match(frame, query)
+    assert rows_of(hundred.to_frame()) == rows_of(one.to_frame()) == rows_of(expected.to_frame())
+    assert hundred.count() == one.count() == expected.count() > 100
+
+
 @pytest.fixture(scope="module")
 def events():
     """300 events of four keys, one of them null, out of order."""

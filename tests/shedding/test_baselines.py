@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -37,6 +38,34 @@ QUERIES = {
     "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
 }
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 170))]
+
+
+def random_query(seed: int) -> str:
+    """Return a sequence, an alternative or all-of of random types, conditions and window."""
+    rng = Random(f"query {seed}")
+    n = rng.choice([2, 3, 3, 4])
+    kinds = [rng.choice("ABCD") for _ in range(n)] if rng.random() < 0.3 else rng.sample("ABCD", n)
+    form = rng.choice(["SEQ", "SEQ", "SEQ", "AND", "OR"])
+    group = rng.randrange(1, n) if form == "SEQ" and rng.random() < 0.3 else -1
+    names, parts, where = "abcd"[:n], [], ["skip_till_any_match"]
+    for i, (kind, name) in enumerate(zip(kinds, names, strict=True)):
+        parts.append(f"{kind}+ {name}[]" if i == group else f"{kind} {name}")
+    if form == "OR" and n > 2:
+        parts[1:3] = [f"OR({parts[1]}, {parts[2]})"]
+        pattern, readable = f"SEQ({', '.join(parts)})", {0, *range(3, n)}
+    else:
+        form = "SEQ" if form == "OR" else form
+        pattern, readable = f"{form}({', '.join(parts)})", set(range(n))
+    for i in sorted(readable):
+        one = names[i] + ("[i]" if i == group else "")
+        if rng.random() < 0.25:
+            where.append(f"{one}.x > {rng.randint(5, 40)}")
+        for j in sorted(readable):
+            if j < i and j != group and rng.random() < 0.5:
+                where.append(f"{one}.x {rng.choice('<>')} {names[j]}.x + {rng.randint(-20, 20)}")
+    width = rng.randint(6, 12) if group >= 0 or form == "AND" else rng.randint(12, 28)
+    unit = "EVENTS" if rng.random() < 0.2 else "seconds"
+    return f"PATTERN {pattern} WHERE {' AND '.join(where)} WITHIN {width} {unit}"
 
 
 def arrivals_of(seed: int, n: int, service: float, factor: float) -> np.ndarray:
@@ -76,6 +105,30 @@ def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
     full, found = case.run(), case.run(strategy)
     assert len(set(found.matches)) == len(found.matches)
     assert set(found.matches) <= set(full.matches)
+
+
+RANDOM_SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 1000))]
+
+
+@pytest.mark.parametrize("seed", RANDOM_SEEDS)
+def test_shedding_of_random_queries_invents_nothing(seed):
+    case = Prepared(seed, random_query(seed))
+    full = set(case.run().matches)
+    for strategy in STRATEGIES:
+        found = case.run(strategy).matches
+        assert len(set(found)) == len(found) and set(found) <= full, (strategy, case.text)
+
+
+def test_random_queries_reach_everything():
+    texts = [random_query(seed) for seed in range(60)]
+    assert len(set(texts)) == 60
+    for sign in ("SEQ(", "AND(", "OR(", "+ ", "EVENTS", " < ", " > "):
+        assert sum(sign in text for text in texts) > 3, sign
+    n_lossy = 0
+    for seed in range(6):
+        case = Prepared(seed, random_query(seed))
+        n_lossy += len(case.run(STRATEGIES[0]).matches) < len(case.run().matches)
+    assert n_lossy > 2
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)

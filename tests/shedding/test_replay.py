@@ -37,8 +37,8 @@ def replay(frame, query=QUERY, **given):
 
 
 def keys_of(result) -> set[tuple]:
-    """Return the matches as tuples of positions."""
-    lineage = result.matches.lineage()
+    """Return the matches of a replay, or matches, as tuples of positions."""
+    lineage = getattr(result, "matches", result).lineage()
     return set(lineage.groupby("match")["position"].agg(tuple))
 
 
@@ -59,6 +59,50 @@ def test_the_same_seed_gives_the_same_bits(name):
     pd.testing.assert_frame_equal(one.series(), other.series(), check_exact=True)
     assert one.latencies.tobytes() == other.latencies.tobytes()
     assert one.run.dropped.tobytes() == other.run.dropped.tobytes()
+
+
+@dataclass(frozen=True)
+class AskedForNothing:
+    """Drop nothing, but let the server ask about every event."""
+
+    name: ClassVar[str] = "asked"
+
+    def begin(self, training: Training) -> Shedder:
+        return _Asked()
+
+
+class _Asked(Shedder):
+    def admit(self, event, load):
+        return ()
+
+    def before(self, event, load, machine):
+        return True
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "query",
+    [
+        QUERY,
+        "PATTERN SEQ(a x, b+ y[], c z) WHERE y[i].v > x.v WITHIN 6",
+        "PATTERN SEQ(a x, b y, !c z) WHERE z.v > x.v WITHIN 12",
+        "PATTERN SEQ(a x, b y) WITHIN 9 EVENTS",
+        "PATTERN OR(SEQ(a x, b y), SEQ(c z)) WITHIN 9",
+    ],
+)
+def test_events_in_one_call_are_as_events_one_by_one(query, seed):
+    """Where nothing is decided, the tree takes all events at once; every number stays the same."""
+    frame = frame_of(900, seed)
+    arrivals = ["peaks", "poisson", "overload", "constant"][seed]
+    together, alone = (
+        replay(frame, query, shedding=own, arrivals=arrivals) for own in ("none", AskedForNothing())
+    )
+    pd.testing.assert_frame_equal(together.series(), alone.series(), check_exact=True)
+    assert together.latencies.tobytes() == alone.latencies.tobytes()
+    assert keys_of(together) == keys_of(alone)
+    for name in ("processed_of_type", "most_waiting", "most_alive", "peak_bytes", "seconds"):
+        assert getattr(together.run, name) == getattr(alone.run, name), name
+    assert together.to_frame().drop(columns="strategy").equals(alone.to_frame().drop(columns="strategy"))
 
 
 def test_arrivals_do_not_depend_on_the_strategy():
@@ -106,6 +150,29 @@ def test_matches_of_negation_are_compared_by_precision():
     assert own - truth
     assert result.precision == len(own & truth) / len(own) < 1
     assert result.recall == len(own & truth) / len(truth)
+
+
+@pytest.mark.parametrize(
+    ("condition", "opposite"), [("y.v > 0.3", "y.v <= 0.3"), ("y.v > x.v", "y.v <= x.v")]
+)
+@pytest.mark.parametrize("absent_at", ["x, !b y, c", "x, c"])
+@pytest.mark.parametrize("seed", range(3))
+def test_both_readings_of_negation(condition, opposite, absent_at, seed):
+    """An event that is allowed if a condition holds forbids a match if the opposite holds."""
+    frame = frame_of(600, seed)
+    end = "" if "!" in absent_at else ", !b y"
+    text = f"PATTERN SEQ(a {absent_at} z{end}) WHERE {{}} WITHIN 12"
+    query, other = text.format(condition), text.format(opposite)
+    kills, allows = (replay(frame, query, negation=reading) for reading in ("kills_if", "allowed_if"))
+    assert keys_of(kills) == keys_of(cep.match(frame, query, **SETTINGS))
+    assert keys_of(allows) == keys_of(cep.match(frame, other, **SETTINGS)) != keys_of(kills)
+    assert kills.recall == kills.precision == allows.recall == allows.precision == 1.0
+    shed = replay(frame, query, negation="allowed_if", shedding="random_input", latency_bound=2e-5)
+    assert shed.n_dropped and common(shed.run.found[0].block, allows.run.found[0].block).mean() > 0.3
+    assert "unless it fulfils its conditions" in str(allows.explain())
+    assert "unless it fulfils" not in str(kills.explain()) + str(
+        replay(frame, negation="allowed_if").explain()
+    )
 
 
 def test_matches_equal_those_of_the_other_engines_when_nothing_is_dropped():
@@ -246,6 +313,43 @@ def test_spark_replays_each_key_as_a_task(spark):
         assert found.loc[key, alone.index].to_dict() == alone.to_dict()
 
 
+def test_spark_replays_many_keys(spark):
+    """Every key is a replay of its own; keys that differ in length and load do not disturb one another."""
+    frame = pd.concat([frame_of(60 + 10 * seed, seed, "abc").assign(key=seed) for seed in range(40)])
+    frame["ts"] = np.arange(len(frame))
+    settings = {"shedding": "random_input", "latency_bound": 2e-5, "warm_up": 30, "partition_by": "key"}
+    found = replay(spark.createDataFrame(frame).repartition(6), **settings).toPandas()
+    assert sorted(found["key"]) == list(range(40))
+    assert found["problem"].isna().all() and (found["events"] == 60 + 10 * found["key"]).all()
+    assert (found["dropped_events"] > 0).sum() > 30
+    for key in (0, 17, 39):
+        alone = replay(frame[frame["key"] == key], **settings).to_frame().iloc[0]
+        own = found[found["key"] == key].iloc[0]
+        assert own[alone.index].to_dict() == alone.to_dict()
+
+
+def test_spark_runs_a_study_over_settings(spark):
+    """A study is one replay per setting; all of them see the same events, and become one table."""
+    frame = pd.concat([frame_of(300, seed, "abc").assign(key=f"k{seed}") for seed in range(4)])
+    frame["ts"] = np.arange(len(frame))
+    there, parts = spark.createDataFrame(frame), []
+    for name in ("none", "random", "random_input"):
+        for seed in range(2):
+            settings = {"shedding": name, "seed": seed, "latency_bound": 2e-5, "partition_by": "key"}
+            parts.append(replay(there, **settings))
+    study = parts[0]
+    for part in parts[1:]:
+        study = study.unionByName(part)
+    table = study.toPandas()
+    assert table.groupby(["strategy", "seed"]).size().tolist() == [4] * 6
+    assert table.groupby("key")["matches_without_shedding"].nunique().eq(1).all()
+    by = table.groupby("strategy")["recall"].mean()
+    assert by["none"] == 1.0 and by["random_input"] < 1
+    one = table[(table["key"] == "k2") & (table["strategy"] == "random_input") & (table["seed"] == 1)].iloc[0]
+    alone = replay(frame[frame["key"] == "k2"], shedding="random_input", seed=1, latency_bound=2e-5)
+    assert one["recall"] == alone.recall and one["dropped_events"] == alone.n_dropped
+
+
 def test_spark_needs_keys(spark):
     frame = spark.createDataFrame(frame_of(10, 0))
     with pytest.raises(CepError, match="partition_by is missing"):
@@ -322,6 +426,7 @@ def test_arrivals_of_rows_are_taken_in_stream_order():
         ({"arrivals": cep.shedding.ColumnArrivals("tss")}, "arrivals: column 'tss' not found. Did you mean"),
         ({"arrivals": cep.shedding.ColumnArrivals("kind")}, "arrivals: column 'kind' is of type text"),
         ({"arrivals": cep.shedding.PoissonArrivals}, "arrivals=PoissonArrivals is a class"),
+        ({"negation": "forbids"}, "negation='forbids': expected one of 'kills_if', 'allowed_if'"),
         ({"query": []}, "the list of queries is empty"),
         ({"query": "PATTERN SEQ(a x, b y) WITHIN 9", "after_match": "past_last"}, "after_match removes"),
         ({"query": "PATTERN SEQ(a x, q y) WITHIN 9"}, "the warm-up of 100 events has no event of type 'q'"),

@@ -98,6 +98,14 @@ def test_a_match_that_may_be_forbidden_waits():
     assert stream.close() == [{"a_t": 7, "b_t": 8}]
 
 
+@pytest.mark.parametrize("text", ["SEQ(!A a, B b, C c)", "SEQ(!A a, B b, C c, !D d)"])
+def test_a_forbidden_match_stays_forbidden_when_the_forbidding_event_is_forgotten(text):
+    stream = cep.stream(f"PATTERN {text} WITHIN 8", TICKS, event_type="kind", order_by="t")
+    made = [stream.push([{"t": 0, "kind": "A"}, {"t": 3, "kind": "B"}, {"t": 5, "kind": "C"}])]
+    made += [stream.push(rows("X", time)) for time in range(6, 60)]
+    assert [*made, stream.close()] == 56 * [[]]
+
+
 def test_events_out_of_the_window_are_forgotten():
     stream = cep.stream(TEXT, TICKS, event_type="kind", order_by="t")
     for start in range(0, 1000, 10):

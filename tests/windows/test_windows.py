@@ -6,13 +6,13 @@ import datetime
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import cepkit as cep
 from tests.support.window_cases import plain, random_frame, random_window_case, rows_of
 
+pl = pytest.importorskip("polars")
 MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
 
@@ -78,8 +78,7 @@ def test_rows_leave_before_the_next_row_arrives_and_time_passes_after_the_last_o
     assert found["n"].tolist() == [1, 2, 1, 2, 1, 0]
     assert found["emitted"].tolist() == [0, 10, 15, 15, 25, 30]
     batches = cep.window(TICKS, {"total": "sum(price)"}, tumbling=2, emit="all")
-    assert batches["total"].tolist()[:4] == [1.0, 3.0, *batches["total"].tolist()[2:4]]
-    assert batches["total"].isna().tolist() == [False, False, True, True, False, False, True, True, False]
+    assert batches["total"].fillna(-1).tolist() == [1, 3, -1, -1, 4, 12, -1, -1, 16]
 
 
 def test_expressions_may_combine_aggregates_and_the_row():
@@ -102,7 +101,7 @@ def test_sums_do_not_depend_on_rows_that_left():
 def test_integers_keep_all_digits_and_overflow_is_an_error():
     big = 2**62
     frame = pd.DataFrame({"k": [big, -big, 3, big, big]})
-    assert cep.window(frame, {"s": "sum(k)"}, length=3)["s"].tolist()[:4] == [big, 0, 3, 3]
+    assert cep.window(frame[:4], {"s": "sum(k)"}, length=3)["s"].tolist() == [big, 0, 3, 3]
     with pytest.raises(cep.CepError, match="exceeds 2\\^63"):
         cep.window(frame, {"s": "sum(k)"}, length=2)
     assert cep.window(frame, {"s": "avg(k)"}, length=2)["s"].iloc[-1] == float(big)
@@ -129,7 +128,8 @@ def test_clocks_of_every_kind():
 
 def test_the_frame_stays_as_it_was():
     before = TICKS.copy()
-    cep.window(TICKS, {"n": "count()"}, length=2)["n"] = 0
+    found = cep.window(TICKS, {"n": "count()"}, length=2)
+    found["price"] = 0.0
     pd.testing.assert_frame_equal(TICKS, before)
 
 
@@ -204,7 +204,9 @@ def test_a_window_as_a_value_takes_no_further_settings():
 
 
 def test_windows_print_as_they_are_written_and_compare_by_value():
-    text = "Window({'n': 'count()'}, time='5 s', tumbling=True, group_by='a', order_by=['ts', 'seq'], emit='all')"
-    window = cep.Window({"n": "count()"}, tumbling="5 s", group_by="a", order_by=["ts", "seq"], emit="all")
+    text = (
+        "Window({'n': 'count()'}, time='5 s', tumbling=True, group_by='a', order_by=['ts', 's'], emit='all')"
+    )
+    window = cep.Window({"n": "count()"}, tumbling="5 s", group_by="a", order_by=["ts", "s"], emit="all")
     assert repr(window) == text
     assert window == eval(f"cep.{text}") and hash(window) == hash(eval(f"cep.{text}"))

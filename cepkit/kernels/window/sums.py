@@ -18,6 +18,7 @@ _TOP_BITS = 61  # of the digits that are rounded to a float, so that one bit can
 
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 _OUT_FLOATS, _MATRIX = T.Array(T.float64, 1, "C"), T.Array(T.int64, 2, "C", readonly=True)
+_FLAGS = T.Array(T.bool_, 1, "C", readonly=True)
 _OPTIONS = {"cache": True, "nogil": True}
 
 
@@ -99,6 +100,40 @@ def _to_float(digits, lowest):
     if own + exponent + lowest > 1024:
         return math.inf
     return math.ldexp(mantissa, own + exponent + lowest)
+
+
+@njit([(T.Array(T.float64, 1, "C", readonly=True), _FLAGS, _OUT_INTS)], **_OPTIONS)
+def exponent_limits(values, present, out):
+    """Write the exponents of the least and of the largest present float, as `math.frexp` gives them.
+
+    Zeros, infinite values and NaN do not count. Without others, both are 0.
+    """
+    least, greatest = 1 << 20, -(1 << 20)
+    for i in range(len(values)):
+        value = values[i]
+        if present[i] and value != 0.0 and abs(value) < math.inf:
+            exponent = math.frexp(value)[1]
+            least = min(least, exponent)
+            greatest = max(greatest, exponent)
+    out[0] = least if least <= greatest else 0
+    out[1] = greatest if least <= greatest else 0
+
+
+@njit([(T.Array(T.float64, 1, "C", readonly=True), _FLAGS, T.int64, _OUT_INTS, _OUT_INTS)], **_OPTIONS)
+def split_floats(values, present, lowest, mantissa, place):
+    """Write present floats as ``mantissa * 2^(place + lowest)``, and 0 for all others.
+
+    Notes
+    -----
+    Time O(n_rows).
+    """
+    for i in range(len(values)):
+        value = values[i]
+        mantissa[i] = place[i] = 0
+        if present[i] and value != 0.0 and abs(value) < math.inf:
+            fraction, exponent = math.frexp(value)
+            mantissa[i] = int(fraction * 9007199254740992.0)
+            place[i] = exponent - 53 - lowest
 
 
 @njit([(_INTS, _INTS, _INTS, _INTS, T.int64, T.int64, _OUT_FLOATS)], **_OPTIONS)

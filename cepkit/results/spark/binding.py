@@ -16,6 +16,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.planning.validation import compile_checked
+from cepkit.results.doors import open_door
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.regex import RegexOnSpark
 from cepkit.results.spark.sequences import SequencesOnSpark
@@ -58,13 +59,15 @@ def match(
     CepWarning
         Without ``partition_by``, when one task must read all events.
     """
+    if frame.isStreaming:
+        return open_door("stream of a Spark frame")(frame, value, engine)
     program, source = bind(frame, value)
     if not isinstance(program, SequenceProgram):
         matches = SparkMatches(RegexOnSpark(frame, source, program, choose_engine(program, engine)))
         if not value.partition_by:
             _warn_of_one_task()
         return matches
-    _refuse_strict(program)
+    refuse_strict(program)
     chosen = choose_engine(program, engine)
     own = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
     if own is not None:
@@ -85,9 +88,16 @@ def bind(
     """Return the query bound to the frame, and the frame's columns; no job runs. Raises as `match`."""
     if frame.isStreaming:
         raise UnsupportedQueryError(
-            "a streaming DataFrame has no end, but this version matches only finite frames; "
-            "write the stream to a table and match that"
+            "a streaming DataFrame has no end, and this call needs all rows: df.cep.match(…) takes a stream; "
+            "for other calls, write the stream to a table first"
         )
+    return bind_any(frame, value)
+
+
+def bind_any(
+    frame: DataFrame, value: RegexQuery | SequenceQuery
+) -> tuple[Program | SequenceProgram, EmptySource]:
+    """Return the query bound to a finite or streaming frame, and the frame's columns. Raises as `match`."""
     if not value.order_by:
         raise OrderError(
             "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
@@ -138,7 +148,8 @@ def n_tasks(frame: DataFrame) -> int:
         return _DEFAULT_TASKS
 
 
-def _refuse_strict(program: SequenceProgram) -> None:
+def refuse_strict(program: SequenceProgram) -> None:
+    """Refuse a query that needs neighbours in the whole stream but reads only partitions of it."""
     if not program.query.partition_by:
         return
     for bound in program.branches:

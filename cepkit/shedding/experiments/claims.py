@@ -14,6 +14,7 @@ import pandas as pd
 from cepkit.experiments.claims import Claim
 from cepkit.shedding.experiments.figures import (
     BUSES,
+    COMPARED,
     LATENCY,
     LATENCY_BOUND,
     LENGTH,
@@ -37,7 +38,7 @@ Verdict = tuple[float, bool]
 Test = Callable[[pd.DataFrame], Verdict | None]
 
 # The greatest factors of the text, by data set.
-_PRINTED = {
+PRINTED = {
     (RECALL, WINDOW): {STOCKS: "4", BUSES: "12", SOCCER: "10"},
     (RECALL, LENGTH): {STOCKS: "10", BUSES: "4836", SOCCER: "18"},
     (RECALL, PARTIAL_MATCHES): {STOCKS: "3 to 4", BUSES: "3 to 8", SOCCER: "5 to 6"},
@@ -48,9 +49,10 @@ _PRINTED = {
 }
 
 
-def _wide(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame | None:
-    """Return a row per point in order, a column per strategy; None without DARLING or without others."""
+def wide_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame | None:
+    """Return a row per point in order, a column per strategy of the paper; None without DARLING or others."""
     table = panel_table(results, panel)
+    table = table[table["strategy"].isin(COMPARED)]
     if table.empty or OWN not in set(table["strategy"]) or table["strategy"].nunique() < 2:
         return None
     order = list(dict.fromkeys(table["point"]))
@@ -63,7 +65,7 @@ def _finds_most(panel: PaperPanel) -> Test:
     """Return the test that DARLING finds most matches at every point; its value is the least ratio."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
-        wide = _wide(results, panel)
+        wide = wide_table(results, panel)
         if wide is None:
             return None
         best = wide.drop(columns=OWN).max(axis=1)
@@ -83,7 +85,7 @@ def _answers_first(panel: PaperPanel) -> Test:
     """
 
     def test(results: pd.DataFrame) -> Verdict | None:
-        wide = _wide(results, panel)
+        wide = wide_table(results, panel)
         if wide is None or wide[OWN].isna().all():
             return None
         own, least = wide[OWN].dropna(), wide.drop(columns=OWN).min(axis=1)
@@ -97,7 +99,7 @@ def _needs_least_memory(panel: PaperPanel) -> Test:
     """Return the test that DARLING needs least memory at most points; the value is the share of points."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
-        wide = _wide(results, panel)
+        wide = wide_table(results, panel)
         if wide is None:
             return None
         share = float((wide[OWN] <= wide.drop(columns=OWN).min(axis=1) * (1 + EQUAL)).mean())
@@ -110,7 +112,7 @@ def _needs_more_memory(panel: PaperPanel) -> Test:
     """Return the test that DARLING needs more than the median of the others at most points."""
 
     def test(results: pd.DataFrame) -> Verdict | None:
-        wide = _wide(results, panel)
+        wide = wide_table(results, panel)
         if wide is None:
             return None
         share = float((wide[OWN] > wide.drop(columns=OWN).median(axis=1)).mean())
@@ -127,8 +129,8 @@ def _costs_least(panel: PaperPanel) -> Test:
     """
 
     def test(results: pd.DataFrame) -> Verdict | None:
-        wide = _wide(results, panel)
-        others = [] if wide is None else [name for name in wide if name not in (OWN, "random", "none")]
+        wide = wide_table(results, panel)
+        others = [] if wide is None else [name for name in wide if name not in (OWN, "random")]
         if wide is None or not others:
             return None
         is_least = bool((wide[OWN] <= wide[others].min(axis=1) * (1 + EQUAL)).all())
@@ -144,7 +146,7 @@ def _costs_least(panel: PaperPanel) -> Test:
 def claim_of(panel: PaperPanel) -> Claim:
     """Return the claim of a panel."""
     data, by = panel.axis.data, panel.axis.by
-    printed = _PRINTED.get((panel.measure, by), {}).get(data, "")
+    printed = PRINTED.get((panel.measure, by), {}).get(data, "")
     what = f"{data}, {by}"
     if panel.measure == RECALL:
         words, measure, test = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import nan
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from cepkit.errors import CepError, nearest, whole_number
 from cepkit.experiments.sweeps import sweep as run_sweep
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.shedding.experiments.queries import find_query, generated_stream
+from cepkit.shedding.experiments.queries import find_query, generated_stream, recorded_stream
 from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
@@ -37,9 +37,12 @@ PEAKS, CONTINUOUS, NO_DROPS = "peaks", "continuous", "no drops"
 LOADS = (PEAKS, CONTINUOUS, NO_DROPS)
 # The strategies of the paper, "none" not among them; other names of strategies work as well.
 COMPARED = ("darling", "random", "espice", "hspice", "zhao")
+# Dropping arriving events at random is not among the paper's strategies. It is drawn, and no claim counts it.
+DRAWN = (*COMPARED, "random_input")
 LATENCY_BOUND = 1.5  # seconds; L_max of the paper
 ROOM = 0.05  # share of the stream that a server processes within the bound, at the reference of an axis
 N_EVENTS = 5_000
+FEWEST = 500  # recorded events of a stream
 SEEDS = tuple(range(10))
 RATES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4)  # overload rates of figure 9
 VERSION = "1"
@@ -94,13 +97,18 @@ class PaperAxis:
         """Return the number of event types of a point; None means the longest."""
         return int(point) if self.by == LENGTH else self.length
 
-    def prices(self, n_events: int) -> Prices:
+    @property
+    def reference(self) -> str | int | float:
+        """The middle of the points."""
+        return self.points[len(self.points) // 2]
+
+    def prices(self, n_events: int, *, room: float = ROOM, service_us: float | None = None) -> Prices:
         """Return the default prices, all times one factor.
 
-        The factor makes the server as slow as it must be to process the share `ROOM` of the events within the
-        latency bound at the reference. So a short stream meets the overload of the paper's long ones.
+        The factor makes the server as slow as it must be to process the share ``room`` of the events within
+        the latency bound at the reference. So a short stream meets the overload of the paper's long ones.
         """
-        factor = LATENCY_BOUND / (ROOM * n_events * self.service_us * 1e-6)
+        factor = LATENCY_BOUND / (room * n_events * (service_us or self.service_us) * 1e-6)
         return Prices(**{name: factor * seconds for name, seconds in Prices().table().items()})
 
 
@@ -284,10 +292,14 @@ class Setting:
             "partial_matches_per_window": float(np.mean(alive)),
         }
 
+    def replay(self, strategy: Strategy | None = None, seed: int = 0) -> ReplayResult:
+        """Replay the stream with a strategy."""
+        return ReplayResult(self.scene.run(strategy, seed), self.source, _same)
+
     @cached_property
     def latency_without(self) -> float:
         """Mean latency without any shedder, in seconds."""
-        return ReplayResult(self.scene.run(), self.source, _same).mean_latency
+        return self.replay().mean_latency
 
 
 def _same(frame: Any) -> Any:
@@ -295,25 +307,76 @@ def _same(frame: Any) -> Any:
 
 
 @lru_cache(maxsize=2)
-def setting_of(axis: PaperAxis, point: str | int | float, load: str, seed: int, n_events: int) -> Setting:
-    """Return the setting of a point; the newest two are kept."""
+def setting_of(
+    axis: PaperAxis, point: str | int | float, load: str, seed: int, n_events: int, *, room: float = ROOM
+) -> Setting:
+    """Return the setting of a point on a generated stream; the newest two are kept."""
     types = find_query(axis.query).first_types(axis.length_at(point))
-    source = PandasSource(generated_stream(axis.data, types, n_events, seed=seed))
+    frame = generated_stream(axis.data, types, n_events, seed=seed)
+    return _setting(axis, point, load, frame, axis.prices(n_events, room=room))
+
+
+@lru_cache(maxsize=2)
+def recorded_setting_of(axis: PaperAxis, point: str | int | float, load: str, n_events: int) -> Setting:
+    """Return the setting of a point on the first recorded events.
+
+    Raises
+    ------
+    RecordedDataError
+        When this machine does not have the data.
+    CepError
+        When they have no event of a type, or fewer than `FEWEST` of all types.
+    """
+    types = find_query(axis.query).first_types(axis.length_at(point))
+    frame = recorded_stream(axis.data, types, n_events)
+    if len(frame) < FEWEST:
+        raise CepError(f"{axis.data}, {axis.by}: {len(frame)} recorded events; at least {FEWEST} are needed")
+    prices = axis.prices(len(frame), service_us=recorded_service_us(axis, n_events))
+    return _setting(axis, point, load, frame, prices)
+
+
+@lru_cache(maxsize=16)
+def recorded_service_us(axis: PaperAxis, n_events: int) -> float:
+    """Return the mean microseconds of an event in the warm-up on recorded data, at the reference."""
+    types = find_query(axis.query).first_types(axis.length_at(axis.reference))
+    frame = recorded_stream(axis.data, types, n_events)
+    probe = _Probe()
+    _setting(axis, axis.reference, NO_DROPS, frame, Prices()).scene.run(probe)
+    return 1e6 * probe.service[0]
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Drops nothing, and keeps the mean service time of the warm-up."""
+
+    service: list[float] = field(default_factory=list)
+    name: ClassVar[str] = "probe"
+
+    def begin(self, training: Training) -> Shedder:
+        self.service.append(training.service)
+        return Shedder()
+
+
+def _setting(
+    axis: PaperAxis, point: str | int | float, load: str, frame: pd.DataFrame, prices: Prices
+) -> Setting:
+    source = PandasSource(frame)
     arrivals = {
         PEAKS: PeakArrivals(),
         CONTINUOUS: OverloadArrivals(float(point)) if axis.by == OVERLOAD else None,
         NO_DROPS: ConstantArrivals(),
     }[load]
     settings = check_settings(
-        [axis.query_at(point)], arrivals=arrivals, costs=axis.prices(n_events),
+        [axis.query_at(point)], arrivals=arrivals, costs=prices,
         latency_bound=_FAR if load == NO_DROPS else LATENCY_BOUND,
     )  # fmt: skip
     return Setting(source, make_scene(settings, source))
 
 
 def measure(
-    axis: PaperAxis, point: str | int | float, load: str, strategy: str, seed: int, n_events: int
-) -> dict:
+    axis: PaperAxis, point: str | int | float, load: str, strategy: str, seed: int, n_events: int,
+    *, recorded: bool = False,
+) -> dict:  # fmt: skip
     """Return what one replay measures.
 
     Returns
@@ -325,11 +388,12 @@ def measure(
         ``matches_without_shedding``, ``shedding_seconds``, ``seconds``, and ``cpu_s``: CPU time of the replay
         on this machine. Latencies are in seconds of virtual time. They are NaN without matches.
     """
-    setting = setting_of(axis, point, load, seed, n_events)
+    if recorded:
+        setting = recorded_setting_of(axis, point, load, n_events)
+    else:
+        setting = setting_of(axis, point, load, seed, n_events)
     start = time.thread_time()
-    run = setting.scene.run(strategy_of(strategy, load), seed)
-    (one,) = ReplayResult(run, setting.source, _same).patterns
-    row = one.summary()
+    row = setting.replay(strategy_of(strategy, load), seed).patterns[0].summary()
     cpu = time.thread_time() - start
     kept = {name: row[name] for name in _KEPT}
     overhead = row["mean_latency"] - setting.latency_without if load == NO_DROPS else nan
@@ -427,6 +491,42 @@ def sweep(
     data = [f"seed {seed}" for seed in made.pop("seed")] if len(made) else []
     made.insert(0, "data", data)
     return made
+
+
+RECORDED = {STOCKS: "NASDAQ bars", SOCCER: "DEBS 2013", BUSES: "Dublin buses"}
+
+
+def recorded_sweep(
+    panels: str | Iterable[str] | None = None,
+    *,
+    strategies: Sequence[str] = COMPARED,
+    n_events: int = N_EVENTS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Run the replays of panels on the recorded data of this machine.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns of `sweep`; ``data`` names the recorded data, and ``n_events`` is the number of recorded
+        events. Without data, and for axes with too few events at one of their points, there are no rows.
+
+    Notes
+    -----
+    The prices make the server as slow, by its own warm-up at the reference, as those of `sweep` do.
+    """
+    rows = []
+    for axis, load in dict.fromkeys((panel.axis, panel.load) for panel in find_panels(panels)):
+        try:
+            scenes = {x: recorded_setting_of(axis, x, load, n_events).scene for x in axis.points}
+        except CepError:
+            continue
+        for x in axis.points:
+            at = {"data": RECORDED[axis.data], "stream": axis.data, "by": axis.by, "load": load, "x": str(x)}
+            for name in strategies:
+                found = measure(axis, x, load, name, seed, n_events, recorded=True)
+                rows.append({**at, "strategy": name, "n_events": len(scenes[x].positions), **found})
+    return pd.DataFrame(rows)
 
 
 def _point_of(axis: PaperAxis, text: str) -> str | int | float:

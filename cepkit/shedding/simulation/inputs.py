@@ -36,7 +36,7 @@ from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.scene import Scene
 from cepkit.shedding.strategies.names import as_strategy
 from cepkit.shedding.strategies.strategy import Strategy
-from cepkit.shedding.tree.program import TreeProgram
+from cepkit.shedding.tree.program import KILLS_IF, TreeProgram, check_reading
 
 WARM_UP = 5_000  # events, as DARLING's authors use
 _SHARE = 5  # of a short stream, one in this many
@@ -59,6 +59,8 @@ class ReplaySettings:
     weight_of_type : mapping of str to float
     warm_up : int, optional
     seed : int
+    negation : str
+        As for `cepkit.shedding.tree.program.TreeProgram`.
     """
 
     queries: tuple[SequenceQuery, ...]
@@ -70,6 +72,7 @@ class ReplaySettings:
     weight_of_type: Mapping[str, float]
     warm_up: int | None
     seed: int
+    negation: str = KILLS_IF
 
 
 def check_settings(
@@ -82,6 +85,7 @@ def check_settings(
     weights: Any = None,
     warm_up: Any = None,
     seed: Any = 0,
+    negation: Any = KILLS_IF,
 ) -> ReplaySettings:
     """Return the arguments of a replay as a value."""
     if not queries:
@@ -105,11 +109,12 @@ def check_settings(
         )
     if costs is not None and costs != "measured" and not isinstance(costs, Prices):
         raise CepError(f"costs={costs!r}: give cep.shedding.Prices(…), or 'measured'")
+    check_reading(negation)
     of_pattern, of_type = _weights(weights, len(queries))
     return ReplaySettings(
         tuple(queries), as_arrivals(arrivals), bound, strategy, Prices() if costs is None else costs,
         of_pattern, of_type, None if warm_up is None else whole_number("warm_up", warm_up, 1),
-        whole_number("seed", seed),
+        whole_number("seed", seed), negation,
     )  # fmt: skip
 
 
@@ -180,7 +185,7 @@ def make_scene(settings: ReplaySettings, source: Source) -> Scene:
     for query in settings.queries:
         program = compile_checked(query, source)
         assert isinstance(program, SequenceProgram)
-        tree = TreeProgram.of(program)
+        tree = TreeProgram.of(program, negation=settings.negation)
         if isinstance(tree, str):
             raise UnsupportedQueryError(f"replay: engine 'tree' cannot run {str(query.pattern)!r}: {tree}")
         programs.append(program)

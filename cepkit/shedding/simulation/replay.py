@@ -22,6 +22,7 @@ from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
 from cepkit.shedding.simulation.found import LATE, common
 from cepkit.shedding.simulation.scene import ReplayRun
+from cepkit.shedding.tree.program import ALLOWED_IF
 
 COLUMNS = {
     "pattern": "string", "strategy": "string", "seed": "long", "events": "long", "dropped_events": "long",
@@ -254,11 +255,36 @@ class ReplayResult:
         -------
         pandas.DataFrame
             ``time`` in seconds, ``waiting`` events, ``partial_matches``, and ``dropped`` events so far.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> series = result.series()
+        >>> list(series), len(series) + result.n_dropped
+        (['time', 'waiting', 'partial_matches', 'dropped'], 640)
         """
         return pd.DataFrame(dict(self._run.series))
 
     def drops(self) -> pd.DataFrame:
-        """Return the kept and dropped events of each type, and the share that was dropped."""
+        """Return the kept and dropped events of each type, and the share that was dropped.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> drops = result.drops()
+        >>> list(drops), int(drops["dropped"].sum()) == result.n_dropped
+        (['type', 'kept', 'dropped', 'share_dropped'], True)
+        """
         table = pd.DataFrame(
             {"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()}
         )
@@ -267,7 +293,19 @@ class ReplayResult:
         return table
 
     def peaks(self) -> list[tuple[float, float]]:
-        """Return when each peak of the arrivals begins and ends, in seconds."""
+        """Return when each peak of the arrivals begins and ends, in seconds.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> len(result.peaks()), all(start <= end for start, end in result.peaks())
+        (4, True)
+        """
         scene = self._run.scene
         own = self._run.arrival_of_event[scene.positions][scene.n_warm :]
         bounds = scene.arrivals.peaks(len(own))
@@ -275,23 +313,62 @@ class ReplayResult:
 
     @show_progress("replaying without shedding")
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches."""
+        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> result.to_frame()[["strategy", "events", "precision"]].values.tolist()
+        [['random_input', 800, 1.0]]
+        """
         frame = pd.DataFrame([one.summary() for one in self.patterns], columns=list(COLUMNS))
         if said := losses(self._run):
             frame.attrs["shedding"] = said
         return frame
 
     def report(self) -> dict[str, object]:
-        """Return what the strategy says about itself, such as thresholds; for several patterns, by number."""
+        """Return what the strategy says about itself, such as thresholds; for several patterns, by number.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> list(result.report())
+        ['room']
+        """
         if len(self.patterns) == 1:
             return dict(self._run.report[0])
         return {str(number): report for number, report in enumerate(self._run.report)}
 
     def explain(self) -> Explanation:
-        """Return how the query was read and run, and what was dropped."""
+        """Return how the query was read and run, and what was dropped.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
+        >>> result = cep.replay(
+        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
+        ...     event_type="kind", order_by="ts")
+        >>> "events were dropped" in str(result.explain())
+        True
+        """
         one = self._only
         note = ("shedding", losses(self._run) or f"{self._run.strategy.name}: nothing was dropped")
-        return Explanation(self._run.scene.programs[0], one.engine, (), (note,))
+        notes = [note]
+        if self._run.scene.trees[0].negation == ALLOWED_IF and self._run.scene.trees[0].code.absences.size:
+            notes.insert(0, ("negation", "an absent event forbids a match unless it fulfils its conditions"))
+        return Explanation(self._run.scene.programs[0], one.engine, (), tuple(notes))
 
     def __repr__(self) -> str:
         run = self._run

@@ -15,7 +15,7 @@ from cepkit.progress import checkpoint
 from cepkit.shedding.simulation.arrivals import Arrivals, schedule
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.found import FoundOnce, collect_matches
-from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, Work, WorkPrices
+from cepkit.shedding.simulation.server import Lane, Server, VirtualClock, WorkOfEvents, WorkPrices
 from cepkit.shedding.strategies.none import NoShedding
 from cepkit.shedding.strategies.strategy import Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
@@ -122,9 +122,14 @@ class WarmUp:
     """A pattern after its warm-up."""
 
     training: Training
-    work_of_event: Mapping[int, Work]
-    matches: list[TreeMatches] = field(default_factory=list)
+    work: WorkOfEvents
+    seconds_of_event: Mapping[int, float]
     found_at: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def matches(self) -> list[TreeMatches]:
+        """The matches of the warm-up."""
+        return self.work.matches
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +200,10 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
         lanes, scene.type_of_event.tolist(), arrivals, len(scene.types), prices=scene.prices, clock=clock,
         service=float(service), arrival_rate=_mean_rate(times[:n_warm]), event_bytes=scene.event_bytes,
     )  # fmt: skip
-    series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
+    if server.decides_nothing:
+        series = _serve_freely(server, clock, positions[n_warm:])
+    else:
+        series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     found = tuple(
         collect_matches(
             lane.machine,
@@ -228,27 +236,18 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     machine.learning = True
     positions = scene.positions[: scene.n_warm]
     positions = positions[own[positions] >= 0]
-    evaluated = np.zeros(len(tree.conditions), np.int64)
-    passed = np.zeros(len(tree.conditions), np.int64)
-    work_of_event, alive = {}, []
-    for i, position in enumerate(positions.tolist()):
-        alive.append(machine.n_alive)
-        done = work_of_event[position] = work.feed(machine, position)
-        evaluated += done.outcome.evaluated
-        passed += done.outcome.passed
-        if i % _TOGETHER == 0:
-            checkpoint()
+    done = work.feed_many(machine, positions)
     machine.learning = False
-    seconds = np.array([one.seconds for one in work_of_event.values()])
+    seconds, alive = done.seconds, np.concatenate([np.zeros(1, np.int64), done.alive])[: len(positions)]
     training = Training(
         program=tree, events=events, n_events=scene.end_of_warm_up, latency_bound=scene.latency_bound,
         rates=np.bincount(own[positions], minlength=len(tree.types)).astype(np.float64),
-        service=float(seconds.mean()) if len(seconds) else 0.0, passed=passed, evaluated=evaluated,
-        prices=scene.prices.table(), machine=machine, seed=seed, service_of_event=seconds,
-        type_of_event=own[positions], alive_before=np.array(alive, np.int64), weight=scene.weights[p],
+        service=float(seconds.mean()) if len(seconds) else 0.0, passed=done.passed,
+        evaluated=done.evaluated, prices=scene.prices.table(), machine=machine, seed=seed,
+        service_of_event=seconds, type_of_event=own[positions], alive_before=alive, weight=scene.weights[p],
         weight_of_type=scene.weight_of_type,
     )  # fmt: skip
-    return WarmUp(training, work_of_event)
+    return WarmUp(training, done, dict(zip(positions.tolist(), seconds.tolist(), strict=True)))
 
 
 def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
@@ -285,15 +284,54 @@ def _play_warm_up(
     clock: VirtualClock, warm_ups: Sequence[WarmUp], positions: Sequence[int], arrivals: Sequence[float]
 ) -> None:
     """Let the work of the warm-up take its time, and note when its matches were found."""
+    starts: list[list[float]] = [[] for _ in warm_ups]
     for position in positions:
         clock.wait_until(arrivals[position])
-        for one in warm_ups:
-            if (work := one.work_of_event.get(position)) is None:
-                continue
-            if len(work.found_after):
-                one.matches.append(work.outcome.found)
-                one.found_at.append(clock.time_within(clock.now, work.found_after))
-            clock.spend(work.seconds)
+        for one, start in zip(warm_ups, starts, strict=True):
+            if (seconds := one.seconds_of_event.get(position)) is not None:
+                start.append(clock.now)
+                clock.spend(seconds)
+    for one, start in zip(warm_ups, starts, strict=True):
+        one.found_at.append(np.array(start)[one.work.event_of_match] + one.work.found_after)
+
+
+def _serve_freely(server: Server, clock: VirtualClock, positions: np.ndarray) -> dict[str, np.ndarray]:
+    """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would.
+
+    The tree processes all events in one call, because none of them can be dropped.
+    """
+    (lane,) = server.lanes
+    work = server.work.feed_many(lane.machine, positions, is_shown=True)
+    arrivals = server.arrivals_of(positions)
+    admit, n, now, next_one = server.admit_seconds, len(positions), clock.now, 0
+    starts, times, waiting = [], [], []
+    most_waiting = 0
+    for i, seconds in enumerate(work.seconds.tolist()):
+        while True:
+            while next_one < n and arrivals[next_one] <= now:
+                now += admit
+                next_one += 1
+            if next_one > i:
+                break
+            now = max(now, arrivals[next_one])
+        if next_one - i > most_waiting:
+            most_waiting = next_one - i
+        starts.append(now)
+        now += seconds
+        times.append(now)
+        waiting.append(next_one - i - 1)
+        if i % _TOGETHER == 0:
+            checkpoint(1.0)
+    clock.now = now
+    lane.matches += work.matches
+    lane.found_at.append(np.array(starts)[work.event_of_match] + work.found_after)
+    server.serve_many(positions, work, np.array(waiting, np.int64), most_waiting)
+    return {
+        "time": np.array(times, np.float64),
+        "waiting": np.array(waiting, np.int64),
+        "partial_matches": work.alive.copy(),
+        "dropped": np.zeros(n, np.int64),
+    }
 
 
 def _serve_all(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from cepkit.errors import CepError
+from cepkit.kernels import tree_layout as kernel
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 
@@ -114,6 +115,35 @@ class Work:
     outcome: EventOutcome
 
 
+@dataclass(frozen=True, slots=True)
+class WorkOfEvents:
+    """What the tree did with several events in a row.
+
+    Parameters
+    ----------
+    seconds : ndarray of float64, shape (n_events,)
+        Price of all work for each event.
+    evaluated, passed : ndarray of int64, shape (n_conditions,)
+        How often each condition was evaluated and held.
+    alive, length : ndarray of int64, shape (n_events,)
+        Partial matches after each event, and the number of their events.
+    matches : list of TreeMatches
+    event_of_match : ndarray of int64, shape (n_matches,)
+        Which of the events completed each match.
+    found_after : ndarray of float64, shape (n_matches,)
+        Price of the work for this event before the match.
+    """
+
+    seconds: np.ndarray
+    evaluated: np.ndarray
+    passed: np.ndarray
+    alive: np.ndarray
+    length: np.ndarray
+    matches: list[TreeMatches]
+    event_of_match: np.ndarray
+    found_after: np.ndarray
+
+
 _NONE = np.empty(0)
 
 
@@ -138,6 +168,39 @@ class WorkPrices:
         before = outcome.found.before
         after = self._event + self._condition * before[:, 0] + self._create * before[:, 1]
         return Work(seconds, after, outcome)
+
+    def feed_many(
+        self, machine: TreeMachine, positions: np.ndarray, *, is_shown: bool = False
+    ) -> WorkOfEvents:
+        """Process events in a row. Between them, the query names no event; the result is that of `feed`."""
+        n, n_conditions = len(positions), len(machine.program.conditions)
+        rows, found = [], []
+        first, stop = (int(positions[0]), int(positions[-1]) + 1) if n else (0, 0)
+        at = first
+        is_typed = np.zeros(stop - first, np.bool_)
+        is_typed[positions - first] = True
+        for counts, matches in machine.run(first, stop, only_typed=True, is_shown=is_shown):
+            rows.append(counts[is_typed[at - first : at - first + len(counts)]])
+            at += len(counts)
+            if len(matches):
+                found.append(matches)
+        empty = np.zeros((0, kernel.N_COUNTS + 2 * n_conditions), np.int64)
+        counts = np.concatenate([empty, *rows])
+        of_conditions = counts[:, kernel.N_COUNTS :]
+        evaluated, passed = of_conditions[:, :n_conditions], of_conditions[:, n_conditions:]
+        seconds = (
+            self._event
+            + self._condition * evaluated.sum(axis=1)
+            + self._create * counts[:, kernel.CREATED]
+            + self._remove * counts[:, kernel.REMOVED]
+        )
+        n_found = counts[:, kernel.FOUND]
+        before = np.concatenate([np.zeros((0, 2), np.int64), *(one.before for one in found)])
+        return WorkOfEvents(
+            seconds, evaluated.sum(axis=0), passed.sum(axis=0), counts[:, kernel.ALIVE_AFTER],
+            counts[:, kernel.LENGTH_AFTER], found, np.repeat(np.arange(n), n_found),
+            self._event + self._condition * before[:, 0] + self._create * before[:, 1],
+        )  # fmt: skip
 
 
 class Server:
@@ -256,6 +319,51 @@ class Server:
         if len(self._waiting) > self.most_waiting:
             self.most_waiting = len(self._waiting)
         return dropped
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether the server has one pattern, and its shedder neither drops nor learns."""
+        (lane, *others) = self.lanes
+        return not (others or self._sizes or self._asks_admit or lane.asks_before or lane.asks_after)
+
+    @property
+    def work(self) -> WorkPrices:
+        """What feeds the trees."""
+        return self._work
+
+    @property
+    def admit_seconds(self) -> float:
+        """Price of an arrival."""
+        return self._prices.admit
+
+    def arrivals_of(self, positions: Iterable[int]) -> list[float]:
+        """Return when events arrive, in seconds."""
+        return [self._arrival[position] for position in positions]
+
+    def serve_many(
+        self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray, most_waiting: int
+    ) -> None:
+        """Take note of events that the tree has processed, of an own pattern that decides nothing.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n_events,)
+        work : WorkOfEvents
+        waiting : ndarray of int64, shape (n_events,)
+            Events that waited after each one.
+        most_waiting : int
+            The greatest number of events that waited, also before an event was served.
+        """
+        (lane,) = self.lanes
+        for position in positions.tolist():
+            self.processed_of_type[self._type[position]] += 1
+        self.n_processed += len(positions)
+        self.most_waiting = max(self.most_waiting, most_waiting)
+        self.alive = lane.machine.n_alive
+        if len(positions):
+            lane.most_alive = max(lane.most_alive, int(work.alive.max()))
+            used = waiting * self._event_bytes + 8 * work.length + 64 * work.alive
+            self.peak_bytes = max(self.peak_bytes, int(used.max()))
 
     def drop(self, positions: Iterable[int]) -> None:
         """Drop waiting events.

@@ -39,12 +39,15 @@ class TreeRun:
         Partial matches that left the window.
     peak_alive : int
         The most partial matches at a time.
+    order : tuple of str
+        The variables of each tree in the order in which it joins them, one tree after the other.
     """
 
     evaluated: int
     created: int
     removed: int
     peak_alive: int
+    order: tuple[str, ...] = ()
 
 
 class TreeSearch:
@@ -74,7 +77,8 @@ class TreeSearch:
             evaluated += int(counts[:, kernel.N_COUNTS : end].sum())
             yield self._part(_between(machine.block(found), low, high)), False
         last = machine.finish() if waits else None
-        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive)
+        order = tuple(leaf.variable for leaf in self.program.leaves if not leaf.is_absent)
+        self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, order)
         block = _between(machine.block(last), low, high) if last else joined([])
         yield self._part(block), True
 
@@ -138,9 +142,10 @@ def describe_tree(program: SequenceProgram) -> list[tuple[str, str]]:
     return lines
 
 
+SUMMARY = "left-deep evaluation tree, event by event, as in ZStream and DARLING"
 ENGINE = Engine(
     "tree",
-    "left-deep evaluation tree, event by event, as in ZStream and DARLING",
+    SUMMARY,
     tree_unsupported,
     match_by_tree,
     automatic=False,

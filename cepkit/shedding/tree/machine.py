@@ -527,8 +527,18 @@ class TreeMachine:
         )  # fmt: skip
         return advance.bind(*given) if hasattr(advance, "bind") else partial(advance, *given)
 
-    def run(self, first: int, stop: int) -> Iterator[tuple[np.ndarray, TreeMatches]]:
+    def run(
+        self, first: int, stop: int, *, only_typed: bool = False, is_shown: bool = True
+    ) -> Iterator[tuple[np.ndarray, TreeMatches]]:
         """Process the events from ``first`` to before ``stop``.
+
+        Parameters
+        ----------
+        first, stop : int
+        only_typed : bool
+            Whether to leave out events of other types than the query's, as if they were not fed.
+        is_shown : bool
+            Whether the progress bar shows this run.
 
         Yields
         ------
@@ -539,10 +549,12 @@ class TreeMachine:
         """
         at = first
         while at < stop:
-            checkpoint((at - first) / (stop - first))
+            checkpoint((at - first) / (stop - first) if is_shown else None)
             end = min(at + _EVENTS_PER_CALL, stop)
             counts = np.zeros((end - at, self._counts.shape[1]), np.int64)
+            self._limits[kernel.ONLY_TYPED] = only_typed
             is_full = self._call(at, end, at, counts)
+            self._limits[kernel.ONLY_TYPED] = False
             done = int(self._info[kernel.AT]) if is_full else end
             yield counts[: done - at], self._take()
             at = done
@@ -608,6 +620,7 @@ class TreeMachine:
         made.skip = saved["skip"]
         for name in _STATE:
             setattr(made, f"_{name}", np.array(saved[name], order="C"))
+        made._limits = _longer(made._limits, kernel.N_LIMITS)  # an earlier version had fewer
         for name in _LEARNED:
             setattr(made, name, np.array(saved[name], order="C"))
         made._n_partitions = len(made._heads) // int(made._limits[kernel.N_NODES])
@@ -757,16 +770,17 @@ def _no_events(program: TreeProgram) -> Events:
     return Events(0, columns, np.zeros(0, np.int32), 1)
 
 
-@cache
 def _kernels() -> SimpleNamespace:
-    """Return the kernels; as plain Python functions they must not warn of overflows."""
+    """Return the kernels of now: better machine code takes the place of the first one."""
     made = load_kernels(KERNELS)
-    names = ("advance", "take_matches", "finish_waiting", "remove")
-    found = {name: getattr(made, name) for name in names}
-    quiet = np.errstate(all="ignore")
-    return SimpleNamespace(
-        **{name: run if hasattr(run, "py_func") else quiet(run) for name, run in found.items()}
-    )
+    return made if hasattr(made.advance, "py_func") else _quiet(made)
+
+
+@cache
+def _quiet(made: SimpleNamespace) -> SimpleNamespace:
+    """Return kernels that are plain Python functions. They must not warn of overflows."""
+    quiet, names = np.errstate(all="ignore"), ("advance", "take_matches", "finish_waiting", "remove")
+    return SimpleNamespace(**{name: quiet(getattr(made, name)) for name in names})
 
 
 def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:

@@ -156,8 +156,7 @@ class TreeProgram:
         CepError
             When ``negation`` is unknown, or when ``order`` does not name every variable once.
         """
-        if negation not in READINGS:
-            raise CepError(f"negation={negation!r}: expected one of {', '.join(map(repr, READINGS))}")
+        check_reading(negation)
         if reason := _unsupported(program):
             return reason
         try:
@@ -204,6 +203,12 @@ class TreeCode:
     walk: tuple[np.ndarray, ...]
     branch_of_order: tuple[dict[tuple[int, ...], int], ...]
     leaf_of_component: tuple[tuple[int, ...], ...]
+
+
+def check_reading(negation: str) -> None:
+    """Refuse what is no reading of conditions on absent events."""
+    if negation not in READINGS:
+        raise CepError(f"negation={negation!r}: expected one of {', '.join(map(repr, READINGS))}")
 
 
 # --- what the tree runs -------------------------------------------------------------------------------------

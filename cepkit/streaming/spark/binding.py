@@ -1,0 +1,81 @@
+"""A query bound to a streaming Spark frame, with every check that needs no rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.errors import OrderError, UnsupportedQueryError, warn
+from cepkit.events import TIME
+from cepkit.frames.spark import EmptySource
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.planner import EngineValue, choose_engine
+from cepkit.results.spark.binding import bind_any, refuse_strict
+from cepkit.streaming.spark.matches import SparkStreamMatches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
+
+
+def match_stream(
+    frame: DataFrame, value: RegexQuery | SequenceQuery, engine: str | EngineValue = "auto"
+) -> SparkStreamMatches:
+    """Return the matches of a query in a streaming frame; no job runs.
+
+    Raises
+    ------
+    OrderError
+        Without ``order_by``, without a watermark, or when the watermark is on another column than the first
+        one of ``order_by``.
+    UnsupportedQueryError
+        For a sequence query without a window, for a named engine, and as `cepkit.match` on a Spark frame.
+    CepError
+        As `cepkit.match`.
+
+    Warns
+    -----
+    CepWarning
+        Without ``partition_by``, when one bucket must hold all events.
+    """
+    if engine != "auto":
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
+        )
+    program, source = bind_any(frame, value)
+    _check_watermark(source, value.order_by[0])
+    if isinstance(program, SequenceProgram):
+        refuse_strict(program)
+        window = program.window
+        if window.within is None and window.within_events is None:
+            raise UnsupportedQueryError(
+                "the query has no window, so a stream would keep every event for ever; add WITHIN to the "
+                "query, as in WITHIN 1 hour"
+            )
+    matches = SparkStreamMatches(frame, source, program, choose_engine(program))
+    if not value.partition_by:
+        warn(
+            "without partition_by all events are one stream, which one Spark task must hold and match; with "
+            "partition_by the tasks share the work"
+        )
+    return matches
+
+
+def _check_watermark(source: EmptySource, clock: str) -> None:
+    marked = [field.name for field in source.fields if _DELAY in field.metadata]
+    if not marked:
+        raise OrderError(
+            f"the stream has no watermark, so rows could wait for ever; call df.withWatermark({clock!r}, "
+            "'1 minute') first, with the longest delay of a row"
+        )
+    if clock not in marked:
+        raise OrderError(
+            f"order_by begins with {clock!r}, but the watermark is on {marked[0]!r}; put that "
+            f"column first in order_by, or call df.withWatermark({clock!r}, …)"
+        )
+    if source.schema[clock].kind != TIME:
+        raise OrderError(
+            f"order_by: column {clock!r} is {source.schema[clock]}; a watermark needs a timestamp"
+        )

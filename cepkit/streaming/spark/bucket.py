@@ -1,0 +1,214 @@
+"""The work on one bucket of keys: it holds rows until the watermark passes them, then searches them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.errors import CepError, OrderError
+from cepkit.events import Events
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.building import partition_codes
+from cepkit.frames.spark import check_total_order
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.streaming.arrival import ordered_batch
+from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.saved import Saved, load_bytes, save_bytes
+from cepkit.streaming.search import Options, Search
+from cepkit.streaming.sequence_stream import SequenceSearch
+
+_KIND = "bucket of a Spark stream"
+
+
+@dataclass(frozen=True)
+class BucketPlan:
+    """What all buckets of a stream share; it travels to Spark's workers.
+
+    Parameters
+    ----------
+    query : RegexQuery or SequenceQuery
+    schema : StreamSchema
+        The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
+    n_buckets : int
+    identity : mapping
+        The query and the settings as plain values. State of another identity is refused.
+    """
+
+    query: RegexQuery | SequenceQuery
+    schema: StreamSchema
+    n_buckets: int = 1
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def open_search(self) -> Search:
+        """Return a search that has seen no event."""
+        if isinstance(self.query, SequenceQuery):
+            return SequenceSearch(self.query, self.schema, Options())
+        return RegexSearch(self.query, self.schema, Options())
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a bucket returns for the rows of a micro-batch."""
+
+    matches: pa.Table
+    late: pa.Table  # rows that came after the bucket had passed their time
+    n_rows: int
+    changed: bool  # whether the bucket must be saved
+
+
+class Bucket:
+    """A search with the rows that it holds back.
+
+    Rows may come in any order. A row waits until the watermark is after its time; then it is searched with
+    all others in the order of the query. So the matches do not depend on how the stream was cut into
+    micro-batches. A row is late if its bucket has already passed its time; it is not searched.
+    """
+
+    def __init__(self, plan: BucketPlan):
+        self.plan = plan
+        self._clock = plan.query.order_by[0]
+        self._search = plan.open_search()
+        self._held = plan.schema.arrow.empty_table()
+        self._passed: int | None = None  # all rows before it are searched, in ticks
+        self._wakes_at: int | None = None  # when the search has something to do even without rows
+        self._n_events = 0
+        self.n_bytes = 0  # of the saved state
+        self.timer: int | None = None  # the timer that Spark has for the bucket, in milliseconds
+
+    # --- rows in, matches out
+
+    def receive(self, rows: pa.Table, watermark: int | None) -> Received:
+        """Take rows in any order, and search those before the watermark.
+
+        Parameters
+        ----------
+        rows : pyarrow.Table
+            With the columns of the schema.
+        watermark : int, optional
+            In ticks of the clock; None before the first one.
+
+        Raises
+        ------
+        OrderError
+            For rows without a time, and for rows of one key that are equal in all columns of ``order_by``.
+        """
+        n_rows = rows.num_rows
+        time = self._ticks(rows)
+        is_late = np.zeros(n_rows, bool) if self._passed is None else time < self._passed
+        late = rows.filter(pa.array(is_late))
+        if n_rows > late.num_rows:
+            fresh = rows.filter(pa.array(~is_late)) if late.num_rows else rows
+            self._held = pa.concat_tables([self._held, fresh])
+        made = []
+        if watermark is not None and (self._passed is None or watermark > self._passed):
+            ready = self._take_ready(watermark)
+            if ready.num_rows:
+                made.append(self._advance(ready))
+            if self._wakes_at is not None and self._wakes_at <= watermark:
+                made.append(self._search.pass_time(watermark)[0])
+                self._wakes_at = self._search.wakes_at
+            if made:  # a bucket without work stays as it was saved
+                self._passed = watermark
+        changed = bool(made) or n_rows > late.num_rows
+        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed)
+
+    def _ticks(self, rows: pa.Table) -> np.ndarray:
+        column = rows.column(self._clock)
+        if column.null_count:
+            raise OrderError(
+                f"order_by: column {self._clock!r} is null in {column.null_count:,} of {rows.num_rows:,} "
+                "rows of a micro-batch; an event needs a time. Filter these rows before match"
+            )
+        return pc.cast(column, pa.int64()).to_numpy()
+
+    def _take_ready(self, watermark: int) -> pa.Table:
+        is_ready = self._ticks(self._held) < watermark
+        ready = self._held.filter(pa.array(is_ready))
+        if ready.num_rows:
+            self._held = self._held.filter(pa.array(~is_ready)).combine_chunks()
+        return ready
+
+    def _advance(self, ready: pa.Table) -> pa.Table:
+        table, keys = ordered_batch(ready, None, self.plan.query.order_by, self.plan.schema)
+        self._refuse_ties(table)
+        made, _ = self._search.advance(table, keys, self._n_events)
+        self._n_events += table.num_rows
+        self._wakes_at = self._search.wakes_at
+        return made
+
+    def _refuse_ties(self, table: pa.Table) -> None:
+        query, source = self.plan.query, ArrowSource(table)
+        events = Events(table.num_rows, {}, *partition_codes(source, query.partition_by))
+        check_total_order(source, events, query)
+
+    # --- what Spark and the user want to know
+
+    @property
+    def next_timer(self) -> int | None:
+        """The watermark, in milliseconds, from which the bucket has something to do without new rows."""
+        times = [] if self._wakes_at is None else [-(-self._wakes_at // 1000)]
+        if self._held.num_rows:
+            times.append(int(self._ticks(self._held).min()) // 1000 + 1)
+        return min(times, default=None)
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of held rows, of rows kept for later matches, and of live partial matches."""
+        kept = self._search.n_retained
+        live = self._search.n_live
+        return {"held": self._held.num_rows, "kept": kept, "live": kept if live is None else live}
+
+    # --- saving
+
+    def pack(self) -> bytes:
+        """Return the whole state as bytes."""
+        header = {
+            "kind": _KIND,
+            "identity": dict(self.plan.identity),
+            "n_events": self._n_events,
+            "passed": self._passed,
+            "wakes_at": self._wakes_at,
+            "timer": self.timer,
+        }
+        saved = Saved(header, {}, {"held": self._held})
+        content = save_bytes(saved.with_part("search", self._search.pack(self._n_events)))
+        self.n_bytes = len(content)
+        return content
+
+    @classmethod
+    def unpack(cls, plan: BucketPlan, content: bytes) -> Bucket:
+        """Return the bucket that `pack` wrote.
+
+        Raises
+        ------
+        CepError
+            When another query, other settings or another version of cepkit wrote it.
+        """
+        saved = load_bytes(content, "the checkpoint of the stream", _KIND)
+        header = saved.header
+        if differ := _differences(header["identity"], plan.identity):
+            raise CepError(
+                f"the checkpoint holds the state of another query: {differ}. Restart the query that "
+                "wrote it, or begin with an empty checkpoint folder"
+            )
+        bucket = cls(plan)
+        bucket._search.unpack(saved.part("search"))
+        bucket._held = saved.tables["held"].cast(plan.schema.arrow)
+        bucket._n_events, bucket._passed = header["n_events"], header["passed"]
+        bucket._wakes_at, bucket.timer = header["wakes_at"], header["timer"]
+        bucket.n_bytes = len(content)
+        return bucket
+
+
+def _differences(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Return in words which values of two identities differ; empty if none does."""
+    saved, own = json.loads(json.dumps(dict(saved))), json.loads(json.dumps(dict(own)))
+    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    return "; ".join(f"{name} was {saved.get(name)!r}, and is {own.get(name)!r}" for name in names)

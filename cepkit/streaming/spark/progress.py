@@ -1,0 +1,101 @@
+"""How a stream goes, from the progress that Spark reports for its micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_STATE = {"held": "held", "kept": "kept", "live": "live_partial_matches", "state_bytes": "state_bytes"}
+_COLUMNS = {
+    "batch": "int64",
+    "at": "datetime64[ms]",
+    "rows": "int64",
+    "late_rows": "int64",
+    "matches": "int64",
+    **dict.fromkeys(_STATE.values(), "Int64"),
+    "watermark": "datetime64[ms]",
+    "watermark_lag": "timedelta64[ms]",
+    "seconds": "float64",
+}
+_PANELS = {
+    "in and out": ["rows", "late_rows", "matches"],
+    "waiting afterwards": ["held", "kept", "live_partial_matches"],
+}
+
+
+def progress_frame(queries: Iterable[StreamingQuery], name: str, n_buckets: int) -> pd.DataFrame:
+    """Return a row per micro-batch of these queries that reports under this name.
+
+    Parameters
+    ----------
+    queries : iterable of StreamingQuery
+    name : str
+        Name of the observation.
+    n_buckets : int
+        A batch without new rows asks only some buckets; then the numbers of the batch before it stay.
+    """
+    rows: list[dict[str, Any]] = []
+    for query in queries:
+        for one in query.recentProgress:
+            if name in one["observedMetrics"]:
+                rows.append(_row_of(one, one["observedMetrics"][name].asDict(), n_buckets))
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+    shown = list(_STATE.values())
+    frame[shown] = frame[shown].ffill()
+    newest = (frame["watermark"] + frame["watermark_lag"]).cummax().ffill()
+    frame["watermark_lag"] = (newest - frame["watermark"]).astype("timedelta64[ms]")
+    return frame
+
+
+def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
+    """Draw what goes in and out of each micro-batch, and what waits after it.
+
+    Parameters
+    ----------
+    progress : pandas.DataFrame
+        The value of `progress_frame`.
+    title : str
+        Title of the figure.
+    """
+    from cepkit.plots.sweeps import SweepPanel, sweep_figure
+
+    panels = []
+    for heading, names in _PANELS.items():
+        shown = progress[["batch", *names]].set_axis(["batch", *(n.replace("_", " ") for n in names)], axis=1)
+        rows = (
+            shown.melt("batch", var_name="what", value_name="number").dropna().astype({"number": "float64"})
+        )
+        panels.append(SweepPanel(rows, "batch", "number", heading, x_title="micro-batch", y_title="rows"))
+    return sweep_figure(panels, series="what", title=title)
+
+
+def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any]:
+    times = one["eventTime"]
+    watermark = _time(times.get("watermark"))
+    newest = _time(times.get("max"))
+    is_whole = (observed["n_buckets"] or 0) >= n_buckets
+    return {
+        "batch": one["batchId"],
+        "at": _time(one["timestamp"]),
+        "rows": observed["rows"] or 0,
+        "late_rows": observed["late"] or 0,
+        "matches": observed["found"] or 0,
+        **{shown: observed[name] if is_whole else None for name, shown in _STATE.items()},
+        "watermark": watermark,
+        "watermark_lag": newest - watermark,
+        "seconds": one["durationMs"].get("triggerExecution", 0) / 1000,
+    }
+
+
+def _time(text: str | None) -> Any:
+    """Return a time of Spark's reports; a watermark of 1970 is none."""
+    if text is None:
+        return pd.NaT
+    time = pd.Timestamp(text).tz_localize(None)
+    return pd.NaT if time == pd.Timestamp(0) else time

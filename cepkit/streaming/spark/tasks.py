@@ -1,0 +1,227 @@
+"""The work of Spark's tasks on a stream: rows go to buckets, and the results of buckets become rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from cepkit.frames.spark import received_table, use_kernel_cache
+from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+
+_ROWS_AT_ONCE = 1 << 20  # that a task collects before it deals them out
+_ROWS_PER_RESULT = 1 << 16
+_MOST_IN_MEMORY = 256  # buckets that a worker keeps open
+
+ROWS_IN_BUCKETS = "bucket int, rows binary"
+STATISTICS = ("rows", "late", "found", "held", "kept", "live", "state_bytes", "n_buckets")
+RESULTS_OF_BUCKETS = "bucket int, matches binary, late_rows binary, " + ", ".join(
+    f"{name} bigint" for name in STATISTICS
+)
+
+
+def as_stream(table: pa.Table) -> bytes:
+    """Return a table as bytes in the form of Arrow streams."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def of_stream(content: bytes) -> pa.Table:
+    """Return the table that `as_stream` wrote."""
+    with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
+        return reader.read_all()
+
+
+@dataclass(frozen=True)
+class Dealer:
+    """Deals the rows of a task out to the buckets.
+
+    Every bucket gets a row in every micro-batch that has rows, perhaps without content. So every bucket
+    checks its state and learns the watermark.
+    """
+
+    columns: tuple[str, ...]  # of the batches; the last one, without a name here, is the bucket's number
+    labels: tuple[int, ...]  # Spark's key of each bucket
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a row per bucket: its label, and its rows as an Arrow stream."""
+        waiting: list[pa.RecordBatch] = []
+        n_rows, has_rows = 0, False
+        for batch in batches:
+            if batch.num_rows:
+                waiting.append(batch)
+                n_rows, has_rows = n_rows + batch.num_rows, True
+            if n_rows >= _ROWS_AT_ONCE:
+                yield self._dealt(waiting)
+                waiting, n_rows = [], 0
+        if waiting:
+            yield self._dealt(waiting)
+        if has_rows:
+            nothing = pa.array([None] * len(self.labels), pa.binary())
+            yield pa.record_batch({"bucket": pa.array(self.labels, pa.int32()), "rows": nothing})
+
+    def _dealt(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        table = received_table(batches, (*self.columns, "bucket"))
+        assert table is not None
+        number, rows = table.column("bucket").to_numpy(), table.select(list(self.columns))
+        found = np.unique(number)
+        parts = [rows] if len(found) == 1 else [rows.filter(pa.array(number == one)) for one in found]
+        labels = pa.array([self.labels[one] for one in found], pa.int32())
+        return pa.record_batch({"bucket": labels, "rows": pa.array(map(as_stream, parts), pa.binary())})
+
+
+# Buckets that this worker has open, by stream and label, with the token of their saved state.
+_OPEN: dict[tuple[str, int], tuple[str, Bucket]] = {}
+
+
+class BucketProcessor(StatefulProcessor):
+    """Spark's operator on buckets: their state is one value, and the watermark moves them.
+
+    A worker keeps its buckets open. A bucket in memory serves only if its token equals the token in Spark's
+    state; after a failed or repeated task the state is read again.
+    """
+
+    def __init__(self, plan: BucketPlan, kernel_cache: str | None):
+        self._plan, self._kernel_cache = plan, kernel_cache
+        self._stream = uuid.uuid4().hex
+
+    def init(self, handle: Any) -> None:
+        """Declare the state."""
+        self._handle = handle
+        self._token = handle.getValueState("token", "token string")
+        self._content = handle.getValueState("content", "content binary")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Take the rows of a micro-batch; Spark calls it with these names."""
+        contents = [content for frame in rows for content in frame["rows"] if content is not None]
+        yield self._received(int(key[0]), contents, timerValues.getCurrentWatermarkInMs(), None)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        """Search the rows that the watermark has passed; Spark calls it with these names."""
+        expired = expiredTimerInfo.getExpiryTimeInMs()
+        yield self._received(int(key[0]), [], timerValues.getCurrentWatermarkInMs(), expired)
+
+    def close(self) -> None:
+        """Do nothing: the buckets stay open for the next micro-batch."""
+
+    def _received(
+        self, label: int, contents: list[bytes], watermark: int, expired: int | None
+    ) -> pd.DataFrame:
+        use_kernel_cache(self._kernel_cache)
+        token, bucket = self._take_bucket(label)
+        schema = self._plan.schema.arrow
+        tables = [of_stream(content).cast(schema) for content in contents]
+        rows = pa.concat_tables(tables) if tables else schema.empty_table()
+        made = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
+        if made.changed or expired is not None:
+            self._set_timer(bucket, expired)
+            token = uuid.uuid4().hex
+            self._content.update((bucket.pack(),))
+            self._token.update((token,))
+        _OPEN[self._stream, label] = token, bucket
+        while len(_OPEN) > _MOST_IN_MEMORY:
+            _OPEN.pop(next(iter(_OPEN)))
+        statistics = {
+            "rows": made.n_rows, "late": made.late.num_rows, "found": made.matches.num_rows,
+            **bucket.counts(), "state_bytes": bucket.n_bytes, "n_buckets": 1,
+        }  # fmt: skip
+        matches, late = (as_stream(table) if table.num_rows else None for table in (made.matches, made.late))
+        columns = {"bucket": label, "matches": matches, "late_rows": late, **statistics}
+        return pd.DataFrame({name: [value] for name, value in columns.items()})
+
+    def _take_bucket(self, label: int) -> tuple[str, Bucket]:
+        """Return the bucket with the token of its state; it is not open while a task changes it."""
+        saved = self._token.get()
+        token = "" if saved is None else saved[0]
+        known, bucket = _OPEN.pop((self._stream, label), (None, None))
+        if bucket is not None and known == token:
+            return token, bucket
+        content = self._content.get() if token else None
+        if content is None:
+            return token, Bucket(self._plan)
+        return token, Bucket.unpack(self._plan, bytes(content[0]))
+
+    def _set_timer(self, bucket: Bucket, expired: int | None) -> None:
+        wanted = bucket.next_timer
+        if wanted == bucket.timer and bucket.timer != expired:
+            return
+        if bucket.timer is not None and bucket.timer != expired:  # Spark deletes an expired timer itself
+            self._handle.deleteTimer(bucket.timer)
+        if wanted is not None:
+            self._handle.registerTimer(wanted)
+        bucket.timer = wanted
+
+
+@dataclass(frozen=True)
+class Opener:
+    """Makes rows of what the buckets return: matches and, if wanted, late rows in a column of their own."""
+
+    output: pa.Schema  # of the result's columns
+    columns: tuple[str, ...]  # of late rows
+    late: pa.StructType | None  # type of the column of late rows; None: no such column
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the result."""
+        for batch in batches:
+            for content in batch.column("matches").drop_null():
+                yield from self._matches(of_stream(content.as_py()))
+            if self.late is not None:
+                for content in batch.column("late_rows").drop_null():
+                    yield from self._late_rows(of_stream(content.as_py()), self.late)
+
+    def _matches(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        arrays = [column.cast(of.type) for column, of in zip(table.columns, self.output, strict=True)]
+        if self.late is not None:
+            arrays.append(pa.nulls(table.num_rows, self.late))
+        yield from self._sent(arrays)
+
+    def _late_rows(self, table: pa.Table, late: pa.StructType) -> Iterator[pa.RecordBatch]:
+        nothing = [pa.nulls(table.num_rows, of.type) for of in self.output]
+        values = [pc.cast(table.column(i).combine_chunks(), late[i].type) for i in range(table.num_columns)]
+        rows = pa.StructArray.from_arrays(values, fields=list(late))
+        yield from self._sent([*nothing, rows])
+
+    def _sent(self, arrays: list) -> Iterator[pa.RecordBatch]:
+        fields = list(self.output) if self.late is None else [*self.output, pa.field("late", self.late)]
+        table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        yield from table.to_batches(max_chunksize=_ROWS_PER_RESULT)
+
+
+# --- buckets that Spark spreads evenly
+
+
+def labels_of_buckets(n_buckets: int, n_partitions: int) -> tuple[int, ...]:
+    """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets."""
+    labels, label = [], 0
+    n_in = [0] * n_partitions
+    most = -(-n_buckets // n_partitions)
+    while len(labels) < n_buckets:
+        partition = _spark_hash(label) % n_partitions
+        if n_in[partition] < most:
+            n_in[partition] += 1
+            labels.append(label)
+        label += 1
+    return tuple(labels)
+
+
+def _spark_hash(value: int) -> int:
+    """Return Spark's hash of an integer key: Murmur3 of 32 bits with seed 42."""
+    low = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & low
+    k = ((k << 15 | k >> 17) & low) * 0x1B873593 & low
+    h = 42 ^ k
+    h = ((h << 13 | h >> 19) & low) * 5 + 0xE6546B64 & low
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & low
+    h = (h ^ h >> 13) * 0xC2B2AE35 & low
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

@@ -1,0 +1,380 @@
+"""Queries on streaming Spark frames: any micro-batches, any crash, and the matches of all rows at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numba
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
+from cepkit.streaming import saved as saved_files
+from cepkit.streaming.batches import schema_of
+from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from tests.oracle import generate
+from tests.oracle import generate_sequences as gs
+from tests.support.spark_cases import plain, rows_of
+from tests.support.stream_cases import (
+    END,
+    MS,
+    REGEX,
+    SEQUENCE,
+    orders,
+    received_in_buckets,
+    stream_of_files,
+    with_clock,
+    write_files,
+)  # fmt: skip
+
+JIT = not numba.config.DISABLE_JIT
+N_CUTS = 3
+QUIET = pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+
+
+def rarely(n_every: int, n_slow: int, seed: int):
+    """Return a seed as a case of every run, of a tenth of the runs, or of ``--full``."""
+    if seed < n_every:
+        return seed
+    return pytest.param(seed, marks=pytest.mark.slow if seed < n_slow else pytest.mark.long)
+
+
+# --- buckets, without Spark ---------------------------------------------------------------------------------
+
+
+def regex_case(seed: int):
+    case = generate.case(seed, seed % 2 if JIT else None, n_events=40)
+    define = {name: str(expression) for name, expression in case.define.items()}
+    given = {name: value for name, value in case.keywords().items() if value}
+    given |= {"order_by": ["t", "n"], "measures": {"first": "first(n)", "last": "last(n)", "n": "count()"}}
+    query = cep.regex_query(str(case.pattern), define=define or None, **given)
+    return query, generate.to_frame(case.rows)
+
+
+def sequence_case(seed: int):
+    family = "any" if JIT else list(gs.FAMILIES)[seed % len(gs.FAMILIES)]
+    case = gs.case(seed, seed % 2 if JIT else None, ["any", "negation"][seed % 2] if JIT else family)
+    return cep.sequence_query(case.query), gs.to_frame(case.rows)
+
+
+def is_strict(query) -> bool:
+    return getattr(query, "strategy", "") == "strict" or "strict" in str(query)
+
+
+@QUIET
+@pytest.mark.parametrize("make", [regex_case, sequence_case], ids=["regex", "sequence"])
+@pytest.mark.parametrize("seed", [rarely(8, 40, seed) for seed in range(150)])
+def test_micro_batches_do_not_matter(seed, make):
+    """150 queries of each kind, each with three ways of cutting, late rows, and saved buckets."""
+    try:
+        query, frame = with_clock(*make(seed))
+        BucketPlan(query, schema_of(frame)).open_search()
+    except CepError as refused:
+        pytest.skip(str(refused))
+    for cut in range(N_CUTS):
+        n_buckets = 1 if is_strict(query) or not query.partition_by else 3
+        found, accepted, _ = received_in_buckets(query, frame, 1000 * seed + cut, n_buckets)
+        _, wanted = rows_of(cep.match(accepted, query).to_frame())
+        assert Counter(tuple(map(plain, row)) for row in found) == Counter(wanted)
+
+
+@QUIET
+@pytest.mark.slow
+def test_the_cases_have_matches_late_rows_and_loads():
+    n_found, n_late, n_loads = 0, 0, 0
+    for seed in range(12):
+        for make in (regex_case, sequence_case):
+            try:
+                query, frame = with_clock(*make(seed))
+                found, accepted, loads = received_in_buckets(query, frame, seed, 1)
+            except CepError:
+                continue
+            n_found, n_late, n_loads = (
+                n_found + bool(found),
+                n_late + len(frame) - len(accepted),
+                n_loads + loads,
+            )
+    assert n_found >= 6 and n_late >= 10 and n_loads >= 50
+
+
+KINDS = "PATTERN SEQ(A a, B b, !C c) WITHIN 3 milliseconds"
+TICKS = {"t": "timestamp[us]", "kind": "string", "k": "int64"}
+
+
+def plan(text=KINDS, schema=TICKS, identity=None, **more):
+    given = {"order_by": "t", "event_type": "kind", **more}
+    query = cep.sequence_query(text, **given)
+    return BucketPlan(query, schema_of(schema), 1, identity or {"query": text})
+
+
+def events(text: str, start: int = 0, k: int = 0) -> pa.Table:
+    """Return an event per letter, one per millisecond."""
+    columns = {"t": [(start + i) * MS for i in range(len(text))], "kind": list(text), "k": [k] * len(text)}
+    return pa.table(columns, schema=schema_of(TICKS).arrow)
+
+
+def test_a_row_waits_for_the_watermark():
+    bucket = Bucket(plan("PATTERN SEQ(A a, B b) WITHIN 3 milliseconds"))
+    got = bucket.receive(events("AB", 1), None)
+    assert (got.matches.num_rows, got.changed, bucket.next_timer) == (0, True, 2)
+    assert bucket.receive(events("", 0), 2 * MS).matches.num_rows == 0
+    got = bucket.receive(events("", 0), 3 * MS)
+    assert got.matches.num_rows == 1 and bucket.counts()["held"] == 0
+
+
+def test_time_alone_completes_a_match_that_an_absent_event_could_forbid():
+    bucket = Bucket(plan())
+    bucket.receive(events("AB", 1), None)
+    assert bucket.receive(events("", 0), 3 * MS).matches.num_rows == 0
+    assert bucket.next_timer == 5  # the first millisecond after the window
+    assert not bucket.receive(events("", 0), 4 * MS).changed
+    assert bucket.receive(events("", 0), 5 * MS).matches.num_rows == 1
+    assert bucket.receive(events("", 0), END).matches.num_rows == 0
+    assert bucket.counts() == {"held": 0, "kept": 0, "live": 0} and bucket.next_timer is None
+
+
+def test_a_late_row_is_returned_and_not_searched():
+    bucket = Bucket(plan("PATTERN SEQ(A a, B b) WITHIN 9 milliseconds"))
+    bucket.receive(events("A", 1), 2 * MS)
+    got = bucket.receive(events("BB", 1), 4 * MS)
+    assert got.late.column("t").to_pylist() == events("B", 1).column("t").to_pylist()
+    assert got.matches.num_rows == 1
+
+
+def test_ties_and_missing_times_are_errors():
+    bucket = Bucket(plan())
+    bucket.receive(events("A", 1), None)
+    bucket.receive(events("B", 1), None)
+    with pytest.raises(OrderError, match="ties"):
+        bucket.receive(events("", 0), END)
+    rows = events("A").set_column(0, "t", pa.array([None], pa.timestamp("us")))
+    with pytest.raises(OrderError, match="null in 1 of 1 rows"):
+        Bucket(plan()).receive(rows, None)
+
+
+def test_the_state_of_another_query_is_refused(monkeypatch):
+    bucket = Bucket(plan())
+    bucket.receive(events("AB", 1), None)
+    saved = bucket.pack()
+    assert Bucket.unpack(plan(), saved).pack() == saved
+    with pytest.raises(CepError, match=r"the state of another query: query was .*, and is 'other'"):
+        Bucket.unpack(plan(identity={"query": "other"}), saved)
+    monkeypatch.setattr(saved_files, "FORMAT_VERSION", 9)
+    with pytest.raises(CepError, match="another version of cepkit wrote the checkpoint of the stream"):
+        Bucket.unpack(plan(), saved)
+    monkeypatch.undo()
+    with pytest.raises(CepError, match="not a state file of cepkit, or it is damaged"):
+        Bucket.unpack(plan(), saved[:100])
+
+
+def test_the_state_does_not_grow_with_the_stream():
+    bucket, sizes = Bucket(plan("PATTERN SEQ(A a, B b) WITHIN 20 milliseconds")), []
+    for start in range(0, 10_000, 100):
+        bucket.receive(events("AXBX" * 25, start), start * MS)
+        sizes.append(len(bucket.pack()))
+    assert max(sizes[10:]) <= 1.1 * sizes[10]
+
+
+def test_spark_spreads_buckets_evenly():
+    pytest.importorskip("pyspark")
+    from cepkit.streaming.spark.tasks import _spark_hash, labels_of_buckets
+
+    assert [_spark_hash(value) for value in (0, 1, 42)] == [933211791, -559580957, 29417773]
+    labels = labels_of_buckets(8, 4)
+    assert sorted(_spark_hash(label) % 4 for label in labels) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+# --- on Spark -----------------------------------------------------------------------------------------------
+
+
+def rows_written(spark, folder) -> Counter:
+    """Return the rows of a Parquet folder, without the number of the batch."""
+    frame = spark.read.parquet(str(folder)).drop("batch")
+    return Counter(rows_of(frame)[1])
+
+
+def rows_wanted(frame, query) -> Counter:
+    return Counter(rows_of(frame.cep.match(**query).to_frame())[1])
+
+
+def run(found, folder, sink=None, attempts=4):
+    """Run a stream over all files that are there; Spark gives a worker ten seconds to start."""
+    writer = found.writeStream.option("checkpointLocation", str(folder / "state")).trigger(availableNow=True)
+    try:
+        query = writer.foreachBatch(sink).start() if sink else writer.start(str(folder / "out"))
+        query.awaitTermination()
+    except Exception as error:
+        if "failed to connect back" not in str(error) or attempts == 1:
+            raise
+        run(found, folder, sink, attempts - 1)
+
+
+def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
+    frame = orders(600, 1)
+    write_files(frame, tmp_path / "in", 3, 1)
+    later = [path.name for path in sorted((tmp_path / "in").iterdir())[2:]]
+    for name in later:  # these arrive while the stream is down
+        (tmp_path / "in" / name).rename(tmp_path / name)
+
+    def opened():
+        return (
+            stream_of_files(spark, tmp_path / "in", "10 seconds").cep.match(**SEQUENCE).configure(late="rows")
+        )
+
+    found = opened()
+    assert "in a streaming Spark frame, partitioned by k: k: string, a_ts: timestamp" in repr(found)
+    assert repr(found).endswith("nothing has run yet")
+    assert "buckets      4 by a hash of k" in str(found.explain())
+    sink = found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late")
+    run(found, tmp_path, sink)
+    before = found.progress
+    assert before["rows"].sum() == 400
+    for name in later:
+        (tmp_path / name).rename(tmp_path / "in" / name)
+    again = opened()
+    run(again, tmp_path, sink)
+    progress = again.progress
+    late = spark.read.parquet(str(tmp_path / "late")).toPandas()
+    n_late = before["late_rows"].sum() + progress["late_rows"].sum()
+    assert 0 < n_late == len(late) < 100
+    accepted = frame[~frame["n"].isin(late["n"])]
+    wanted = rows_wanted(accepted, SEQUENCE)
+    assert rows_written(spark, tmp_path / "out") == wanted and len(wanted) > 20
+    assert before["matches"].sum() + progress["matches"].sum() == sum(wanted.values())
+    last = progress.iloc[-1]
+    assert (last["rows"], last["held"], last["kept"]) == (0, 1, 0)  # time alone ended the last windows
+    assert progress["watermark_lag"].iloc[-1] == pd.Timedelta("10s") and (progress["state_bytes"] > 0).all()
+
+
+def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
+    frame = orders(600, 2)
+    write_files(frame, tmp_path / "in", 3, 2, most_late=8)
+    stream = stream_of_files(spark, tmp_path / "in", "10 seconds")
+    found = stream.cep.match(**REGEX)
+    write, calls = found.parquet_by_batch(tmp_path / "out"), []
+
+    def fails_once(batch, number):
+        calls.append(number)
+        if calls == [0, 1]:
+            write(batch.limit(3), number)  # a half-written batch
+            raise OSError("the disk is full")
+        write(batch, number)
+
+    with pytest.raises(Exception, match="the disk is full"):
+        run(found, tmp_path, fails_once)
+    run(stream.cep.match(**REGEX), tmp_path, fails_once)
+    assert calls[:3] == [0, 1, 1]
+    assert rows_written(spark, tmp_path / "out") == rows_wanted(frame, REGEX)
+
+    write_files(orders(50, 3), tmp_path / "more", 1, 3)
+    for path in (tmp_path / "more").iterdir():
+        path.rename(tmp_path / "in" / f"9{path.name}")
+    other = stream.cep.match(**{**REGEX, "query": ". up{1,2} down"})
+    with pytest.raises(Exception, match=r"the checkpoint holds the state of another query: query was .*1,3"):
+        run(other, tmp_path, write)
+
+
+@QUIET
+def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
+    write_files(orders(3, 1), tmp_path / "in", 1, 1)
+    schema = "ts timestamp, n bigint, kind string, k string, x bigint, other timestamp"
+    plain_stream = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    stream = plain_stream.withWatermark("ts", "1 minute")
+    with pytest.raises(OrderError, match=r"the stream has no watermark.*withWatermark\('ts'"):
+        plain_stream.cep.match(**REGEX)
+    with pytest.raises(OrderError, match="order_by begins with 'other', but the watermark is on 'ts'"):
+        stream.cep.match(**{**REGEX, "order_by": "other"})
+    with pytest.raises(OrderError, match="order_by is missing"):
+        stream.cep.match(". up", define={"up": "x > 1"})
+    with pytest.raises(UnsupportedQueryError, match=r"the query has no window.*WITHIN 1 hour"):
+        stream.cep.match("PATTERN SEQ(A a, B+ b[])", event_type="kind", order_by="ts")
+    loops = stream.cep.match(**{**REGEX, "query": ". up+ down"})
+    with pytest.raises(UnsupportedQueryError, match=r"have no greatest length.*within='1 hour'"):
+        loops.to_frame()
+    assert loops.configure(unbounded=True).to_frame().isStreaming
+    bounded = stream.cep.match(**REGEX, within="1 hour")
+    assert bounded.to_frame().columns == ["k", "begin", "end", "rows", "top"]
+    with pytest.raises(UnsupportedQueryError, match="'strict' before 'b'"):
+        strict = "PATTERN SEQ(A a, B b) WHERE [k] WITHIN 1 hour"
+        stream.cep.match(strict, strategy="strict", event_type="kind", order_by="ts")
+    with pytest.raises(UnsupportedQueryError, match="engine='chain': a stream chooses its engine itself"):
+        stream.cep.match(**REGEX, engine="chain")
+    with pytest.raises(CepError, match="late='yes': write 'count' or 'rows'"):
+        loops.configure(late="yes")
+    with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):
+        loops.count()
+    with pytest.raises(UnsupportedQueryError, match="tag: a stream has no end"):
+        stream.cep.tag(**REGEX)
+    with pytest.warns(CepWarning, match="without partition_by all events are one stream"):
+        one = stream.cep.match("PATTERN SEQ(A a, B b) WITHIN 1 hour", event_type="kind", order_by="ts")
+    assert one.n_buckets == 1 and "1: without partition_by" in str(one.explain())
+    with pytest.raises(CepError, match="which is one bucket"):
+        one.configure(buckets=3)
+
+
+def start_job(kind: str, folder: Path, sink: str) -> subprocess.Popen:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-m", "tests.support.stream_job", kind, str(folder), sink]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(
+            command, cwd=root, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a program and its JVM as a crash of the machine does."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for_start(process: subprocess.Popen, folder: Path, n_before: int) -> None:
+    """Wait until the job of this folder has opened its stream after ``n_before`` crashes, or has ended."""
+    end = time.monotonic() + 300
+    while process.poll() is None and time.monotonic() < end:
+        if (folder / "log").read_text(errors="replace").count("the stream has started") > n_before:
+            return
+        time.sleep(0.1)
+
+
+def run_job_to_its_end(kind: str, folder: Path, sink: str) -> None:
+    said = ""
+    for _ in range(4):
+        process = start_job(kind, folder, sink)
+        if process.wait(600) == 0:
+            return
+        said = (folder / "log").read_text()[-4000:]
+        assert "failed to connect back" in said, said  # Spark gives a worker ten seconds to start
+    raise AssertionError(said)
+
+
+@pytest.mark.parametrize("seed", [rarely(0, 2, seed) for seed in range(6)])
+def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
+    """Five kills in each of six streams with ``--full``, one kill in a tenth."""
+    kind, sink = [("sequence", "file"), ("regex", "by batch")][seed % 2]
+    query = {"sequence": SEQUENCE, "regex": REGEX}[kind]
+    rng, frame = Random(seed), orders(1000, seed)
+    write_files(frame, tmp_path / "in", 6, seed, most_late=5)
+    n_kills = 0
+    while n_kills < (5 if whole else 1):
+        process = start_job(kind, tmp_path, sink)
+        wait_for_start(process, tmp_path, n_kills)
+        try:
+            process.wait(rng.uniform(0, 25))
+        except subprocess.TimeoutExpired:
+            kill(process)
+            n_kills += 1
+            continue
+        break  # it read all files, or Spark gave a worker no time to start
+    run_job_to_its_end(kind, tmp_path, sink)
+    print(f"{n_kills} kills")
+    assert n_kills and rows_written(spark, tmp_path / "out") == rows_wanted(frame, query)
