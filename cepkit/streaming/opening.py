@@ -49,8 +49,8 @@ def stream(
     Parameters
     ----------
     query : str, pattern, query, Window, Join or list
-        As for `cepkit.match`; or a `cepkit.Window`, a `cepkit.Join`, or a list of them and queries, each of
-        which reads the results of the one before.
+        As for `cepkit.match`; or a `cepkit.Window`, a `cepkit.Join`, or a list of them and queries. Each one
+        reads the results of the one before. A `cepkit.KSlack` may come first, and sorts late rows.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
         ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
@@ -129,6 +129,14 @@ def stream(
     >>> peaks
     Stream of '. rise+ drop': 5 events, 1 match, 1 row kept
     """
+    if isinstance(query, list | tuple) and len(query) > 1 and hasattr(query[0], "open_before"):
+        opened = stream(
+            query[1] if len(query) == 2 else query[1:], schema, rows=rows, threads=threads,
+            pulse_every=pulse_every, idle_after=idle_after, max_live=max_live, engine=engine,
+            latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
+            time_slice=time_slice, seed=seed, clock=clock, **keywords,
+        )  # fmt: skip
+        return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
     options = Options(rows, threads, pulse_every, idle_after, max_live)
     value = _as_value(query, read_arguments(stream, keywords))
     check_engine(engine)

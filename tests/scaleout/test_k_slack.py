@@ -100,6 +100,23 @@ def test_a_stream_after_the_buffer_finds_what_a_sorted_frame_has():
     )
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_chain_with_a_buffer_finds_what_a_sorted_frame_has(seed):
+    frame = frame_of(seed).assign(kind=lambda frame: np.where(frame["x"] % 3 == 0, "a", "b"))
+    keywords = {"event_type": "kind", "order_by": ["ts", "x"]}
+    query = "PATTERN SEQ(a p, b q) WITHIN 3 ms"
+    stream = cep.stream([cep.KSlack("9 ms"), query], frame, **keywords)
+    found = [stream.push(frame.iloc[i : i + 70]) for i in range(0, 300, 70)]
+    with pytest.raises(CepError, match="rows wait in the buffer"):
+        stream.close()
+    found += [stream.finish(), stream.close()]
+    wanted = frame.cep.match(query, **keywords).to_frame()
+    assert stream.slack.after.dropped == 0 and len(wanted) > 0
+    pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), wanted, check_dtype=False)
+    with pytest.raises(CepError, match="cannot be saved"):
+        stream.save("nowhere")
+
+
 def test_every_kind_of_frame_comes_back():
     polars = pytest.importorskip("polars")
     frame = frame_of(3)

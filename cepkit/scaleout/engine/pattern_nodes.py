@@ -118,8 +118,8 @@ class PatternNodes:
                 if is_last:
                     complete.append(frontier.take(ready))
                 elif begins is not None:
-                    following.append(frontier.grown(*begins, c + 1))
-                frontier = frontier.grown(*takes, c)
+                    following.append(frontier.grown(begins[0], begins[1], c + 1))
+                frontier = frontier.grown(takes[0], takes[1], c)
                 self._check_size(sum(map(len, following)) + sum(map(len, complete)) + len(frontier))
             current = together(following, self.n_components)
         found = together(complete, self.n_components)
@@ -219,7 +219,7 @@ class PatternNodes:
         if not numbers or not len(partials):
             return np.ones(len(partials), bool)
         made = holding(self.places, None, self.bound, partials.items, partials.size, numbers)
-        return made.all(axis=1)
+        return np.asarray(made.all(axis=1))
 
     def joined(self, partials: Partials, events: np.ndarray, c: int) -> Partials:
         """Return what a node makes of partial matches and its events, at rising places, for component c."""
@@ -240,7 +240,7 @@ class PatternNodes:
         if not absences or not len(found):
             return found
         free = holding(self.places, self.accept, self.bound, found.items, found.size, (), absences)
-        return found.take(free.all(axis=1))
+        return found.take(np.asarray(free.all(axis=1)))
 
     # --- routes
 

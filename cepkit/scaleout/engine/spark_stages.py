@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import OrderError, ResultTooLargeError
-from cepkit.events import ColumnType
+from cepkit.events import ColumnType, Frame
 from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
@@ -29,9 +28,6 @@ from cepkit.scaleout.engine.partials import Partials, begun
 from cepkit.scaleout.engine.pattern_nodes import PatternNodes
 from cepkit.scaleout.plan.plans import ScatterPlan
 from cepkit.scaleout.plan.routing import ByKey, RoundRobin, Routing, ToAll, ToGroup, ToMember
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MOST_TESTS = 62  # bits of a column of marks
 
@@ -71,7 +67,7 @@ class ScatteredOnSpark(SequencesOnSpark):
         self._plans = plans
         super().__init__(frame, source, program, engine)
 
-    def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> DataFrame:
+    def _run(self, tell: tasks.Tell, columns: list[str] | None = None, limit: int | None = None) -> Frame:
         names = self._columns if columns is None else columns
         work = NodeWork(self.program.query, self.program.schema, tuple(names), os.environ.get("CEPKIT_CACHE"))
         worker_python(self.frame.sparkSession)  # functions on groups keep the Python that is set here
@@ -88,7 +84,7 @@ class ScatteredOnSpark(SequencesOnSpark):
         gathered = found.selectExpr("*", f"pmod(element_at(items, -1).seq, {n}) as node").groupBy("node")
         return gathered.applyInArrow(_gather(work, tell, output, limit), types)
 
-    def _marked(self, names: list[str], work: NodeWork) -> DataFrame:
+    def _marked(self, names: list[str], work: NodeWork) -> Frame:
         """Return the events with their number ``seq``, and fulfilled conditions as bits in ``marks``."""
         events = numbered_columns(self.frame, self.source, names)
         query = self.program.query
@@ -107,7 +103,7 @@ class ScatteredOnSpark(SequencesOnSpark):
         types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in numbered.schema)
         return numbered.mapInArrow(_mark(work), f"{types}, marks bigint")
 
-    def _branch(self, marked: DataFrame, plan: ScatterPlan, work: NodeWork, branch: int) -> DataFrame:
+    def _branch(self, marked: Frame, plan: ScatterPlan, work: NodeWork, branch: int) -> Frame:
         """Return the matches of a branch, with ``items``, the events of each."""
         bound = self.program.branches[branch]
         events = [name for name in marked.columns if name != "marks"]
@@ -120,7 +116,7 @@ class ScatteredOnSpark(SequencesOnSpark):
             to_nodes = _nodes(stage.feeds[0].routing, "seq", key)
             routed = marked.where(own).selectExpr(*events, "true as joins", to_nodes)
             is_last = k == len(plan.stages) - 1
-            if k == 0:
+            if matches is None:
                 matches = routed.groupBy("node").applyInArrow(_begin(work, branch), schema)
                 continue
             if is_last and bound.branch.absences:

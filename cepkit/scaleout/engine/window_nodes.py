@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.scaleout.gather.aligned import Share, merge_counts, merge_integers, merge_sums, share_of
+from cepkit.scaleout.gather.aligned import NodeShare, merge_counts, merge_integers, merge_sums, share_of
 from cepkit.scaleout.plan.plans import ScatterPlan
 from cepkit.scaleout.plan.routing import Traffic
 from cepkit.windows import exact
@@ -51,7 +51,7 @@ class WindowNodes(WindowEvaluator):
         return self._gathered(lambda shares, own: merge_counts(present, shares), np.int64)
 
     def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
-        def merge(shares: list[Share], own: slice) -> np.ndarray:
+        def merge(shares: list[NodeShare], own: slice) -> np.ndarray:
             best = np.full(own.stop - own.start, -1, np.int64)
             for share in shares:
                 mine, known = ranks[share.place], present[share.place]
@@ -78,7 +78,7 @@ class WindowNodes(WindowEvaluator):
     def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
         exact.check_squares(exact.numbers_of(values, present))
 
-        def merge(shares: list[Share], own: slice) -> np.ndarray:
+        def merge(shares: list[NodeShare], own: slice) -> np.ndarray:
             return merge_sums(values, present, shares, count[own])
 
         return self._gathered(merge, np.float64)

@@ -14,7 +14,7 @@ from cepkit.windows import exact
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NodeShare:
     """The events of one node, and the range of them that belongs to each output.
 
     Parameters
@@ -30,10 +30,10 @@ class Share:
     stop: np.ndarray
 
 
-def share_of(node: int, node_of_place: np.ndarray, start: np.ndarray, stop: np.ndarray) -> Share:
+def share_of(node: int, node_of_place: np.ndarray, start: np.ndarray, stop: np.ndarray) -> NodeShare:
     """Return the share of a node of the windows ``start`` to ``stop``, from the heartbeats that it gets."""
     place = np.flatnonzero(node_of_place == node)
-    return Share(place, np.searchsorted(place, start), np.searchsorted(place, stop))
+    return NodeShare(place, np.searchsorted(place, start), np.searchsorted(place, stop))
 
 
 def sliding_by_length(n: int, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +164,9 @@ def aligned_gather(
     return result
 
 
-def _merged(function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+def _merged(
+    function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare]
+) -> np.ndarray:
     count = merge_counts(present, shares)
     if function == "count":
         return count
@@ -180,12 +182,12 @@ def _merged(function: str, values: np.ndarray, present: np.ndarray, shares: Sequ
     return total if function == "sum" else _divided(total.astype(np.float64), count)
 
 
-def merge_counts(present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+def merge_counts(present: np.ndarray, shares: Sequence[NodeShare]) -> np.ndarray:
     """Return the number of present values in each window, int64, (n_outputs,)."""
     return merge_integers(present.astype(np.int64), shares)
 
 
-def merge_integers(values: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+def merge_integers(values: np.ndarray, shares: Sequence[NodeShare]) -> np.ndarray:
     """Return the sums of integers in each window, int64, (n_outputs,)."""
     total = np.zeros(len(shares[0].start), np.int64)
     for share in shares:
@@ -193,7 +195,7 @@ def merge_integers(values: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
     return total
 
 
-def _sum_of_integers(values: np.ndarray, share: Share) -> np.ndarray:
+def _sum_of_integers(values: np.ndarray, share: NodeShare) -> np.ndarray:
     """Return the sums of a node's events in each window, from its prefix sums."""
     before = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=before[1:])
@@ -201,7 +203,7 @@ def _sum_of_integers(values: np.ndarray, share: Share) -> np.ndarray:
 
 
 def _extremes(
-    function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray
+    function: str, values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare], count: np.ndarray
 ) -> np.ndarray:
     worst = {"min": np.inf, "max": -np.inf}[function]
     if values.dtype.kind == "i":
@@ -214,7 +216,7 @@ def _extremes(
     return np.where(count > 0, found, np.nan if values.dtype.kind == "f" else 0)
 
 
-def _range_extremes(merge: np.ufunc, own: np.ndarray, share: Share, worst: float) -> np.ndarray:
+def _range_extremes(merge: np.ufunc, own: np.ndarray, share: NodeShare, worst: float) -> np.ndarray:
     """Return the extreme of each range of a node's events, from a table of ranges of 1, 2, 4, … events."""
     n = share.stop - share.start
     out = np.full(len(n), worst, own.dtype)
@@ -229,7 +231,7 @@ def _range_extremes(merge: np.ufunc, own: np.ndarray, share: Share, worst: float
 
 
 def merge_sums(
-    values: np.ndarray, present: np.ndarray, shares: Sequence[Share], count: np.ndarray | None = None
+    values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare], count: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the exact sums of numbers in each window, rounded once, float64, (n_outputs,).
 
@@ -254,7 +256,7 @@ def merge_sums(
         return exact.round_sums(digits, scale) + infinite
 
 
-def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[Share]) -> np.ndarray:
+def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare]) -> np.ndarray:
     """Return the infinite part of each sum: 0, an infinity, or NaN for both."""
     found = np.zeros(len(shares[0].start))
     for sign in (1, -1):

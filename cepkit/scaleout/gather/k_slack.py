@@ -17,6 +17,7 @@ from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.query_parts import Duration
 from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
+from cepkit.streaming.stream import Stream
 
 LATE = ("pass", "drop")
 
@@ -217,10 +218,9 @@ class KSlack:
                 f"KSlack: late={late!r} is not known.{nearest(str(late), LATE)} Write one of {[*LATE]}"
             )
         for name, value in (("slack", slack), ("most", most)):
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (value is None or is_number or isinstance(value, str | timedelta)):
+            if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta | None):
                 raise CepError(f"KSlack: {name}={value!r}. Give a duration, such as '100 ms'")
-            if is_number and not value >= 0:
+            if isinstance(value, int | float) and not value >= 0:
                 raise CepError(f"KSlack: {name}={value!r} is below 0")
         self._given = {"slack": slack, "most": most, "order_by": order_by, "late": late}
         self._order_by, self._late = order_by, late
@@ -234,6 +234,16 @@ class KSlack:
         self._before, self._after = OrderMetrics(), OrderMetrics()
         self._waited = 0.0
         self._dropped: list[pa.Table] = []
+
+    def open_before(self, stream: Stream) -> SortedStream:
+        """Return a stream with this buffer before it. It drops late rows, since a stream cannot go back."""
+        if self._buffer is not None:
+            raise CepError("KSlack: this buffer has rows already. Give each stream a buffer of its own")
+        if self._order_by is None and stream.query.order_by:
+            self._order_by = stream.query.order_by[0]
+        self._late = "drop"
+        self._open(stream.schema)
+        return SortedStream(self, stream)
 
     # --- rows
 
@@ -362,7 +372,7 @@ class KSlack:
             return None
         if unit is None:
             if not isinstance(value, int | float):
-                raise unit_missing(name, value, self._order_by)
+                raise unit_missing(name, value, str(self._order_by))
             return value
         ticks = duration_ticks(value, unit)
         if ticks < 0:
@@ -415,3 +425,50 @@ class KSlack:
         ]
         said += ["late='drop'"] if self._late == "drop" else []
         return f"KSlack({', '.join(said)}): {self.before.n:,} rows, {self.waiting:,} waiting, K {self.slack}"
+
+
+class SortedStream:
+    """A stream after a `KSlack`: rows may arrive late by the slack.
+
+    ``slack`` is the buffer, with its metrics and late rows, and ``stream`` the stream after it.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> ups = cep.stream([cep.KSlack(2), "PATTERN SEQ(a x, b y) WITHIN 5"], {"k": "string", "t": "int64"},
+    ...                  event_type="k", order_by="t")
+    >>> ups.push([{"k": "b", "t": 2}, {"k": "a", "t": 1}, {"k": "c", "t": 4}])
+    [{'x_t': 1, 'y_t': 2}]
+    """
+
+    def __init__(self, slack: KSlack, stream: Stream):
+        self.slack, self.stream = slack, stream
+
+    def push(self, batch: Any) -> Any:
+        """Add rows, late ones among them, and return the matches that are complete."""
+        return self.stream.push(self.slack.push(batch))
+
+    def flush(self) -> Any:
+        """Return the matches that are complete; rows in the buffer wait for later rows."""
+        return self.stream.flush()
+
+    def finish(self) -> Any:
+        """Release all rows of the buffer, and return the matches that are then complete."""
+        return self.stream.push(self.slack.close())
+
+    def close(self) -> Any:
+        """Close the stream and return its remaining matches; call `finish` first for the buffer's rows."""
+        if self.slack.waiting:
+            raise CepError(
+                f"{self.slack.waiting:,} rows wait in the buffer. Call finish() first, then close()"
+            )
+        return self.stream.close()
+
+    def save(self, path: Any) -> None:
+        """Refuse: the file of a stream has no buffer."""
+        raise CepError(
+            "a stream after KSlack cannot be saved. Push rows through cep.KSlack, and save the stream alone"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.slack!r}, then {self.stream!r}"

@@ -52,7 +52,7 @@ def node_loads(plan: ScatterPlan) -> pd.DataFrame:
 def load_lines(plan: ScatterPlan) -> list[str]:
     """Return the loads as lines of text, one per stage."""
     made = []
-    for (name, _), own in node_loads(plan).groupby(["stage", "nodes"], sort=False):
+    for name, own in node_loads(plan).groupby("stage", sort=False):
         parts = [
             f"{measure} {corrected}" + ("" if corrected == printed else f" (printed {printed})")
             for measure, printed, corrected in own[["measure", "printed", "corrected"]].values.tolist()
@@ -64,7 +64,7 @@ def load_lines(plan: ScatterPlan) -> list[str]:
 def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | None:
     n = stage.n_nodes
     if plan.kind == "window" and plan.layout == "windows":
-        return (f"λ{_by(n)}",) * 2, (f"e{_by(n)}", f"e{_by(n)} + g"), (f"λ{_by(n)}", f"2λ{_by(n)}")
+        return _both(f"λ{_by(n)}"), (f"e{_by(n)}", f"e{_by(n)} + g"), (f"λ{_by(n)}", f"2λ{_by(n)}")
     if plan.kind == "join":
         return _of_join(plan, stage)
     if plan.kind == "pattern" and plan.layout in ("states", "replicated", "grouped", "keys"):
@@ -75,9 +75,9 @@ def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | 
 def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
     n, routing = stage.n_nodes, stage.feeds[0].routing
     if is_first and len(stage.feeds) == 1:
-        return (f"λ{_by(n)}",) * 2, ("1", "1"), (f"λ{_by(n)}",) * 2
+        return _both(f"λ{_by(n)}"), ("1", "1"), _both(f"λ{_by(n)}")
     if isinstance(routing, ByKey):
-        return (f"λ{_by(n)}", f"(λ + μ){_by(n)}"), (f"e{_by(n)}",) * 2, (f"λe{_by(n)}",) * 2
+        return (f"λ{_by(n)}", f"(λ + μ){_by(n)}"), _both(f"e{_by(n)}"), _both(f"λe{_by(n)}")
     if layout == "states":
         return ("λ", "λ + μ"), ("e/(s-1)", "e"), ("λe/s", "λe")
     groups, members = (routing.groups, routing.members) if isinstance(routing, ToGroup) else (1, n)
@@ -85,7 +85,7 @@ def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
     return (
         (printed, f"λ{_by(groups)} + μ{_by(members)}"),
         (f"e{_by(n)}", f"e{_by(members)}"),
-        (f"λe{_by(n)}",) * 2,
+        _both(f"λe{_by(n)}"),
     )
 
 
@@ -108,6 +108,11 @@ def _of_join(plan: ScatterPlan, stage: Stage) -> Formulas | None:
             (f"λe + λe{fewer}", work),
         )
     return None
+
+
+def _both(formula: str) -> tuple[str, str]:
+    """Return a formula that is right as printed."""
+    return formula, formula
 
 
 def _by(n: int) -> str:
