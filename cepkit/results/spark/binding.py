@@ -36,6 +36,8 @@ def match(
 ) -> SparkMatches:
     """Return the matches of a query in a Spark frame after every check that does not read rows.
 
+    A streaming frame gives `SparkStreamMatches`.
+
     Parameters
     ----------
     frame, value, engine
@@ -49,8 +51,8 @@ def match(
     OrderError
         Without ``order_by``, or when one of its columns has no order.
     UnsupportedQueryError
-        For a streaming frame and for functions that are not declared pure. For a sequence query with
-        ``partition_by``, also when events must follow each other directly in the whole stream.
+        For functions that are not declared pure. For a sequence query with ``partition_by``, also when
+        events must follow each other directly in the whole stream.
     CepError
         As `cepkit.match`.
 
