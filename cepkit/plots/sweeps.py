@@ -143,9 +143,12 @@ def sweep_figure(
         _check(panel, series, variant)
     n_columns = max(1, min(whole_number("sweep_figure: columns", columns, 1), len(panels)))
     n_rows = max(1, math.ceil(len(panels) / n_columns))
+    cells = range(n_rows * n_columns)
+    specs = [{} if number < len(panels) or number == 0 else None for number in cells]  # None: no axes there
     figure = make_subplots(
         rows=n_rows,
         cols=n_columns,
+        specs=[specs[start : start + n_columns] for start in cells[::n_columns]],
         shared_yaxes="all" if same_y else False,
         horizontal_spacing=0.24 / n_columns if n_columns > 1 else 0.0,
         vertical_spacing=0.36 / n_rows if n_rows > 1 else 0.0,

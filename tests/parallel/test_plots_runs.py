@@ -462,3 +462,12 @@ def test_errors_of_networks():
         network_svg(network().assign(agent="b"))
     with pytest.raises(CepError, match=r"next agent 'cc' is not known\. There are \['b:1', 'c\+', '<d>'\]"):
         network_svg(network().assign(next="cc"))
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_places_without_a_panel_have_no_axes(n):
+    rows = pd.DataFrame({"cores": [1, 2], "speedup": [1.0, 1.9], "engine": ["a", "a"]})
+    figure = sweep_figure(
+        [SweepPanel(rows, "cores", "speedup")] * n, series="engine", columns=3, measured=False
+    )
+    assert sum(name.startswith("xaxis") for name in figure.layout.to_plotly_json()) == n
