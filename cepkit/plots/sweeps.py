@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PANEL_PIXELS = 230
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MOST_POINT_TICKS = 8
+PRINTED_COLOUR = "#767b84"  # a grey that light and dark pages show
 TICK_DISTANCE = 0.07  # least distance as a share of the axis, so that numbers do not touch
 # Ticks of each decade; the first entry that gives enough ticks is used.
 LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
@@ -97,7 +98,8 @@ def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> l
 
 def sweep_figure(
     panels: SweepPanel | Sequence[SweepPanel], *, series: str | None = None, variant: str | None = None,
-    columns: int = 3, same_y: bool = False, measured: bool | None = None, title: str | None = None,
+    printed: str | None = None, columns: int = 3, same_y: bool = False, measured: bool | None = None,
+    title: str | None = None,
 ) -> go.Figure:  # fmt: skip
     """Draw sweeps as lines, with the panels in rows from left to right.
 
@@ -108,6 +110,8 @@ def sweep_figure(
     series, variant : str, optional
         Columns of all panels' rows. Each pair of their values is a line: ``series`` (an engine) gives the
         colour and the symbol, ``variant`` (a pattern) gives the dashes.
+    printed : str, optional
+        The value of ``series`` that has the numbers of a paper. It is grey, and last in the legend.
     columns : int
         Largest number of panels in a row.
     same_y : bool
@@ -155,7 +159,7 @@ def sweep_figure(
         subplot_titles=[escaped(panel.title) for panel in panels],
         figure=LeanFigure(),
     )
-    styles = _styles(panels, series, variant)
+    styles = _styles(panels, series, variant, printed)
     in_legend: set[tuple] = set()
     for number, panel in enumerate(panels):
         at = {"row": number // n_columns + 1, "col": number % n_columns + 1}
@@ -209,13 +213,17 @@ def _values(panels: Sequence[SweepPanel], column: str | None) -> list[object]:
     return list(dict.fromkeys(value for panel in panels for value in panel.rows[column].tolist()))
 
 
-def _styles(panels, series: str | None, variant: str | None) -> dict[tuple, dict]:
+def _styles(
+    panels: Sequence[SweepPanel], series: str | None, variant: str | None, printed: str | None
+) -> dict[tuple, dict]:
     """Return colour, symbol and dashes of every line, in the order of the legend."""
     made = {}
     of_series = theme.style_of_variables([f"{s}" for s in range(len(_values(panels, series)))])
-    numbered = [list(enumerate(_values(panels, column))) for column in (series, variant)]
+    in_order = sorted(_values(panels, series), key=lambda value: printed is not None and value == printed)
+    numbered = [list(enumerate(values)) for values in (in_order, _values(panels, variant))]
     for (s, one), (v, other) in product(*numbered):
-        style = of_series[f"{s}"]
+        is_printed = printed is not None and one == printed
+        style = theme.Style(PRINTED_COLOUR, "x") if is_printed else of_series[f"{s}"]
         made[one, other] = {
             "line": {"color": style.colour, "width": 1.8, "dash": DASHES[v % len(DASHES)]},
             "marker": {"color": style.colour, "symbol": style.symbol + ("-open" if v % 2 else ""), "size": 7},

@@ -17,7 +17,8 @@ from cepkit.parallel.plots.network import network_svg
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
 from cepkit.parallel.trace.trace import IDLE, LENGTHS, clock_unit
-from cepkit.plots.sweeps import SweepPanel, facets, sweep_figure
+from cepkit.plots.sweeps import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
+from cepkit.plots.theme import PALETTE
 from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of
 from tests.support.traces import row as row_of
 
@@ -471,3 +472,11 @@ def test_places_without_a_panel_have_no_axes(n):
         [SweepPanel(rows, "cores", "speedup")] * n, series="engine", columns=3, measured=False
     )
     assert sum(name.startswith("xaxis") for name in figure.layout.to_plotly_json()) == n
+
+
+def test_numbers_of_a_paper_are_grey_and_last_in_the_legend():
+    rows = pd.DataFrame({"x": [1, 2, 2], "y": [1.0, 2.0, 3.0], "engine": ["paper", "a", "b"]})
+    figure = sweep_figure(SweepPanel(rows, "x", "y"), series="engine", printed="paper", measured=False)
+    names = [trace.name for trace in figure.data if trace.name]
+    colours = [trace.marker.color for trace in figure.data if trace.name]
+    assert names == ["a", "b", "paper"] and colours == [*PALETTE[:2], PRINTED_COLOUR]

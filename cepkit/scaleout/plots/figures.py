@@ -103,4 +103,6 @@ def draw_figures(
                 looks.x_title, looks.y_title, log_x=looks.log_x, log_y=looks.log_y,
             )
         )  # fmt: skip
-    return sweep_figure(panels, series="series", columns=columns, measured=False, title=title)
+    return sweep_figure(
+        panels, series="series", printed=PRINTED, columns=columns, measured=False, title=title
+    )

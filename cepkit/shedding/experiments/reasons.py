@@ -24,6 +24,7 @@ from cepkit.shedding.experiments.figures import (
     PaperPanel,
 )
 from cepkit.shedding.experiments.studies import EQUAL, FIRST, SERVICE
+from cepkit.shedding.plots.panels import PRINTED_MARK
 
 _GREATER_IS_BETTER = (RECALL,)
 
@@ -234,14 +235,12 @@ def _why_overhead(wide: pd.DataFrame) -> str:
 
 # --- the paper's values in panels -------------------------------------------------------------------------
 
-PRINTED_MARK = "DARLING by the paper's factor"
-
 
 def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
     """Return the rows of a panel and a mark at the last point: the paper's factor times the best other.
 
-    The text prints the greatest factor of a panel and not all its points. Shares of matches end at 1. The
-    mark is next to DARLING, and random input shedding, which the paper lacks, is the last.
+    The text prints the greatest factor of a panel and not all its points. Shares of matches end at 1.
+    Random input shedding, which the paper lacks, is the last strategy.
     """
     factor, wide = _printed(panel), wide_table(results, panel)
     made = table
@@ -250,7 +249,7 @@ def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) 
         value = min(1.0, factor * others.max()) if panel.measure == RECALL else others.min() / factor
         mark = pd.DataFrame({"strategy": [PRINTED_MARK], "x": [table["x"].max()], "value": [value]})
         made = pd.concat([table, mark], ignore_index=True)
-    order = {name: place for place, name in enumerate((OWN, PRINTED_MARK, *COMPARED[1:]))}
+    order = {name: place for place, name in enumerate(COMPARED)}
     rank = made["strategy"].map(order).fillna(len(order))
     made = made.iloc[np.argsort(rank.to_numpy(), kind="stable")].reset_index(drop=True)
     made.attrs = table.attrs

@@ -12,6 +12,7 @@ from cepkit.plots.sweeps import SweepPanel, sweep_figure
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+PRINTED_MARK = "DARLING by the paper's factor"  # a strategy of tables that has the paper's numbers
 # Title of y, factor from the table's unit, whether y is logarithmic.
 MEASURES: dict[str, tuple[str, float, bool]] = {
     "recall": ("matches found (%)", 100.0, False),
@@ -59,4 +60,6 @@ def panels_figure(
                 y_title, log_x=log_x, log_y=log_y, reference=reference, spread=True,
             )
         )  # fmt: skip
-    return sweep_figure(panels, series="strategy", columns=3, measured=False, title=title)
+    return sweep_figure(
+        panels, series="strategy", printed=PRINTED_MARK, columns=3, measured=False, title=title
+    )
