@@ -24,7 +24,6 @@ from cepkit.shedding.experiments.figures import (
     PaperPanel,
 )
 from cepkit.shedding.experiments.studies import EQUAL, FIRST, SERVICE
-from cepkit.shedding.plots.panels import PRINTED_MARK
 
 _GREATER_IS_BETTER = (RECALL,)
 
@@ -235,6 +234,8 @@ def _why_overhead(wide: pd.DataFrame) -> str:
 
 # --- the paper's values in panels -------------------------------------------------------------------------
 
+PRINTED_MARK = "DARLING by the paper's factor"
+
 
 def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
     """Return the rows of a panel and a mark at the last point: the paper's factor times the best other.
@@ -252,7 +253,7 @@ def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) 
     order = {name: place for place, name in enumerate(COMPARED)}
     rank = made["strategy"].map(order).fillna(len(order))
     made = made.iloc[np.argsort(rank.to_numpy(), kind="stable")].reset_index(drop=True)
-    made.attrs = table.attrs
+    made.attrs = {**table.attrs, "printed": PRINTED_MARK}
     return made
 
 

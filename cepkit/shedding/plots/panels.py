@@ -12,7 +12,6 @@ from cepkit.plots.sweeps import SweepPanel, sweep_figure
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-PRINTED_MARK = "DARLING by the paper's factor"  # a strategy of tables that has the paper's numbers
 # Title of y, factor from the table's unit, whether y is logarithmic.
 MEASURES: dict[str, tuple[str, float, bool]] = {
     "recall": ("matches found (%)", 100.0, False),
@@ -38,7 +37,8 @@ def panels_figure(
     ----------
     tables : sequence of pandas.DataFrame
         A panel each: ``x``, ``value``, ``strategy``. Their ``attrs`` name the panel: ``title``, ``measure``
-        (a key of `MEASURES`) and ``by`` (a key of `AXES`).
+        (a key of `MEASURES`) and ``by`` (a key of `AXES`). ``printed`` is the strategy that has the
+        numbers of the paper, if there is one.
     latency_bound : float, optional
         A thin line in panels of latencies, in seconds.
     title : str, optional
@@ -60,6 +60,5 @@ def panels_figure(
                 y_title, log_x=log_x, log_y=log_y, reference=reference, spread=True,
             )
         )  # fmt: skip
-    return sweep_figure(
-        panels, series="strategy", printed=PRINTED_MARK, columns=3, measured=False, title=title
-    )
+    printed = next((table.attrs["printed"] for table in tables if "printed" in table.attrs), None)
+    return sweep_figure(panels, series="strategy", printed=printed, columns=3, measured=False, title=title)
