@@ -34,7 +34,7 @@ FLOORS = (
 )
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
-    "language": (("expressions",), ("regex",), ("sequences",)),
+    "language": (("expressions",), ("regex", "match_recognize"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences"), ("counting", "interpreted")),
     "engines": (("shared",), ("measures", "interpreted"), ("regex", "search"), ("counting",), ("ordered",)),
     "parallel": (

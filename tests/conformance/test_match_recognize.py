@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from cepkit.errors import PatternSyntaxError
+from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
+from tests.support.row_patterns import expression_tree, flat, pattern_tree
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
@@ -196,3 +199,49 @@ def test_only_cases_beyond_sql_are_left_out():
     assert {reason: reasons.count(reason) for reason in set(reasons)} == {
         None: 31, EXPIRES: 3, INTERVAL: 5, SOME_ROWS: 1
     }  # fmt: skip
+
+
+# --- texts -------------------------------------------------------------------------------------------------
+
+
+def text_of_case(case: dict[str, Any]) -> str:
+    """Return the clauses of a case as they would be typed."""
+    skip = case["after_match_skip"]
+    lines = {
+        "PARTITION BY": ", ".join(case["partition_by"]),
+        "ORDER BY": ", ".join(f"{entry['expr']} {entry['dir']}" for entry in case["order_by"]),
+        "MEASURES": ", ".join(f"{entry['expr']} AS {entry['name']}" for entry in case["measures"]),
+        "AFTER MATCH SKIP": skip["mode"].replace("_", " ") + f" {skip.get('var', '')}",
+        "PATTERN": f"({case['pattern']})",
+        "SUBSET": ", ".join(
+            f"{name} = ({', '.join(map(quoted, members))})" for name, members in case["subset"].items()
+        ),
+        "DEFINE": ", ".join(f"{quoted(name)} AS {entry['expr']}" for name, entry in case["define"].items()),
+    }
+    body = "\n".join(f"{clause} {text}" for clause, text in lines.items() if text)
+    return f"MATCH_RECOGNIZE (\n{body}\n)"
+
+
+def quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isupper() else f'"{name}"'
+
+
+@pytest.mark.parametrize(
+    "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
+)
+def test_texts_make_the_trees_of_the_cases(case):
+    text = text_of_case(case)
+    trees = [entry["ast"] for entry in [*case["measures"], *case["define"].values()]]
+    if "subquery" in json.dumps(trees):
+        with pytest.raises(PatternSyntaxError, match="a sub-query does not run here"):
+            parse_match_recognize(text)
+        return
+    query = parse_match_recognize(text)
+    assert flat(pattern_tree(query.pattern)) == flat(case["pattern_ast"])
+    assert [flat(expression_tree(tree)) for _, tree in query.define] == [
+        flat(entry["ast"]) for entry in case["define"].values()
+    ]
+    assert [flat(expression_tree(tree)) for _, tree in query.measures] == [
+        flat(entry["ast"]) for entry in case["measures"]
+    ]
+    assert parse_match_recognize(str(query)) == query

@@ -150,10 +150,9 @@ def result_of_window(
     nothing = {name: None for name, _ in query.measures}
     outputs, resume = [], 0
     for current, end in enumerate(ends):
-        found = None
+        found, frame = None, rows[current:end]  # navigation does not leave the frame either
         if current >= resume:
             starts = range(current, end) if seek else range(current, min(current + 1, end))
-            frame = rows[current:end]  # navigation does not leave the frame either
             found = next(filter(None, (match_at(query, frame, s - current, 1) for s in starts)), None)
         if found is None or not found.labels:
             outputs.append({**rows[current], **nothing})
