@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from cepkit.errors import PatternSyntaxError
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError
+from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
-from tests.support.row_patterns import expression_tree, flat, pattern_tree
+from tests.support.row_patterns import engine_result, expression_tree, flat, pattern_tree
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
@@ -245,3 +246,53 @@ def test_texts_make_the_trees_of_the_cases(case):
         flat(entry["ast"]) for entry in case["measures"]
     ]
     assert parse_match_recognize(str(query)) == query
+
+
+# --- the engine --------------------------------------------------------------------------------------------
+
+# Cases that the engine does not run, with the name that it does not know.
+NOT_RUN = {
+    "testSimpleQuery#3": "no function 'CONCAT_WS'",
+    "testArrayAgg#1": "no function 'ARRAY_JOIN'",
+    "testMapAgg#1": "does not compute MAP_AGG",
+}
+
+
+def column_type(values: list[Any]) -> ColumnType:
+    kinds = {type(value) for value in values if value is not None}
+    kind = (
+        TEXT if kinds == {str} else INTEGER if kinds == {int} else FLOAT if kinds <= {int, float} else OTHER
+    )
+    return ColumnType(kind, nullable=True)
+
+
+@pytest.mark.parametrize(
+    "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
+)
+def test_the_engine_gives_the_answers(case):
+    if case["surface"] != "from_clause" or "subquery" in json.dumps([case["measures"], case["define"]]):
+        pytest.skip("the language refuses windows and sub-queries")
+    words = {"all": "ALL ROWS PER MATCH", "all_omit_empty": "ALL ROWS PER MATCH OMIT EMPTY MATCHES"}
+    text = text_of_case(case).replace("\nAFTER", f"\n{words.get(case['rows_per_match'], '')}\nAFTER")
+    within = case.get("within")
+    if within:
+        text = text.replace("\nDEFINE", f"\nWITHIN INTERVAL '{within['seconds']:.0f}' SECOND\nDEFINE")
+    query = parse_match_recognize(text)
+    rows = [dict(zip(case["columns"], row, strict=True)) for row in case["rows"]]
+    schema = {name: column_type([row[name] for row in rows]) for name in case["columns"]}
+
+    def found() -> list[list[Any]]:
+        names = [re.sub(r"CAST\((\w+) AS \w+\)", r"\1", entry["expr"]) for entry in case["output"] or ()]
+        parts = partitions(query_of(case), rows)
+        outputs = [output for part in parts for output in engine_result(query, part, schema)]
+        return [[output[name] for name in names] for output in outputs]
+
+    refused = next((why for name, why in NOT_RUN.items() if case["id"].endswith(name)), None)
+    if refused and "Aggregation" in case["id"]:
+        with pytest.raises(PredicateError, match=refused):
+            found()
+    elif case["expected_error"]:
+        with pytest.raises(CepError, match="has no row of"):
+            found()
+    else:
+        assert bag(found()) == bag(case["expected_rows"])

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cepkit.engines.match_recognize.matching import find_row_matches
+from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
@@ -35,6 +39,21 @@ def oracle_query(query: RowPatternQuery) -> Query:
         order_by=[(key.column, key.descending, key.nulls_first) for key in query.order_by],
         within=within,
     )
+
+
+def engine_result(
+    query: RowPatternQuery, rows: list[Any], schema: Mapping[str, ColumnType]
+) -> list[dict[str, Any]]:
+    """Return the engine's output rows of one partition, as the oracle writes them."""
+    columns = {name: [row[name] for row in rows] for name in schema}
+    program, measures = prepare_rows(query, schema)
+    found = find_row_matches(program, columns, len(rows))
+    names = [name for name, _ in query.measures]
+    shown = query.partition_by if query.rows_per_match == "one" else list(schema)
+    return [
+        {name: rows[row][name] for name in shown} | dict(zip(names, values, strict=True))
+        for row, values in output_rows(program, measures, query.rows_per_match, columns, len(rows), found)
+    ]
 
 
 def pattern_tree(pattern: rp.RowPattern) -> dict[str, Any]:
