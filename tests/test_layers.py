@@ -36,7 +36,13 @@ FLOORS = (
 SUB_FLOORS = {
     "language": (("expressions",), ("regex", "match_recognize"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
-    "engines": (("shared",), ("measures", "interpreted"), ("regex", "search", "match_recognize"), ("counting",), ("ordered",)),
+    "engines": (
+        ("shared",),
+        ("measures", "interpreted"),
+        ("regex", "search", "match_recognize"),
+        ("counting",),
+        ("ordered",),
+    ),
     "parallel": (
         ("compile", "trace"),
         ("model",),

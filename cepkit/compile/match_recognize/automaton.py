@@ -91,7 +91,7 @@ class _Writer:
         return len(self.instructions) - 1
 
     def write(self, pattern: rp.RowPattern, after: int, *, excluded: bool) -> int:
-        """Write a pattern in front of instruction ``after``, and return the first instruction."""
+        """Write a pattern before instruction ``after``, and return the first instruction."""
         match pattern:
             case rp.RowVariable(name=name):
                 return self.add(_TAKE, after, name, excluded)

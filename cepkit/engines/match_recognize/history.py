@@ -73,7 +73,7 @@ def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
             yield from _looks(part, from_first, offset)
 
 
-class History:
+class MatchHistory:
     """Steps from one partial match to the next; the state is a tuple with one entry for each part."""
 
     def __init__(
@@ -119,7 +119,7 @@ class History:
 class Trial:
     """A partial match and the row that it may take next, as conditions see it."""
 
-    def __init__(self, history: History, columns: Mapping[str, Sequence[Any]], n_rows: int):
+    def __init__(self, history: MatchHistory, columns: Mapping[str, Sequence[Any]], n_rows: int):
         self.history, self.columns, self.n_rows = history, columns, n_rows
         self.start = self.row = self.number = 0
         self.variable = ""

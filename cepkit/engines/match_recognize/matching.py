@@ -14,7 +14,7 @@ from typing import Any
 
 from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
 from cepkit.compile.match_recognize.values import RowTotal
-from cepkit.engines.match_recognize.history import History, Needs, Trial
+from cepkit.engines.match_recognize.history import MatchHistory, Needs, Trial
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.match_recognize.patterns import RowAggregate
 
@@ -115,7 +115,7 @@ class _Search:
 
     def __init__(self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, budget: int):
         self.program, self.n_rows, self.budget = program, n_rows, max(budget, 50 * n_rows)
-        self.history = History(program.needs, program.members, program.totals)
+        self.history = MatchHistory(program.needs, program.members, program.totals)
         self.trial = Trial(self.history, columns, n_rows)
         self.conditions = [program.conditions.get(name) for name in program.automaton.variable_of_state]
         # What failed from a row on fails for every first row, if no condition knows the first row.
@@ -142,7 +142,7 @@ class _Search:
                     taken.pop()
                 continue
             if state == MATCH:
-                for row, passed in enumerate(taken, start):  # what succeeded has not failed
+                for row, passed in enumerate(taken, start):  # these states led to a match
                     if self.is_local:
                         self.failed[row * n_states + passed] = 0
                     else:
