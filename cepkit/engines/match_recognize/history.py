@@ -10,7 +10,7 @@ from cepkit.compile.match_recognize.values import AGGREGATES, RowTotal
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 
-_LABELS = ("labels",)  # a part of the history: the variables of all rows
+LABELS = ("labels",)  # a part of the history: the variables of all rows
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
             variables.append(name)
     parts: list[tuple] = [(end, variable, rows) for (end, variable), rows in sizes.items()]
     parts += [("total", tree) for tree in totals]
-    return Needs((*parts, *([_LABELS] if labels else ())), needs_start or labels, tuple(variables))
+    return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, tuple(variables))
 
 
 def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
@@ -144,7 +144,7 @@ class Trial:
         """Return the variable of a row up to the current one."""
         if row == self.row:
             return self.variable
-        labels = self.state[self.history.place_of[_LABELS]]
+        labels = self.state[self.history.place_of[LABELS]]
         return labels[row - self.start] if self.start <= row < self.row else None
 
     def total(self, aggregate: RowTotal) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 
 from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
 from cepkit.compile.match_recognize.values import RowTotal
-from cepkit.engines.match_recognize.history import MatchHistory, Needs, Trial
+from cepkit.engines.match_recognize.history import LABELS, MatchHistory, Needs, Trial
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.match_recognize.patterns import RowAggregate
 
-BUDGET = 1_000_000  # partial matches that one partition may try
+# Partial matches that one partition may try. Those with all labels as their history are hardly ever equal.
+BUDGET, BUDGET_WITH_LABELS = 10_000_000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class RowProgram:
 
 
 def find_row_matches(
-    program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int = BUDGET
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int | None = None
 ) -> list[RowMatch]:
     """Return the matches of one partition, in the order in which they are found.
 
@@ -68,9 +69,10 @@ def find_row_matches(
         The values of the columns in the order of the partition. None is null.
     n_rows : int
         The number of rows.
-    budget : int
+    budget : int, optional
         The largest number of partial matches to try, but at least 50 for each row. It does not count where
-        conditions depend only on rows a fixed distance away, because the search is linear there.
+        conditions depend only on rows a fixed distance away, because the search is linear there. The default
+        is ``BUDGET``, or ``BUDGET_WITH_LABELS`` if conditions read the labels of earlier rows.
 
     Raises
     ------
@@ -79,6 +81,8 @@ def find_row_matches(
     CepError
         If AFTER MATCH skips to the first row of a match, or to a variable without a row.
     """
+    if budget is None:
+        budget = BUDGET_WITH_LABELS if LABELS in program.needs.parts else BUDGET
     search = _Search(program, columns, n_rows, budget)
     found: list[RowMatch] = []
     start = 0
