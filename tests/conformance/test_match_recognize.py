@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError
-from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, ColumnType
+from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
 from tests.support.row_patterns import engine_result, expression_tree, flat, pattern_tree
@@ -280,6 +280,8 @@ def test_the_engine_gives_the_answers(case):
     query = parse_match_recognize(text)
     rows = [dict(zip(case["columns"], row, strict=True)) for row in case["rows"]]
     schema = {name: column_type([row[name] for row in rows]) for name in case["columns"]}
+    if within:
+        schema[within["column"]] = ColumnType(TIME, "s")
 
     def found() -> list[list[Any]]:
         names = [re.sub(r"CAST\((\w+) AS \w+\)", r"\1", entry["expr"]) for entry in case["output"] or ()]

@@ -9,13 +9,14 @@ import pytest
 from cepkit.engines.match_recognize.matching import find_row_matches
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.events import INTEGER, TEXT, ColumnType
+from cepkit.events import INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, partitions, result_of_partition
 from tests.support.row_patterns import engine_result, oracle_query
 
-SCHEMA = {name: ColumnType(INTEGER, nullable=True) for name in "txy"} | {"k": ColumnType(TEXT)}
+SCHEMA = {name: ColumnType(INTEGER, nullable=True) for name in "xy"}
+SCHEMA |= {"k": ColumnType(TEXT), "t": ColumnType(TIME, "s")}
 
 
 def answered(query, rows):

@@ -38,17 +38,28 @@ def random_query(random: Random, *, depth: int = 3, row_local: bool | None = Non
     if rows == "all_with_unmatched" and has_exclusion(pattern):
         rows = "all"
     skip = random.choice(["past_last_row"] * 3 + ["to_next_row", "to_first", "to_last"])
+    order_by = random_order(random)
+    is_clock = order_by == (SortKey("t"),)
     return RowPatternQuery(
         pattern=pattern,
         define=tuple(define),
         measures=tuple(measures),
         subset=tuple(subset.items()),
         partition_by=random.choice([(), ("k",)]),
-        order_by=(SortKey("t", random.random() < 0.2),),
+        order_by=order_by,
+        within=f"{random.randint(1, 5)} s" if is_clock and random.random() < 0.2 else None,
         rows_per_match=rows,
         after_match=skip,
         after_match_variable=random.choice(names) if skip in ("to_first", "to_last") else None,
     )
+
+
+def random_order(random: Random) -> tuple[SortKey, ...]:
+    """Return an order without ties."""
+    clock = SortKey("t", random.random() < 0.2)
+    if random.random() < 0.8:
+        return (clock,)
+    return SortKey(random.choice(COLUMNS), random.random() < 0.5, random.random() < 0.5), clock
 
 
 def random_rows(random: Random, n: int) -> list[dict[str, Any]]:

@@ -117,6 +117,7 @@ def test_no_rows():
         ("PATTERN (A) DEFINE A AS uper(symbol) = 'A'", PredicateError, "Did you mean 'upper'?"),
         ("PATTERN (A) DEFINE A AS symbol > 3", PredicateError, "types str and int do not go together"),
         ("PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", PredicateError, "WITHIN needs ORDER BY"),
+        ("ORDER BY size PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", CepError, "duration"),
         ("PATTERN (A) DEFINE B AS true", PatternSyntaxError, "the pattern has no variable 'B'"),
         (
             "MEASURES A.price AS price ALL ROWS PER MATCH PATTERN (A) DEFINE A AS true",
@@ -141,6 +142,7 @@ def test_random_queries(seed):
         rows = random_rows(random, random.randint(1, 12))
         random.shuffle(rows)
         frame = pd.DataFrame(rows).astype({"x": "Int64", "y": "Int64"})
+        frame["t"] = frame["t"].astype("datetime64[s]")
         asked = oracle_query(query)
         try:
             expected = result(asked, rows)
@@ -162,6 +164,8 @@ def plain(row: dict) -> dict:
             cells[name] = list(cell)
         elif cell is None or cell is pd.NA or cell != cell:
             cells[name] = None
+        elif isinstance(cell, pd.Timestamp):
+            cells[name] = cell.timestamp()
         else:
             cells[name] = cell if isinstance(cell, str) else float(cell)
     return cells

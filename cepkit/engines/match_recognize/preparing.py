@@ -57,4 +57,4 @@ def _within(query: RowPatternQuery, schema: Mapping[str, ColumnType]) -> tuple[s
     if query.order_by[0].descending:
         raise PredicateError("WITHIN needs an ascending clock; write ORDER BY without DESC")
     column = column_of(query.order_by[0].column, schema)
-    return column, duration_ticks(query.within, schema[column].unit or "s")
+    return column, duration_ticks(query.within, schema[column].unit)
