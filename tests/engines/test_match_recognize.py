@@ -11,7 +11,7 @@ from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from tests.oracle.generate_match_recognize import random_query, random_rows
+from tests.oracle.generate_match_recognize import random_late_query, random_query, random_rows
 from tests.oracle.match_recognize import MatchError, partitions, result_of_partition
 from tests.support.row_patterns import engine_result, oracle_query
 
@@ -23,10 +23,10 @@ def answered(query, rows):
     return engine_result(query, rows, SCHEMA)
 
 
-def compare(seed: int, n_queries: int, **options) -> None:
+def compare(seed: int, n_queries: int, make=random_query, **options) -> None:
     random = Random(seed)
     for _ in range(n_queries):
-        query = random_query(random, **options)
+        query = make(random, **options)
         asked = oracle_query(query)
         for partition in partitions(asked, random_rows(random, random.randint(0, 7))):
             try:
@@ -48,10 +48,16 @@ def test_random_deep_patterns(seed):
     compare(100 + seed, 15, depth=3)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_random_conditions_on_earlier_labels(seed):
+    compare(200 + seed, 30, random_late_query)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100))
 def test_ten_thousand_random_queries(seed):
-    compare(1000 + seed, 100, depth=2 + seed % 2)
+    compare(1000 + seed, 70, depth=2 + seed % 2)
+    compare(1000 + seed, 30, random_late_query)
 
 
 def count_of(text: str, values: list[int], **options) -> int:

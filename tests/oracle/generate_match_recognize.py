@@ -54,6 +54,31 @@ def random_query(random: Random, *, depth: int = 3, row_local: bool | None = Non
     )
 
 
+def random_late_query(random: Random) -> RowPatternQuery:
+    """Return a query whose last variable looks back at what the rows before were mapped to.
+
+    Many ways lead to the last variable, and only some of them satisfy it.
+    """
+    a, b, c = map(rp.RowVariable, "ABC")
+    either = rp.Alternation(random.choice([(a, b), (b, a)]))
+    low, high = random.choice([(0, None), (1, None), (2, 4)])
+    parts = [rp.Quantified(either, low, high, random.random() < 0.7)]
+    if random.random() < 0.4:
+        parts.append(rp.Quantified(random.choice([a, b]), 0, random.choice([1, None])))
+    names = ["A", "B", "C"]
+    define = [("C", random_condition(random, "C", names, False))]
+    if random.random() < 0.4:
+        define.append(("A", random_condition(random, "A", names, random.random() < 0.5)))
+    labels = rp.RowAggregate("array_agg", (rp.Classifier(),))
+    return RowPatternQuery(
+        pattern=rp.Concatenation((*parts, c)),
+        define=tuple(define),
+        measures=(("labels", labels), ("first", rp.Navigation("first", ex.Attribute("t")))),
+        order_by=(SortKey("t"),),
+        after_match=random.choice(["past_last_row", "to_next_row"]),
+    )
+
+
 def random_order(random: Random) -> tuple[SortKey, ...]:
     """Return an order without ties."""
     clock = SortKey("t", random.random() < 0.2)
@@ -120,10 +145,15 @@ def random_condition(random: Random, name: str, names: list[str], row_local: boo
         for part in parts:
             flat += part.operands if isinstance(part, made) else [part]
         return made(tuple(flat))
+    if kind < 0.38 and not row_local:
+        label = rp.Classifier(random.choice([None, *names]))
+        moved = rp.Navigation(random.choice(rp.NAVIGATIONS), label, random.choice([None, 1, 2]))
+        sign = random.choice(["==", "!="])
+        return ex.Comparison(sign, random.choice([label, moved]), ex.Literal(random.choice("ABC")))
     left = random_value(random, name, names, row_local)
-    if kind < 0.36:
-        return ex.IsNull(left)
     if kind < 0.42:
+        return ex.IsNull(left)
+    if kind < 0.48:
         return ex.In(left, tuple(ex.Literal(random.randint(0, 5)) for _ in range(2)))
     sign = random.choice(["<", "<=", ">", ">=", "==", "!="])
     if random.random() < 0.5:

@@ -33,28 +33,30 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
     sizes: dict[tuple[str, str], int] = {}
     totals: dict[rp.RowAggregate, None] = {}
     labels = needs_start = False
-    variables = []
+    variables: dict[str, None] = {}
     for name, tree in define.items():
-        before = (dict(sizes), len(totals), labels, needs_start)
         for node, from_first, offset in _looks(tree):
             if isinstance(node, rp.MatchNumber):
                 needs_start = True
             elif isinstance(node, rp.RowAggregate):
                 totals[node] = None
                 needs_start |= any(isinstance(part, rp.MatchNumber) for part in node.walk())
-            elif isinstance(node, rp.Classifier):
-                labels = True
-            elif isinstance(node, ex.Reference):
-                own = name in members[node.variable]
+            else:
+                labels |= isinstance(node, rp.Classifier)
+                variable = None if isinstance(node, ex.Attribute) else node.variable
+                own = variable is None or name in members[variable]
                 if own and not from_first and offset == 0:
+                    if isinstance(node, rp.Classifier):
+                        variables[name] = None
                     continue  # the current row
+                if variable is None:
+                    variables[name] = None
+                    needs_start = True
+                    continue
                 rows = offset if own and not from_first else offset + 1
-                key = ("first" if from_first else "last", node.variable)
+                key = ("first" if from_first else "last", variable)
                 sizes[key] = max(sizes.get(key, 0), rows)
-            elif from_first or offset:
-                needs_start = True
-        if (sizes, len(totals), labels, needs_start) != before:
-            variables.append(name)
+            variables[name] = None
     parts: list[tuple] = [(end, variable, rows) for (end, variable), rows in sizes.items()]
     parts += [("total", tree) for tree in totals]
     return Needs((*parts, *([LABELS] if labels else ())), needs_start or labels, tuple(variables))
