@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
@@ -23,6 +23,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.frames.mistakes import no_frame
 from cepkit.frames.pandas import PandasSource, index_clock
+from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -99,6 +100,10 @@ def match(
         in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
         regex. The match that ends first is reported. If several end there, the one that starts first is
         reported. The search then continues after its last row.
+
+        The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs on frames in memory with the
+        rules of SQL. Its clauses have all options, so ``params`` is the only keyword. The result then has
+        ``count()`` and ``to_frame()``.
     **keywords
     engine : str or engine
         ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
@@ -141,6 +146,8 @@ def match(
        low  top  rows
     0   10   13     4
     """
+    if isinstance(query, str) and is_match_recognize(query) and spark_module(frame) is None:
+        return _match_rows(frame, query, engine, trace, keywords)
     value = _query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
@@ -164,6 +171,22 @@ def match(
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
         return match_events(program, source, events, native, chosen, progress)
+
+
+def _match_rows(
+    frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any]
+) -> Any:
+    """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
+    from cepkit.language.match_recognize.parsing import parse_match_recognize
+    from cepkit.results.row_pattern_matches import RowPatternMatches
+
+    given = read_arguments(match, keywords)
+    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
+    said += ["engine"] * (engine != "auto") + ["trace"] * trace
+    if others := [name for name in said if name != "params"]:
+        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    source, native = source_of(frame)
+    return RowPatternMatches(parse_match_recognize(query), source, native, given.params)
 
 
 @overload
@@ -221,7 +244,10 @@ def tag(
     >>> tagged["variable"].tolist()
     [<NA>, 'up', 'up', 'down']
     """
-    return match(frame, query, engine=engine, trace=trace, **_check_names(tag, keywords)).tag()
+    names = _check_names(tag, keywords)
+    if isinstance(query, str) and is_match_recognize(query):
+        _query_of(tag, frame, query, names)  # raises: the rows of these matches have no tags yet
+    return match(frame, query, engine=engine, trace=trace, **names).tag()
 
 
 @takes_query_keywords

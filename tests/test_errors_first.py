@@ -107,11 +107,6 @@ MISTAKES = {
         "PATERN SEQ(A a, B b)", {"event_type": "symbol"}, PatternSyntaxError,
         ["begins with PATTERN, not 'PATERN'. Did you mean 'PATTERN'?", "  PATERN SEQ(A a, B b)\n  ^^^^^^"],
     ),
-    "MATCH_RECOGNIZE": (
-        "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts PATTERN (A B+) "
-        "DEFINE B AS B.price > PREV(B.price))", {}, CepError,
-        ["this is MATCH_RECOGNIZE of SQL", 'df.cep.match(". B+", define={"B": "price > PREV(price)"}, '],
-    ),
     "no query at all": (3, {}, CepError, ["a query is text, a pattern or a query object; got int"]),
 }  # fmt: skip
 
@@ -144,6 +139,26 @@ def test_mistakes(call, name):
     for part in parts:
         assert part in message, message
     assert len(message.splitlines()) <= 4
+
+
+@pytest.mark.parametrize("function", [cep.tag, cep.explain, cep.funnel, cep.why_not])
+def test_what_does_not_run_match_recognize_says_what_to_write(function):
+    text = (
+        "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts PATTERN (A B+) "
+        "DEFINE B AS B.price > PREV(B.price))"
+    )
+    with pytest.raises(CepError) as caught:
+        function(FRAME, text)
+    message = str(caught.value)
+    assert "this is MATCH_RECOGNIZE of SQL" in message
+    assert 'df.cep.match(". B+", define={"B": "price > PREV(price)"}, ' in message
+
+
+def test_match_recognize_takes_no_other_keywords():
+    text = "MATCH_RECOGNIZE (PATTERN (A B+) DEFINE B AS price > 3)"
+    for keywords in [{"define": RISE}, {"engine": "any"}, {"order_by": "ts"}, {"within": 3}]:
+        with pytest.raises(CepError, match="MATCH_RECOGNIZE has clauses for its options"):
+            cep.match(FRAME, text, **keywords)
 
 
 def test_the_same_call_without_mistake_does_work(call, request):

@@ -34,9 +34,15 @@ FLOORS = (
 )
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
-    "language": (("expressions",), ("regex",), ("sequences",)),
-    "compile": (("shared",), ("regex", "sequences"), ("counting", "interpreted")),
-    "engines": (("shared",), ("measures", "interpreted"), ("regex", "search"), ("counting",), ("ordered",)),
+    "language": (("expressions",), ("regex", "match_recognize"), ("sequences",)),
+    "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
+    "engines": (
+        ("shared",),
+        ("measures", "interpreted"),
+        ("regex", "search", "match_recognize"),
+        ("counting",),
+        ("ordered",),
+    ),
     "parallel": (
         ("compile", "trace"),
         ("model",),

@@ -16,7 +16,10 @@ import pandas as pd
 
 import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
@@ -98,6 +101,8 @@ def _match(given: argparse.Namespace) -> None:
     from cepkit.commands.files import output_of, table_files
 
     keywords = _query_keywords(given)
+    if is_match_recognize(given.pattern):
+        as_query(given.pattern, Arguments())  # raises: the command prints matches of the other languages only
     files = table_files(given.files)
     output = output_of(given.out, given.format, files)
     began = time.perf_counter()

@@ -8,7 +8,7 @@ from typing import Any
 
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
-from cepkit.language.match_recognize import call_of_match_recognize, is_match_recognize
+from cepkit.language.match_recognize.recognizing import call_of_match_recognize, is_match_recognize
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
@@ -24,7 +24,8 @@ def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
     """Return the query as a value. Keywords cannot repeat what the query itself contains."""
     if isinstance(query, str) and is_match_recognize(query):
         raise CepError(
-            "this is MATCH_RECOGNIZE of SQL, whose clauses are arguments here:\n"
+            "this is MATCH_RECOGNIZE of SQL, which only match runs, on frames in memory; elsewhere its "
+            "clauses are arguments:\n"
             f"  {call_of_match_recognize(query)}\n"
             "Names without a definition are '.', and measures={…} takes the MEASURES. The match that ends "
             "first is reported, and the search continues after its last row"

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from lark import Lark
 
 _LANGUAGE = Path(__file__).resolve().parents[1]
-_FILES = "expressions/expr.lark", "regex/regex.lark", "sequences/sase.lark"
-GRAMMARS = tuple(
-    _LANGUAGE / path for path in ("expressions/expr.lark", "regex/regex.lark", "sequences/sase.lark")
+_FILES = (
+    "expressions/expr.lark",
+    "regex/regex.lark",
+    "sequences/sase.lark",
+    "match_recognize/row_pattern.lark",
+    "match_recognize/sql_expression.lark",
 )
+GRAMMARS = tuple(_LANGUAGE / path for path in _FILES)
 FOLDER = _LANGUAGE / "tables"
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "basic"}
 

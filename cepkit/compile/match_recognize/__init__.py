@@ -1,0 +1,1 @@
+"""Row patterns as automata with preferences, and expressions of SQL as functions."""

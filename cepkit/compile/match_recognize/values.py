@@ -1,0 +1,449 @@
+"""Turn expressions of MATCH_RECOGNIZE into Python functions of a place in a match."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.printing import print_sql
+
+
+class Place(Protocol):
+    """What an expression can ask about a match, or a partial one, at its current row."""
+
+    columns: Mapping[str, Sequence[Any]]
+    n_rows: int
+    number: int
+
+    def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
+        """Return a row of a variable, or of all for None, from the first or the last one; -1 if none."""
+        ...
+
+    def label(self, row: int) -> str | None:
+        """Return the variable of a row; None outside the match."""
+        ...
+
+    def total(self, aggregate: RowTotal) -> Any:
+        """Return the value of an aggregate."""
+        ...
+
+
+# A function of a place. The row counts inside FIRST, LAST, PREV, NEXT and aggregates; elsewhere it is -1.
+Value = Callable[[Any, int], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RowTotal:
+    """An aggregate whose arguments are functions of single rows; ``tree`` is where it comes from."""
+
+    tree: rp.RowAggregate
+    arguments: tuple[Value, ...]
+    variable: str | None
+
+    @property
+    def function(self) -> str:
+        """The name of the aggregate."""
+        return self.tree.function
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An expression as a function, with the type of its values."""
+
+    call: Value
+    type: ColumnType
+
+
+def compile_value(
+    tree: ex.Expression,
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None = None,
+    *,
+    inside: bool = False,
+) -> Compiled:
+    """Return an expression as a function.
+
+    Parameters
+    ----------
+    tree : Expression
+        A condition or a measure.
+    schema : mapping
+        The types of the columns, by name. Names that differ in case only are found as well.
+    params : mapping, optional
+        Values of parameters.
+    inside : bool
+        Whether columns are those of a given row, as in the argument of FIRST.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a column that does not exist.
+    PredicateError
+        For a function that does not exist.
+    """
+
+    def part(node: ex.Expression) -> Compiled:
+        return compile_value(node, schema, params, inside=inside)
+
+    match tree:
+        case ex.Literal(value=value):
+            return Compiled(lambda place, row: value, _type_of(value))
+        case ex.Parameter(name=name):
+            if params is None or name not in params:
+                raise PredicateError(f"params gives no value for :{name}; give params={{{name!r}: …}}")
+            value = params[name]
+            return Compiled(lambda place, row: value, _type_of(value))
+        case ex.Attribute() | ex.Reference():
+            return _column(tree, schema, inside)
+        case rp.Navigation():
+            return _navigation(tree, schema, params)
+        case rp.RowAggregate():
+            return _aggregate(tree, schema, params)
+        case rp.Classifier(variable=variable):
+            if inside:
+                return Compiled(lambda place, row: place.label(row), ColumnType(TEXT))
+            return Compiled(lambda place, row: _label_of_last(place, variable), ColumnType(TEXT))
+        case rp.MatchNumber():
+            return Compiled(lambda place, row: place.number, ColumnType(INTEGER))
+        case ex.And(operands=operands):
+            calls = [part(operand).call for operand in operands]
+            return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.Or(operands=operands):
+            calls = [part(operand).call for operand in operands]
+            return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.IsNull(operand=operand):
+            call = part(operand).call
+            return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
+        case ex.In(operand=operand, options=options):
+            return _membership([part(node) for node in (operand, *options)])
+        case ex.Like(operand=operand, pattern=pattern):
+            fits = _like(pattern)
+            return _strict(lambda item: fits(item) is not None, [part(operand)], ColumnType(BOOLEAN))
+        case ex.Comparison(operator=sign, left=left, right=right):
+            sides = _converted([part(left), part(right)])
+            return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
+        case ex.Arithmetic(operator=sign, left=left, right=right):
+            return _arithmetic(tree, sign, [part(left), part(right)])
+        case ex.Negative(operand=operand):
+            one = part(operand)
+            return _strict(operator.neg, [one], one.type, tree)
+        case ex.Not(operand=operand):
+            return _strict(operator.not_, [part(operand)], ColumnType(BOOLEAN))
+        case rp.Joined(left=left, right=right):
+            return _strict(lambda one, two: f"{one}{two}", [part(left), part(right)], ColumnType(TEXT))
+        case rp.Cast(operand=operand, kind=kind):
+            return _cast(part(operand), kind)
+        case rp.ArrayOf(items=items):
+            calls = [part(item).call for item in items]
+            return Compiled(lambda place, row: [call(place, row) for call in calls], ColumnType(OTHER))
+        case rp.CaseWhen(branches=branches, default=default):
+            return _case([part(node) for node in branches], None if default is None else part(default))
+        case ex.Call(function=function, arguments=arguments):
+            return _call(tree, function, [part(node) for node in arguments])
+    raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
+
+
+def _type_of(value: object) -> ColumnType:
+    kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
+    return ColumnType(kinds.get(type(value), OTHER))
+
+
+def column_of(name: str, schema: Iterable[str]) -> str:
+    """Return the column that a name means: the same name, or the only one that differs in case alone.
+
+    Examples
+    --------
+    >>> column_of("PRICE", ["price", "size"])
+    'price'
+    """
+    schema = list(schema)
+    if name in schema:
+        return name
+    alike = [column for column in schema if column.lower() == name.lower()]
+    if len(alike) != 1:
+        raise column_not_found("MATCH_RECOGNIZE", name, schema)
+    return alike[0]
+
+
+def _column(tree: ex.Attribute | ex.Reference, schema: Mapping[str, ColumnType], inside: bool) -> Compiled:
+    name = column_of(tree.name or "", schema)
+    if inside:
+        return Compiled(lambda place, row: place.columns[name][row], schema[name])
+    variable = tree.variable if isinstance(tree, ex.Reference) else None
+
+    def last(place: Place, row: int) -> Any:
+        at = place.nth(variable, False, 0, False)
+        return None if at < 0 else place.columns[name][at]
+
+    return Compiled(last, schema[name])
+
+
+def _label_of_last(place: Place, variable: str | None) -> str | None:
+    row = place.nth(variable, False, 0, False)
+    return None if row < 0 else place.label(row)
+
+
+def variable_of(trees: Iterable[ex.Expression]) -> str | None:
+    """Return the variable whose columns the arguments of a function name; None for all rows."""
+    for tree in trees:
+        for node in tree.walk():
+            if isinstance(node, ex.Reference | rp.Classifier):
+                return node.variable
+    return None
+
+
+def _navigation(
+    tree: rp.Navigation, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
+) -> Compiled:
+    physical, logical = 0, tree
+    if tree.function in ("prev", "next"):
+        distance = 1 if tree.offset is None else tree.offset
+        physical = distance if tree.function == "next" else -distance
+        logical = tree.operand if isinstance(tree.operand, rp.Navigation) else None
+    operand = tree.operand if logical is None else logical.operand
+    variable = variable_of([operand])
+    from_first = logical is not None and logical.function == "first"
+    offset = (logical.offset or 0) if logical is not None else 0
+    final = bool(logical is not None and logical.final)
+    inner = compile_value(operand, schema, params, inside=True)
+
+    def call(place: Place, row: int) -> Any:
+        at = place.nth(variable, from_first, offset, final)
+        if at < 0 or not 0 <= at + physical < place.n_rows:
+            return None
+        return inner.call(place, at + physical)
+
+    return Compiled(call, inner.type)
+
+
+def _aggregate(
+    tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
+) -> Compiled:
+    arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
+    total = compile_total(tree, schema, params)
+    kind = ColumnType(OTHER)
+    if tree.function == "count":
+        kind = ColumnType(INTEGER)
+    elif tree.function in ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary"):
+        kind = arguments[0].type
+    elif tree.function == "avg":
+        kind = arguments[0].type if arguments[0].type.kind == TIME else ColumnType(FLOAT)
+    elif tree.function in ("bool_and", "bool_or"):
+        kind = ColumnType(BOOLEAN)
+    return Compiled(lambda place, row: place.total(total), kind)
+
+
+def compile_total(
+    tree: rp.RowAggregate, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None = None
+) -> RowTotal:
+    """Return an aggregate with its arguments as functions. Raise if no engine computes it."""
+    if tree.function not in AGGREGATES:
+        raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
+    arguments = tuple(compile_value(node, schema, params, inside=True).call for node in tree.arguments)
+    return RowTotal(tree, arguments, variable_of(tree.arguments) if arguments else tree.variable)
+
+
+def _all(values: Iterable[Any]) -> bool | None:
+    found: bool | None = True
+    for value in values:
+        if value is False:
+            return False
+        found = None if value is None else found
+    return found
+
+
+def _any(values: Iterable[Any]) -> bool | None:
+    found: bool | None = False
+    for value in values:
+        if value is True:
+            return True
+        found = None if value is None else found
+    return found
+
+
+def _strict(
+    function: Callable[..., Any],
+    parts: Sequence[Compiled],
+    kind: ColumnType,
+    tree: ex.Expression | None = None,
+) -> Compiled:
+    """Return a function that is null if an argument is null, or where it is not defined."""
+    calls = [part.call for part in parts]
+
+    def call(place: Place, row: int) -> Any:
+        values = [call(place, row) for call in calls]
+        if any(value is None for value in values):
+            return None
+        try:
+            return function(*values)
+        except (ZeroDivisionError, OverflowError, ValueError):
+            return None
+        except TypeError:
+            text = "" if tree is None else f" in {print_sql(tree)}"
+            kinds = " and ".join(type(value).__name__ for value in values)
+            raise PredicateError(f"values of types {kinds} do not go together{text}") from None
+
+    return Compiled(call, kind)
+
+
+def _membership(parts: list[Compiled]) -> Compiled:
+    item, *options = [part.call for part in _converted(parts)]
+
+    def call(place: Place, row: int) -> bool | None:
+        one = item(place, row)
+        if one is None:
+            return None
+        others = [option(place, row) for option in options]
+        if any(one == other for other in others if other is not None):
+            return True
+        return None if None in others else False
+
+    return Compiled(call, ColumnType(BOOLEAN))
+
+
+def _converted(parts: list[Compiled]) -> list[Compiled]:
+    """Return operands with texts in ticks next to a time or a duration."""
+    timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
+    if timed is None:
+        return parts
+    return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
+
+
+def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
+    def ticks(text: str) -> int:
+        if timed.kind == DURATION:
+            return duration_ticks(text, timed.unit)
+        return int(np.datetime64(text).astype(f"datetime64[{timed.unit}]").astype(np.int64))
+
+    return _strict(ticks, [part], timed)
+
+
+def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
+    left, right = parts
+    if left.type.kind == TIME and right.type.kind == TEXT:
+        right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
+    kinds = (left.type.kind, right.type.kind)
+    if kinds == (TIME, TIME) and sign == "-":
+        kind = ColumnType(DURATION, left.type.unit)
+    elif TIME in kinds or DURATION in kinds:
+        kind = left.type if left.type.kind in (TIME, DURATION) else right.type
+    else:
+        kind = ColumnType(INTEGER if kinds == (INTEGER, INTEGER) and sign != "/" else FLOAT)
+    return _strict(_ARITHMETIC[sign], [left, right], kind, tree)
+
+
+def _cast(part: Compiled, kind: str) -> Compiled:
+    name, _, length = kind.rstrip(")").partition("(")
+    if name in ("varchar", "char", "string", "text"):
+        end = int(length) if length else None
+        return _strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
+    if name in ("bigint", "integer", "int", "smallint", "tinyint"):
+        return _strict(int, [part], ColumnType(INTEGER))
+    if name in ("double", "float", "real", "decimal", "numeric"):
+        return _strict(float, [part], ColumnType(FLOAT))
+    raise PredicateError(f"CAST to {kind} does not run here")
+
+
+def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
+    conditions, values = branches[::2], branches[1::2]
+
+    def call(place: Place, row: int) -> Any:
+        for condition, value in zip(conditions, values, strict=True):
+            if condition.call(place, row) is True:
+                return value.call(place, row)
+        return None if default is None else default.call(place, row)
+
+    return Compiled(call, values[0].type)
+
+
+def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    if function == "coalesce":
+        calls = [part.call for part in parts]
+        first = next((part.type for part in parts if part.type.kind != OTHER), ColumnType(OTHER))
+        return Compiled(
+            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), first
+        )
+    if function == "if" and len(parts) in (2, 3):
+        return _case(parts[:2], parts[2] if len(parts) == 3 else None)
+    if function not in _FUNCTIONS:
+        hint = nearest(function, [*_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"])
+        raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
+    made, kind = _FUNCTIONS[function]
+    return _strict(made, parts, parts[0].type if kind is None and parts else ColumnType(kind or OTHER), tree)
+
+
+def _like(pattern: str) -> Callable[[str], Any]:
+    parts = (".*" if char == "%" else "." if char == "_" else re.escape(char) for char in pattern)
+    return re.compile("".join(parts), re.DOTALL).fullmatch
+
+
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod,
+    "//": operator.floordiv,
+}  # fmt: skip
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "abs": (abs, None), "sqrt": (math.sqrt, FLOAT), "exp": (math.exp, FLOAT), "ln": (math.log, FLOAT),
+    "log": (math.log, FLOAT), "log2": (math.log2, FLOAT), "log10": (math.log10, FLOAT),
+    "floor": (math.floor, INTEGER), "ceil": (math.ceil, INTEGER), "ceiling": (math.ceil, INTEGER),
+    "round": (round, None), "sign": (lambda x: (x > 0) - (x < 0), INTEGER), "power": (math.pow, FLOAT),
+    "mod": (operator.mod, None), "least": (min, None), "greatest": (max, None), "lower": (str.lower, TEXT),
+    "upper": (str.upper, TEXT), "length": (len, INTEGER), "concat": (lambda *x: "".join(map(str, x)), TEXT),
+    "contains": (operator.contains, BOOLEAN), "starts_with": (str.startswith, BOOLEAN),
+    "ends_with": (str.endswith, BOOLEAN),
+}  # fmt: skip
+
+
+# --- aggregates --------------------------------------------------------------------------------------------
+# Each has a start, a step that adds one value, and a result. Nulls are left out before.
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How an aggregate is computed value by value. Its state is an immutable value."""
+
+    start: Any
+    add: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+
+
+def _or_null(state: Any) -> Any:
+    return state
+
+
+_EXTREME = {
+    "min": lambda state, item: item if state is None or item < state else state,
+    "max": lambda state, item: item if state is None or item > state else state,
+}
+AGGREGATES: dict[str, Steps] = {
+    "count": Steps(0, lambda state, item: state + 1, _or_null),
+    "sum": Steps(None, lambda state, item: item if state is None else state + item, _or_null),
+    "avg": Steps((0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: s[0] / s[1] if s[1] else None),
+    "min": Steps(None, _EXTREME["min"], _or_null),
+    "max": Steps(None, _EXTREME["max"], _or_null),
+    "bool_and": Steps(None, lambda state, item: item and state is not False, _or_null),
+    "bool_or": Steps(None, lambda state, item: item or state is True, _or_null),
+    "arbitrary": Steps(None, lambda state, item: item if state is None else state, _or_null),
+    "any_value": Steps(None, lambda state, item: item if state is None else state, _or_null),
+    "array_agg": Steps((), lambda state, item: (*state, item), lambda state: list(state) or None),
+    "max_by": Steps(
+        None, lambda s, p: p if p[1] is not None and (s is None or p[1] > s[1]) else s, lambda s: s and s[0]
+    ),
+    "min_by": Steps(
+        None, lambda s, p: p if p[1] is not None and (s is None or p[1] < s[1]) else s, lambda s: s and s[0]
+    ),
+}

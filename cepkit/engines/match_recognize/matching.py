@@ -1,0 +1,202 @@
+"""Find the preferred matches of a row pattern in one partition.
+
+From each row, a depth-first search tries the transitions in the order of preference. It never visits a state
+twice with the same history: what failed once fails again. Where conditions depend only on the row and on rows
+a fixed distance away, the history is empty and does not depend on the first row. Time is then linear in the
+rows. Otherwise it is bounded by the number of different histories, and a work budget stops the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
+from cepkit.compile.match_recognize.values import RowTotal
+from cepkit.engines.match_recognize.history import LABELS, MatchHistory, Needs, Trial
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.language.match_recognize.patterns import RowAggregate
+
+# Partial matches that one partition may try. Those with all labels as their history are hardly ever equal.
+BUDGET, BUDGET_WITH_LABELS = 10_000_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowMatch:
+    """A match in a partition.
+
+    ``states`` has the state of the automaton that took each row, from row ``start`` on.
+    """
+
+    number: int
+    start: int
+    states: tuple[int, ...]
+
+    def rows(self) -> range:
+        """Return the positions of the rows."""
+        return range(self.start, self.start + len(self.states))
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """A row pattern that is ready to run.
+
+    ``conditions`` has a function for each variable with a definition, and ``totals`` their aggregates.
+    ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable`` are
+    as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks.
+    """
+
+    automaton: RowAutomaton
+    conditions: Mapping[str, Callable[[Any, int], Any]]
+    members: Mapping[str, frozenset[str]]
+    needs: Needs
+    totals: Mapping[RowAggregate, RowTotal]
+    after_match: str = "past_last_row"
+    after_match_variable: str | None = None
+    within: tuple[str, int] | None = None
+
+
+def find_row_matches(
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int | None = None
+) -> list[RowMatch]:
+    """Return the matches of one partition, in the order in which they are found.
+
+    Parameters
+    ----------
+    program : RowProgram
+    columns : mapping
+        The values of the columns in the order of the partition. None is null.
+    n_rows : int
+        The number of rows.
+    budget : int, optional
+        The largest number of partial matches to try, but at least 50 for each row. It does not count where
+        conditions depend only on rows a fixed distance away, because the search is linear there. The default
+        is ``BUDGET``, or ``BUDGET_WITH_LABELS`` if conditions read the labels of earlier rows.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        If the search needs more than ``budget`` partial matches.
+    CepError
+        If AFTER MATCH skips to the first row of a match, or to a variable without a row.
+    """
+    if budget is None:
+        budget = BUDGET_WITH_LABELS if LABELS in program.needs.parts else BUDGET
+    search = _Search(program, columns, n_rows, budget)
+    found: list[RowMatch] = []
+    start = 0
+    while start < n_rows:
+        states = search.preferred(start, len(found) + 1)
+        if states is None:
+            start += 1
+        else:
+            found.append(RowMatch(len(found) + 1, start, states))
+            start = _next_start(program, found[-1])
+    return found
+
+
+def _next_start(program: RowProgram, match: RowMatch) -> int:
+    """Return the first row at which the next match can begin."""
+    if not match.states or program.after_match == "to_next_row":
+        return match.start + 1
+    if program.after_match == "past_last_row":
+        return match.start + len(match.states)
+    name = program.after_match_variable or ""
+    labels = [program.automaton.variable_of_state[state] for state in match.states]
+    rows = [row for row, label in zip(match.rows(), labels, strict=True) if label in program.members[name]]
+    if not rows:
+        raise CepError(f"AFTER MATCH SKIP TO {name}: match {match.number} has no row of {name}")
+    target = rows[0] if program.after_match == "to_first" else rows[-1]
+    if target == match.start:
+        message = f"row {target} is the first row of match {match.number}, which would be found again"
+        raise CepError(f"AFTER MATCH SKIP TO {name}: {message}")
+    return target
+
+
+class _Search:
+    """The search in one partition, with what is known to fail."""
+
+    def __init__(self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, budget: int):
+        self.program, self.n_rows, self.budget = program, n_rows, max(budget, 50 * n_rows)
+        self.history = MatchHistory(program.needs, program.members, program.totals)
+        self.trial = Trial(self.history, columns, n_rows)
+        self.conditions = [program.conditions.get(name) for name in program.automaton.variable_of_state]
+        # What failed from a row on fails for every first row, if no condition knows the first row.
+        self.is_shared = not program.needs.needs_start and program.within is None
+        self.is_local = self.is_shared and not program.needs.parts
+        self.n_states = len(self.conditions)
+        self.clock = None if program.within is None else columns[program.within[0]]
+        self.failed = bytearray(n_rows * self.n_states if self.is_local else 0)
+        self.seen: set[tuple[int, tuple]] = set()
+
+    def preferred(self, start: int, number: int) -> tuple[int, ...] | None:
+        """Return the states of the preferred match from a row, or None."""
+        follow, n_rows, n_states = self.program.automaton.follow, self.n_rows, self.n_states
+        self.trial.start, self.trial.number = start, number
+        seen = self.seen if self.is_shared else set()
+        choices = [iter(follow[n_states][self._side(start)])]
+        histories, taken = [self.history.start], []
+        while choices:
+            state = next(choices[-1], None)
+            if state is None:
+                choices.pop()
+                histories.pop()
+                if taken:
+                    taken.pop()
+                continue
+            if state == MATCH:
+                for row, passed in enumerate(taken, start):  # these states led to a match
+                    if self.is_local:
+                        self.failed[row * n_states + passed] = 0
+                    else:
+                        seen.discard((row * n_states + passed, histories[row - start]))
+                return tuple(taken)
+            row = start + len(taken)
+            if row == n_rows:
+                continue
+            place, history = row * n_states + state, histories[-1]
+            if self.is_local:
+                if self.failed[place]:
+                    continue
+                self.failed[place] = 1
+            else:
+                if (place, history) in seen:
+                    continue
+                seen.add((place, history))
+            if not self.is_local:
+                self._pay(start)
+            self._look_at(state, row, history)
+            if not self._holds(state, start, row):
+                continue
+            choices.append(iter(follow[state][self._side(row + 1)]))
+            histories.append(self.history.step(history, self.trial) if history else history)
+            taken.append(state)
+        return None
+
+    def _side(self, row: int) -> int:
+        return (row == 0) + 2 * (row == self.n_rows)
+
+    def _look_at(self, state: int, row: int, history: tuple) -> None:
+        self.trial.row, self.trial.state = row, history
+        self.trial.variable = self.program.automaton.variable_of_state[state]
+
+    def _holds(self, state: int, start: int, row: int) -> bool:
+        if self.clock is not None and not self._in_time(start, row):
+            return False
+        condition = self.conditions[state]
+        return condition is None or condition(self.trial, -1) is True
+
+    def _in_time(self, start: int, row: int) -> bool:
+        assert self.clock is not None and self.program.within is not None
+        return self.clock[row] - self.clock[start] < self.program.within[1]
+
+    def _pay(self, start: int) -> None:
+        self.budget -= 1
+        if self.budget < 0:
+            names = ", ".join(self.program.needs.variables)
+            reason = f" The conditions of {names} depend on the rows of the match so far." if names else ""
+            raise UnsupportedQueryError(
+                f"MATCH_RECOGNIZE: too many partial matches, the last of them from row {start} of a "
+                f"partition.{reason} Compare with the row before, by PREV, or partition the rows"
+            )

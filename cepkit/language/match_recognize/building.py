@@ -1,0 +1,306 @@
+"""Build the trees of MATCH_RECOGNIZE from the rules of its grammars during parsing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.building import Refusal, span_of, unquoted, whole_number
+from cepkit.language.expressions.durations import UNITS
+from cepkit.language.match_recognize import patterns as rp
+
+if TYPE_CHECKING:
+    from lark import Token
+
+_OPERATORS = {"=": "==", "<>": "!="}
+
+
+def variable_name(token: str) -> str:
+    """Return the name of a variable: upper case, but as it is between quotes.
+
+    Examples
+    --------
+    >>> variable_name("down"), variable_name('"down"')
+    ('DOWN', 'down')
+    """
+    return unquoted(token) if token[0] in '"`' else token.upper()
+
+
+def column_name(token: str) -> str:
+    """Return the name of a column, without its quotes."""
+    return unquoted(token) if token[0] in '"`' else str(token)
+
+
+class _RowPatternBuilder:
+    """The parser's callbacks, one method for each rule and alias of ``row_pattern.lark``."""
+
+    def start(self, children):
+        return children[0]
+
+    def alternation(self, children):
+        if len(children) == 1:
+            return children[0]
+        places = [child.span for child in children if child.span is not None]
+        if len(places) < len(children):
+            at = places[0] if places else (0, 1)
+            raise Refusal("a side of '|' is empty; write () for no row", at)
+        flat = [
+            option
+            for child in children
+            for option in (child.options if isinstance(child, rp.Alternation) else (child,))
+        ]
+        return rp.Alternation(tuple(flat), span=(places[0][0], places[-1][1]))
+
+    def concatenation(self, children):
+        if not children:
+            return rp.NoRow()
+        if len(children) == 1:
+            return children[0]
+        flat = [
+            part
+            for child in children
+            for part in (child.parts if isinstance(child, rp.Concatenation) else (child,))
+        ]
+        return rp.Concatenation(tuple(flat), span=span_of(children))
+
+    def variable(self, children):
+        return rp.RowVariable(variable_name(children[0]), span=span_of(children))
+
+    quoted_variable = variable
+
+    def start_anchor(self, children):
+        return rp.Anchor(True, span=span_of(children))
+
+    def end_anchor(self, children):
+        return rp.Anchor(False, span=span_of(children))
+
+    def group(self, children):
+        return replace(children[1], span=span_of(children))
+
+    def exclusion(self, children):
+        return rp.Exclusion(children[1], span=span_of(children))
+
+    def permutation(self, children):
+        parts = tuple(children[2:-1])
+        if any(part.span is None for part in parts) or len(parts) < 2:
+            raise Refusal("PERMUTE takes two patterns or more", span_of(children))
+        if len(parts) > 8:
+            raise Refusal("PERMUTE takes eight patterns at most", span_of(children))
+        return rp.Permutation(parts, span=span_of(children))
+
+    def star(self, children):
+        return _quantified(children, 0, None)
+
+    def plus(self, children):
+        return _quantified(children, 1, None)
+
+    def optional(self, children):
+        return _quantified(children, 0, 1, n_signs=2)
+
+    def exactly(self, children):
+        times = whole_number(children[2])
+        return _quantified(children, times, times)
+
+    def at_least(self, children):
+        return _quantified(children, whole_number(children[2]), None)
+
+    def from_to(self, children):
+        return _quantified(children, whole_number(children[2]), whole_number(children[3]))
+
+    def at_most(self, children):
+        return _quantified(children, 0, whole_number(children[2]))
+
+
+def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) -> rp.Quantified:
+    marks = sum(child == "?" for child in children[1:] if isinstance(child, str))
+    if high is not None and high < max(1, low):
+        place = (children[1].start_pos, children[-1].end_pos)
+        if high == 0:
+            raise Refusal("a quantifier must allow one repetition or more; write () for no row", place)
+        raise Refusal(f"the lower bound {low} is above the upper bound {high}", place)
+    return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
+
+
+class _SqlExpressionBuilder:
+    """The parser's callbacks, one method for each rule and alias of ``sql_expression.lark``."""
+
+    def any_of(self, children):
+        return ex.Or(tuple(children), span=span_of(children))
+
+    def all_of(self, children):
+        return ex.And(tuple(children), span=span_of(children))
+
+    def opposite(self, children):
+        return ex.Not(children[1], span=span_of(children))
+
+    def comparison(self, children):
+        left, operator, right = children
+        return ex.Comparison(
+            _OPERATORS.get(operator, str(operator)), left, right, span=span_of([left, right])
+        )
+
+    def membership(self, children):
+        operand, negation, *options = children
+        options = tuple(option for option in options if isinstance(option, ex.Expression))
+        return _negate_if(ex.In(operand, options, span=span_of(children)), negation)
+
+    def between(self, children):
+        operand, negation, low, high = children
+        span = span_of(children)
+        bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
+        return _negate_if(ex.And(bounds, span=span), negation)
+
+    def is_null(self, children):
+        operand, negation, _ = children
+        return _negate_if(ex.IsNull(operand, span=span_of(children)), negation)
+
+    def like(self, children):
+        operand, negation, pattern = children
+        return _negate_if(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
+
+    def arithmetic(self, children):
+        left, operator, right = children
+        return ex.Arithmetic(str(operator), left, right, span=span_of(children))
+
+    def joined(self, children):
+        return rp.Joined(*children, span=span_of(children))
+
+    def negative(self, children):
+        return ex.Negative(children[1], span=span_of(children))
+
+    def name(self, children):
+        return children[0]
+
+    def attribute(self, children):
+        return ex.Attribute(column_name(children[0]), span=span_of(children))
+
+    def reference(self, children):
+        variable, _, column = children
+        return ex.Reference(variable_name(variable), column_name(column), span=span_of(children))
+
+    def parameter(self, children):
+        return ex.Parameter(str(children[0][1:]), span=span_of(children))
+
+    def integer(self, children):
+        return ex.Literal(whole_number(children[0]), span=span_of(children))
+
+    def decimal(self, children):
+        value = float(children[0])
+        if value == float("inf"):
+            raise Refusal("the number is too large for a float", span_of(children))
+        return ex.Literal(value, span=span_of(children))
+
+    def text(self, children):
+        return ex.Literal(unquoted(children[0]), span=span_of(children))
+
+    def typed_text(self, children):
+        return ex.Literal(unquoted(children[1]), span=span_of(children))
+
+    def interval(self, children):
+        unit = UNITS.get(children[2].lower())
+        if unit is None:
+            raise Refusal("an interval has a unit, as in INTERVAL '5' MINUTE", span_of(children))
+        return ex.Literal(f"{unquoted(children[1])} {unit}", span=span_of(children))
+
+    def true(self, children):
+        return ex.Literal(True, span=span_of(children))
+
+    def false(self, children):
+        return ex.Literal(False, span=span_of(children))
+
+    def null(self, children):
+        return ex.Literal(None, span=span_of(children))
+
+    def group(self, children):
+        return replace(children[1], span=span_of(children))
+
+    def cast(self, children):
+        _, _, operand, kind, *length, _ = children
+        numbers = [str(item) for item in length if item is not None and item.isdigit()]
+        kind = f"{kind.lower()}({','.join(numbers)})" if numbers else kind.lower()
+        return rp.Cast(operand, kind, span=span_of(children))
+
+    def array(self, children):
+        items = tuple(child for child in children if isinstance(child, ex.Expression))
+        return rp.ArrayOf(items, span=span_of(children))
+
+    def branch(self, children):
+        return children
+
+    def case(self, children):
+        _, *branches, default, _ = children
+        flat = tuple(part for branch in branches for part in branch)
+        return rp.CaseWhen(flat, default, span=span_of(children))
+
+    def count_rows(self, children):
+        semantics, name, _, sign, _ = children
+        return self._count(name, sign, semantics, None, children)
+
+    def count_rows_of(self, children):
+        semantics, name, _, variable, _, sign, _ = children
+        return self._count(name, sign, semantics, variable_name(variable), children)
+
+    def _count(self, name, sign, semantics, variable, children):
+        present = [child for child in children if child is not None]
+        if sign != "*" or name.lower() != "count":
+            raise Refusal("only COUNT takes all rows, as in COUNT(*) and COUNT(A.*)", span_of(present))
+        return rp.RowAggregate("count", variable=variable, final=_is_final(semantics), span=span_of(present))
+
+    def classifier(self, children):
+        name = children[2]
+        return rp.Classifier(None if name is None else variable_name(name), span=span_of(children))
+
+    def call(self, children):
+        semantics, name, _, distinct, *arguments, _ = children
+        span, lower = span_of([child for child in children if child is not None]), name.lower()
+        final, arguments = _is_final(semantics), tuple(item for item in arguments if item is not None)
+        if distinct is not None and lower not in rp.AGGREGATES_OF_ROWS:
+            raise Refusal("DISTINCT belongs to an aggregate", span_of([distinct]))
+        if lower in rp.AGGREGATES_OF_ROWS:
+            n = 2 if lower in ("max_by", "min_by", "map_agg") else 1
+            if len(arguments) != n:
+                raise Refusal(
+                    f"{name.upper()} takes {n} argument{'s' * (n > 1)}, {len(arguments)} given", span
+                )
+            return rp.RowAggregate(lower, arguments, distinct=distinct is not None, final=final, span=span)
+        if lower in rp.NAVIGATIONS:
+            return _navigation(lower, arguments, final, span)
+        if final is not None:
+            raise Refusal(
+                f"{semantics.upper()} belongs to FIRST, LAST and aggregates", span_of([semantics, name])
+            )
+        if lower == "match_number":
+            if arguments:
+                raise Refusal("MATCH_NUMBER() takes no argument", span)
+            return rp.MatchNumber(span=span)
+        return ex.Call(lower, arguments, span=span)
+
+
+def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
+    return expression if negation is None else ex.Not(expression, span=expression.span)
+
+
+def _is_final(semantics: Token | None) -> bool | None:
+    return None if semantics is None else semantics.lower() == "final"
+
+
+def _navigation(name: str, arguments: tuple, final: bool | None, span: tuple[int, int]) -> rp.Navigation:
+    upper = name.upper()
+    if len(arguments) not in (1, 2):
+        raise Refusal(
+            f"{upper} takes a value and, optionally, a number of rows; {len(arguments)} given", span
+        )
+    if final is not None and name in ("prev", "next"):
+        raise Refusal(f"RUNNING and FINAL belong to the FIRST or LAST inside {upper}", span)
+    offset = None
+    if len(arguments) == 2:
+        given = arguments[1]
+        offset = given.value if isinstance(given, ex.Literal) and type(given.value) is int else -1
+        if offset < 0:
+            raise Refusal(f"{upper} counts rows with a whole number from 0", span_of([given]))
+    return rp.Navigation(name, arguments[0], offset, final, span=span)
+
+
+ROW_PATTERN_BUILDER = _RowPatternBuilder()
+SQL_EXPRESSION_BUILDER = _SqlExpressionBuilder()

@@ -1,0 +1,181 @@
+"""Split a text with MATCH_RECOGNIZE into its clauses, by their words outside brackets and quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.language.expressions.mistakes import bracket_fault
+
+# Quotes, comments, brackets, words, and every other character.
+_TOKEN = re.compile(
+    r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""
+    r"""|(?P<open>[(\[])|(?P<close>[)\]])|(?P<word>[^\W\d]\w*)|(?P<other>[^\s])""",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of a text, from ``start`` to ``stop``."""
+
+    whole: str
+    start: int
+    stop: int
+
+    @property
+    def text(self) -> str:
+        """The part alone."""
+        return self.whole[self.start : self.stop]
+
+    def error(self, message: str) -> PatternSyntaxError:
+        """Return an error that underlines the part."""
+        start = self.start + len(self.text) - len(self.text.lstrip())
+        return PatternSyntaxError(message, self.whole, start, len(self.text.strip()))
+
+    def tokens(self) -> Iterator[tuple[re.Match[str], int]]:
+        """Yield the tokens with the depth of brackets around them, without comments."""
+        depth = 0
+        for token in _TOKEN.finditer(self.whole, self.start, self.stop):
+            if token.lastgroup == "close":
+                depth -= 1
+            if token.lastgroup != "comment":
+                yield token, depth
+            if token.lastgroup == "open":
+                depth += 1
+
+    def outer(self) -> list[re.Match[str]]:
+        """Return the tokens outside brackets; an opening bracket and its closing one are outside."""
+        return [token for token, depth in self.tokens() if depth == 0]
+
+    def split(self) -> list[TextPart]:
+        """Return the parts between the commas outside brackets."""
+        cuts = [token.start() for token in self.outer() if token[0] == ","]
+        starts, stops = [self.start, *(cut + 1 for cut in cuts)], [*cuts, self.stop]
+        return [TextPart(self.whole, start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+    def is_blank(self) -> bool:
+        """Return whether nothing but comments is in the part."""
+        return next(self.tokens(), None) is None
+
+    def without_comments(self) -> str:
+        """Return the part with single blanks in place of white space and comments."""
+        return " ".join(token[0] for token, _ in self.tokens())
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """How a clause begins: its name, its words as a regular expression, and its place in the order."""
+
+    name: str
+    words: str
+    place: int
+
+
+# The order of the clauses. ROWS PER MATCH and AFTER MATCH hold more words than those that begin them.
+OF_MATCH_RECOGNIZE = (
+    Keyword("PARTITION BY", r"PARTITION BY\b", 0),
+    Keyword("ORDER BY", r"ORDER BY\b", 1),
+    Keyword("MEASURES", r"MEASURES\b(?! *[.,<>=)])", 2),
+    Keyword("ROWS PER MATCH", r"(?=(?:ONE ROW|ALL ROWS) PER MATCH\b)", 3),
+    Keyword("AFTER MATCH", r"AFTER MATCH\b", 4),
+    Keyword("PATTERN", r"PATTERN(?= *\()", 5),
+    Keyword("WITHIN", r"WITHIN\b(?! *[.,<>=)])", 6),
+    Keyword("SUBSET", r"SUBSET\b(?! *[.,<>=)])", 7),
+    Keyword("DEFINE", r"DEFINE\b(?! *[.,<>=)])", 8),
+)
+OF_SELECT = (
+    Keyword("WHERE", r"WHERE\b", 0),
+    Keyword("ORDER BY", r"ORDER BY\b", 1),
+    Keyword("LIMIT", r"LIMIT\b|(?=FETCH (?:FIRST|NEXT)\b)", 2),
+)
+
+
+def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
+    """Return the part before the first clause, and the part of each clause by its name, without its words.
+
+    Raises
+    ------
+    PatternSyntaxError
+        If a clause occurs twice, or is not in its place.
+    """
+    found: list[tuple[Keyword, int, int]] = []
+    tokens = part.outer()
+    for i, token in enumerate(tokens):
+        if token.lastgroup != "word" or (i and tokens[i - 1][0] in ".,"):
+            continue
+        if i and tokens[i - 1][0].upper() == "AS":
+            continue
+        for keyword in keywords:
+            n_words = _fits(keyword, tokens[i : i + 5])
+            if n_words is not None:
+                stop = tokens[i + n_words - 1].end() if n_words else token.start()
+                found.append((keyword, token.start(), stop))
+    for (before, *_), (keyword, start, _) in pairwise(found):
+        if keyword.place <= before.place:
+            same = keyword.name == before.name
+            message = f"{keyword.name} occurs twice" if same else f"{keyword.name} comes before {before.name}"
+            raise PatternSyntaxError(message, part.whole, start, len(keyword.name))
+    head = TextPart(part.whole, part.start, found[0][1] if found else part.stop)
+    ends = [*(start for _, start, _ in found[1:]), part.stop][: len(found)]
+    return head, {
+        keyword.name: TextPart(part.whole, stop, end)
+        for (keyword, _, stop), end in zip(found, ends, strict=True)
+    }
+
+
+def _fits(keyword: Keyword, tokens: list[re.Match[str]]) -> int | None:
+    """Return the number of words with which a clause begins at these tokens; None if it does not."""
+    fits = re.match(keyword.words, " ".join(token[0] for token in tokens), re.IGNORECASE)
+    return None if fits is None else len(fits[0].split())
+
+
+def check_brackets(text: str) -> None:
+    """Raise if a bracket has no partner, or a quote is not closed."""
+    for token in _TOKEN.finditer(text):
+        if token[0] in ("'", '"', "`"):
+            raise PatternSyntaxError("this quote is never closed", text, token.start())
+    blanked = _TOKEN.sub(lambda token: _blank(token) if token.lastgroup == "comment" else token[0], text)
+    fault = bracket_fault(blanked, len(text), at_end=True)
+    if fault is not None:
+        raise PatternSyntaxError(fault[0], text, fault[1], fault[2])
+
+
+def _blank(token: re.Match[str]) -> str:
+    return re.sub(r"\S", " ", token[0])
+
+
+def entries(
+    part: TextPart, clause: str, names_first: bool, clauses: Mapping[str, TextPart]
+) -> Iterator[tuple[TextPart, TextPart]]:
+    """Yield name and expression of each entry of a list: ``name AS expression``, or the other way round."""
+    for entry in part.split():
+        tokens = entry.outer()
+        at = [i for i, token in enumerate(tokens) if token[0].upper() == "AS" and token.lastgroup == "word"]
+        form = "A AS price > 5" if names_first else "price AS name"
+        if entry.is_blank():
+            raise TextPart(part.whole, max(entry.start - 1, 0), entry.stop).error(
+                f"{clause}: an entry of the list is empty; write one as in {form}"
+            )
+        if not at:
+            known = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
+            words = [token[0].upper() for token in tokens if token.lastgroup == "word"]
+            hint = next((text for word in words if (text := nearest(word, known))), "")
+            raise entry.error(
+                f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
+            )
+        cut = tokens[at[0] if names_first else at[-1]]
+        before, after = (
+            TextPart(part.whole, entry.start, cut.start()),
+            TextPart(part.whole, cut.end(), entry.stop),
+        )
+        name, expression = (before, after) if names_first else (after, before)
+        words = name.outer()
+        if len(words) != 1 or words[0].lastgroup not in ("word", "quoted") or words[0][0][0] == "'":
+            raise name.error(f"{clause}: expected one name; write an entry as in {form}")
+        if expression.is_blank():
+            raise entry.error(f"{clause}: an entry of the list has no expression; write it as in {form}")
+        yield TextPart(part.whole, words[0].start(), words[0].end()), expression

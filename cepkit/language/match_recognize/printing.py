@@ -1,0 +1,308 @@
+"""Convert the trees of MATCH_RECOGNIZE to SQL text, in one canonical spelling."""
+
+from __future__ import annotations
+
+import re
+
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.printing import times_text
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.query import (
+    AFTER_MATCH,
+    ROWS_PER_MATCH,
+    RowPatternQuery,
+    SelectedRows,
+    SortKey,
+)
+from cepkit.language.spelling import text_of
+
+# Words that a name without quotes cannot be, in expressions, in patterns or as names of clauses.
+_RESERVED = frozenset(
+    [
+        "AND", "OR", "NOT", "IN", "BETWEEN", "IS", "LIKE", "NULL", "TRUE", "FALSE", "AS", "DISTINCT",
+        "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "RUNNING", "FINAL", "INTERVAL", "TIMESTAMP", "DATE",
+        "TIME", "CLASSIFIER", "ARRAY", "PERMUTE", "PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER",
+        "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "WHERE", "LIMIT", "FETCH",
+        "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS",
+    ]
+)  # fmt: skip
+_NAME = re.compile(r"[^\W\d]\w*")
+_SIGNS = {"==": "=", "!=": "<>"}
+
+# Binding strength in expressions, and in patterns.
+_OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
+_ALTERNATION, _CONCATENATION, _FACTOR, _PRIMARY = range(4)
+
+
+def sql_column(name: str) -> str:
+    """Return the name of a column, in double quotes where it needs them.
+
+    Examples
+    --------
+    >>> sql_column("price"), sql_column("unit price"), sql_column("order")
+    ('price', '"unit price"', '"order"')
+    """
+    plain = _NAME.fullmatch(name) and name.upper() not in _RESERVED
+    return name if plain else _quoted(name)
+
+
+def sql_variable(name: str) -> str:
+    """Return the name of a variable, in double quotes if it is not in upper case.
+
+    Examples
+    --------
+    >>> sql_variable("DOWN"), sql_variable("down")
+    ('DOWN', '"down"')
+    """
+    return sql_column(name) if name == name.upper() else _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# --- patterns ----------------------------------------------------------------------------------------------
+
+
+def print_row_pattern(pattern: rp.RowPattern) -> str:
+    """Return a pattern as text that parses to an equal tree.
+
+    Examples
+    --------
+    >>> from cepkit.language.match_recognize.patterns import Alternation, Quantified, RowVariable
+    >>> a, b = RowVariable("A"), RowVariable("b")
+    >>> print_row_pattern(Quantified(Alternation((a, Quantified(b, 2, 4))), 1, None, greedy=False))
+    '(A | "b"{2,4})+?'
+    """
+    return _pattern(pattern)[0]
+
+
+def _pattern(pattern: rp.RowPattern) -> tuple[str, int]:
+    """Return the text of a pattern and its binding strength."""
+    match pattern:
+        case rp.RowVariable(name=name):
+            return sql_variable(name), _PRIMARY
+        case rp.NoRow():
+            return "()", _PRIMARY
+        case rp.Anchor(at_start=at_start):
+            return "^" if at_start else "$", _PRIMARY
+        case rp.Concatenation(parts=parts):
+            return " ".join(_pattern_at_least(_FACTOR, part) for part in parts), _CONCATENATION
+        case rp.Alternation(options=options):
+            return " | ".join(_pattern_at_least(_CONCATENATION, part) for part in options), _ALTERNATION
+        case rp.Permutation(parts=parts):
+            return f"PERMUTE({', '.join(map(print_row_pattern, parts))})", _PRIMARY
+        case rp.Exclusion(body=body):
+            return f"{{- {print_row_pattern(body)} -}}", _PRIMARY
+        case rp.Quantified(body=body, low=low, high=high, greedy=greedy):
+            mark = "" if greedy else "?"
+            return f"{_pattern_at_least(_PRIMARY, body)}{times_text(low, high)}{mark}", _FACTOR
+    raise TypeError(f"no text for {type(pattern).__name__}")
+
+
+def _pattern_at_least(tightness: int, pattern: rp.RowPattern) -> str:
+    text, own = _pattern(pattern)
+    return text if own >= tightness else f"({text})"
+
+
+# --- expressions -------------------------------------------------------------------------------------------
+
+
+def print_sql(expression: ex.Expression) -> str:
+    """Return an expression as SQL text that parses to an equal tree.
+
+    Examples
+    --------
+    >>> from cepkit.language.expressions import trees as ex
+    >>> from cepkit.language.match_recognize.patterns import Navigation
+    >>> price = ex.Reference("A", "unit price")
+    >>> print_sql(ex.Comparison("!=", price, Navigation("last", price, 2, final=True)))
+    'A."unit price" <> FINAL LAST(A."unit price", 2)'
+    """
+    return _expression(expression)[0]
+
+
+def _expression(expression: ex.Expression) -> tuple[str, int]:
+    """Return the text of a node and its binding strength."""
+    match expression:
+        case ex.Literal(value=value):
+            return _literal(value)
+        case ex.Attribute(name=name):
+            return sql_column(name), _ITEM
+        case ex.Reference(variable=variable, name=str(name)):
+            return f"{sql_variable(variable)}.{sql_column(name)}", _ITEM
+        case ex.Parameter(name=name):
+            return f":{name}", _ITEM
+        case ex.Call(function=function, arguments=arguments):
+            return f"{function}({_join(arguments)})", _ITEM
+        case rp.Navigation(function=function, operand=operand, offset=offset, final=final):
+            rows = "" if offset is None else f", {offset}"
+            return f"{_semantics(final)}{function.upper()}({print_sql(operand)}{rows})", _ITEM
+        case rp.RowAggregate():
+            return _aggregate(expression), _ITEM
+        case rp.Classifier(variable=variable):
+            return f"CLASSIFIER({'' if variable is None else sql_variable(variable)})", _ITEM
+        case rp.MatchNumber():
+            return "MATCH_NUMBER()", _ITEM
+        case rp.Cast(operand=operand, kind=kind):
+            return f"CAST({print_sql(operand)} AS {kind})", _ITEM
+        case rp.ArrayOf(items=items):
+            return f"ARRAY[{_join(items)}]", _ITEM
+        case rp.CaseWhen(branches=branches, default=default):
+            pairs = zip(branches[::2], branches[1::2], strict=True)
+            whens = "".join(f" WHEN {print_sql(if_)} THEN {print_sql(then)}" for if_, then in pairs)
+            rest = "" if default is None else f" ELSE {print_sql(default)}"
+            return f"CASE{whens}{rest} END", _ITEM
+        case rp.Joined(left=left, right=right):
+            return f"{_at_least(_SUM, left)} || {_at_least(_PRODUCT, right)}", _SUM
+        case ex.Negative(operand=operand):
+            return f"-{_blank_before_minus(_at_least(_UNARY, operand))}", _UNARY
+        case ex.Arithmetic(operator=sign, left=left, right=right):
+            own = _SUM if sign in "+-" else _PRODUCT
+            right_text = _blank_before_minus(_at_least(own + 1, right))
+            return f"{_at_least(own, left)} {sign} {right_text}", own
+        case ex.Comparison(operator=sign, left=left, right=right):
+            return f"{_at_least(_SUM, left)} {_SIGNS.get(sign, sign)} {_at_least(_SUM, right)}", _TEST
+        case ex.And(operands=operands):
+            return " AND ".join(_at_least(_NOT, operand) for operand in operands), _AND
+        case ex.Or(operands=operands):
+            return " OR ".join(_at_least(_AND, operand) for operand in operands), _OR
+        case ex.Not(operand=ex.In() | ex.IsNull() | ex.Like() as test):
+            return _test(test, "NOT "), _TEST
+        case ex.Not(operand=operand):
+            return f"NOT {_at_least(_NOT, operand)}", _NOT
+        case ex.In() | ex.IsNull() | ex.Like():
+            return _test(expression, ""), _TEST
+    raise TypeError(f"no SQL text for {type(expression).__name__}")
+
+
+def _blank_before_minus(text: str) -> str:
+    """Return the text in parentheses if it begins with a minus, because two of them begin a comment."""
+    return f"({text})" if text.startswith("-") else text
+
+
+def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _ITEM
+    if isinstance(value, str):
+        return _text(value), _ITEM
+    text = repr(value)
+    return text, _UNARY if text.startswith("-") else _ITEM
+
+
+def _semantics(final: bool | None) -> str:
+    return "" if final is None else "FINAL " if final else "RUNNING "
+
+
+def _aggregate(node: rp.RowAggregate) -> str:
+    inside = _join(node.arguments)
+    if not node.arguments:
+        inside = "*" if node.variable is None else f"{sql_variable(node.variable)}.*"
+    distinct = "DISTINCT " if node.distinct else ""
+    return f"{_semantics(node.final)}{node.function.upper()}({distinct}{inside})"
+
+
+def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
+    operand = _at_least(_SUM, expression.operand)
+    match expression:
+        case ex.In(options=options):
+            return f"{operand} {negation}IN ({_join(options)})"
+        case ex.IsNull():
+            return f"{operand} IS {negation}NULL"
+        case ex.Like(pattern=pattern):
+            return f"{operand} {negation}LIKE {_text(pattern)}"
+
+
+def _at_least(tightness: int, expression: ex.Expression) -> str:
+    text, own = _expression(expression)
+    return text if own >= tightness else f"({text})"
+
+
+def _join(expressions: tuple[ex.Expression, ...]) -> str:
+    return ", ".join(map(print_sql, expressions))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+# --- queries -----------------------------------------------------------------------------------------------
+
+
+def print_match_recognize(query: RowPatternQuery) -> str:
+    """Return the clause as text that parses to an equal query, with one line for each SQL clause.
+
+    Examples
+    --------
+    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
+    >>> print(parse_match_recognize("match_recognize (order by ts pattern (a b*) define b as x > prev(b.x))"))
+    MATCH_RECOGNIZE (
+      ORDER BY ts
+      ONE ROW PER MATCH
+      AFTER MATCH SKIP PAST LAST ROW
+      PATTERN (A B*)
+      DEFINE B AS x > PREV(B.x)
+    )
+    """
+    lines = []
+    if query.partition_by:
+        lines.append(f"PARTITION BY {', '.join(map(sql_column, query.partition_by))}")
+    if query.order_by:
+        lines.append(f"ORDER BY {_order(query.order_by)}")
+    if query.measures:
+        measures = (f"{print_sql(tree)} AS {sql_column(name)}" for name, tree in query.measures)
+        lines.append(f"MEASURES {', '.join(measures)}")
+    lines.append(ROWS_PER_MATCH[query.rows_per_match])
+    target = query.after_match_variable
+    lines.append(AFTER_MATCH[query.after_match] + (f" {sql_variable(target)}" if target else ""))
+    lines.append(f"PATTERN ({print_row_pattern(query.pattern)})")
+    if query.within is not None:
+        amount, unit = query.within.split()
+        lines.append(f"WITHIN INTERVAL '{amount}' {unit.upper()}")
+    if query.subset:
+        subsets = (
+            f"{sql_variable(name)} = ({', '.join(map(sql_variable, of))})" for name, of in query.subset
+        )
+        lines.append(f"SUBSET {', '.join(subsets)}")
+    define = (f"{sql_variable(name)} AS {print_sql(tree)}" for name, tree in query.define)
+    lines.append(f"DEFINE {', '.join(define)}")
+    return "\n".join(["MATCH_RECOGNIZE (", *(f"  {line}" for line in lines), ")"])
+
+
+def print_select(query: SelectedRows) -> str:
+    """Return the SELECT as text that parses to an equal query."""
+    columns = "*"
+    if query.columns is not None:
+        columns = ", ".join(_selected(name, tree) for name, tree in query.columns)
+    text = f"SELECT {columns}\nFROM {sql_column(query.table)} {print_match_recognize(query.rows)}"
+    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
+    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
+    text += f"\nORDER BY {_order(query.order_by)}" if query.order_by else ""
+    return text + (f"\nLIMIT {query.limit}" if query.limit is not None else "")
+
+
+def _selected(name: str, tree: ex.Expression) -> str:
+    text = print_sql(tree)
+    return text if tree == ex.Attribute(name) else f"{text} AS {sql_column(name)}"
+
+
+def _order(keys: tuple[SortKey, ...]) -> str:
+    return ", ".join(
+        sql_column(key.column) + " DESC" * key.descending + " NULLS FIRST" * key.nulls_first for key in keys
+    )
+
+
+text_of.register(rp.RowPattern, print_row_pattern)
+for _kind in (
+    rp.Navigation,
+    rp.RowAggregate,
+    rp.Classifier,
+    rp.MatchNumber,
+    rp.Joined,
+    rp.Cast,
+    rp.CaseWhen,
+    rp.ArrayOf,
+):
+    text_of.register(_kind, print_sql)
+text_of.register(RowPatternQuery, print_match_recognize)
+text_of.register(SelectedRows, print_select)

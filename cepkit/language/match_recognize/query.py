@@ -1,0 +1,94 @@
+"""The clauses of MATCH_RECOGNIZE, and of the SELECT around it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cepkit.language.expressions.trees import Expression
+from cepkit.language.match_recognize.patterns import RowPattern
+from cepkit.language.spelling import text_of
+
+ROWS_PER_MATCH = {
+    "one": "ONE ROW PER MATCH",
+    "all": "ALL ROWS PER MATCH",
+    "all_omit_empty": "ALL ROWS PER MATCH OMIT EMPTY MATCHES",
+    "all_with_unmatched": "ALL ROWS PER MATCH WITH UNMATCHED ROWS",
+}
+AFTER_MATCH = {
+    "past_last_row": "AFTER MATCH SKIP PAST LAST ROW",
+    "to_next_row": "AFTER MATCH SKIP TO NEXT ROW",
+    "to_first": "AFTER MATCH SKIP TO FIRST",
+    "to_last": "AFTER MATCH SKIP TO LAST",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One entry of ORDER BY. Nulls are last unless the text says otherwise."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowPatternQuery:
+    """The clauses of one ``MATCH_RECOGNIZE ( … )``.
+
+    Parameters
+    ----------
+    pattern : RowPattern
+        The row pattern.
+    define, measures : tuple of (str, Expression)
+        Conditions of variables, and output columns.
+    subset : tuple of (str, tuple of str)
+        Names for several variables together.
+    partition_by : tuple of str
+        Columns.
+    order_by : tuple of SortKey
+        The order of the rows in a partition.
+    rows_per_match : str
+        A key of ``ROWS_PER_MATCH``.
+    after_match : str
+        A key of ``AFTER_MATCH``.
+    after_match_variable : str, optional
+        The variable to skip to.
+    within : str, optional
+        A duration; the last row is earlier than the first row plus the duration (Flink's WITHIN).
+    source : str
+        The text that the spans of the trees belong to, for error messages.
+    """
+
+    pattern: RowPattern
+    define: tuple[tuple[str, Expression], ...] = ()
+    measures: tuple[tuple[str, Expression], ...] = ()
+    subset: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    partition_by: tuple[str, ...] = ()
+    order_by: tuple[SortKey, ...] = ()
+    rows_per_match: str = "one"
+    after_match: str = "past_last_row"
+    after_match_variable: str | None = None
+    within: str | None = None
+    source: str = field(default="", compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRows:
+    """``SELECT … FROM table MATCH_RECOGNIZE ( … ) AS alias WHERE … ORDER BY … LIMIT …``.
+
+    ``columns`` has names and expressions over the result of the clause; None is ``SELECT *``.
+    """
+
+    table: str
+    rows: RowPatternQuery
+    columns: tuple[tuple[str, Expression], ...] | None = None
+    alias: str | None = None
+    where: Expression | None = None
+    order_by: tuple[SortKey, ...] = ()
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        return text_of(self)

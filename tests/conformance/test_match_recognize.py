@@ -1,0 +1,300 @@
+"""The oracle of MATCH_RECOGNIZE gives the answers of Trino, Flink and Esper to the trees of their cases."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError
+from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
+from tests.support.row_patterns import engine_result, expression_tree, flat, pattern_tree
+
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
+
+# Cases of Esper that ask what SQL has no words for.
+EXPIRES = "a data window takes rows out of the stream while it runs"
+INTERVAL = "an interval delays the report of a match by the clock"
+SOME_ROWS = "the case says that there are rows, and not which"
+
+
+def cases(file: str) -> list[Any]:
+    path = FOLDER / file
+    found = json.loads(path.read_text())["cases"] if path.is_file() else []
+    return [pytest.param(case, id=case["id"].partition("/")[2]) for case in found]
+
+
+def without_queries(tree: Any) -> Any:
+    """Return a tree with the constants of its sub-queries in their places."""
+    if isinstance(tree, list):
+        return [without_queries(part) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "scalar_subquery" in tree:
+        return tree["scalar_subquery"]
+    if "exists_subquery" in tree:
+        return {"lit": True}
+    if tree.get("op") == "in" and "subquery" in tree:
+        return {"op": "in", "args": [*map(without_queries, tree["args"]), tree["subquery"]["select"]]}
+    return {name: without_queries(part) for name, part in tree.items()}
+
+
+def query_of(case: dict[str, Any]) -> Query:
+    within = case.get("within")
+    return Query(
+        pattern=case["pattern_ast"],
+        define={name: without_queries(entry["ast"]) for name, entry in case["define"].items()},
+        measures=[(entry["name"], without_queries(entry["ast"])) for entry in case["measures"]],
+        subset=case.get("subset", {}),
+        rows_per_match=case.get("rows_per_match") or "one",
+        skip=case["after_match_skip"]["mode"],
+        skip_variable=case["after_match_skip"].get("var"),
+        partition_by=case["partition_by"],
+        order_by=[
+            (entry["expr"], entry["dir"] == "desc", False)
+            for entry in case["order_by"]
+            if isinstance(entry, dict)
+        ],
+        within=within and (within["column"], within["seconds"]),
+    )
+
+
+def bag(rows: list[list[Any]]) -> list[str]:
+    """Return rows in an order of their own, with numbers that print alike when they are equal."""
+    return sorted(repr(plain(row)) for row in rows)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict) and "event" in value:
+        return float(value["event"])
+    return float(value) if type(value) is int and math.isfinite(value) else value
+
+
+# --- Trino and Flink ---------------------------------------------------------------------------------------
+
+
+def answered(case: dict[str, Any]) -> list[list[Any]]:
+    """Return the output columns of a case."""
+    query = query_of(case)
+    rows = [dict(zip(case["columns"], row, strict=True)) for row in case["rows"]]
+    if case["surface"] == "from_clause":
+        found = result(query, rows)
+    else:
+        found = [row for partition in partitions(query, rows) for row in windowed(case, query, partition)]
+    names = [re.sub(r"CAST\((\w+) AS \w+\)", r"\1", entry["expr"]) for entry in case["output"] or ()]
+    return [[row[name] for name in names] for row in found]
+
+
+def windowed(case: dict[str, Any], query: Query, rows: list[Any]) -> list[dict[str, Any]]:
+    """Return the rows of one partition, each with the measures, and with aggregates over its match."""
+    ends = [frame_end(case["frame"], row, i, len(rows)) for i, row in enumerate(rows)]
+    over = [entry["expr"] for entry in case["output"] or () if entry.get("over_window")]
+    if over:
+        [function, column] = over[0].rstrip(")").split("(")
+        measure = (over[0], {"agg": function, "args": [{"col": column}]})
+        query = replace(query, measures=[*query.measures, measure])
+    return result_of_window(query, rows, ends, seek=case["search_mode"] == "seek")
+
+
+def frame_end(frame: dict[str, str], row: Any, i: int, n_rows: int) -> int:
+    if frame["end"] == "unbounded_following":
+        return n_rows
+    n = frame.get("n", "0") if frame["end"] == "following" else "0"
+    return min(n_rows, i + 1 + int(row.get(n, n)))
+
+
+@pytest.mark.parametrize(
+    "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
+)
+def test_answers_of_sql_engines(case):
+    if case["expected_error"]:
+        with pytest.raises(MatchError, match=case["expected_error"]):
+            answered(case)
+        return
+    assert bag(answered(case)) == bag(case["expected_rows"])
+
+
+# --- Esper -------------------------------------------------------------------------------------------------
+
+
+def reason_against(case: dict[str, Any]) -> str | None:
+    """Return why a case asks for more than SQL says; None when it asks what SQL answers."""
+    if case["data_window"]["kind"] not in ("none", "keepall"):
+        return EXPIRES
+    if case["interval"] is not None:
+        return INTERVAL
+    return None if case["batch_expected"] or last_look(case) else SOME_ROWS
+
+
+def last_look(case: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the fields and rows of the last look at everything visible."""
+    looks = [step for step in case["steps"] if step.get("expect_all")]
+    return {"fields": looks[-1]["fields"], "rows": looks[-1]["expect_all"]} if looks else None
+
+
+def of_sql(tree: Any, many: set[str]) -> Any:
+    """Return a measure or a condition of Esper in the words of SQL.
+
+    ``A[1].x`` is FIRST(A.x, 1), and ``A`` is the list of its rows, or its row if the pattern repeats nothing.
+    """
+    if isinstance(tree, list):
+        return [of_sql(part, many) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "event" in tree:
+        column = {"col": "event", "var": tree["event"]}
+        return {"agg": "array_agg", "args": [column]} if tree["event"] in many else column
+    if "index" in tree:
+        return {"nav": "first", "arg": {"col": tree["col"], "var": tree["var"]}, "offset": tree["index"]}
+    return {name: of_sql(part, many) for name, part in tree.items()}
+
+
+def repeated(pattern: Any) -> set[str]:
+    """Return the variables to which a match can map several rows."""
+    return {name for name, most in most_rows(pattern).items() if most > 1}
+
+
+def most_rows(pattern: Any) -> dict[str, float]:
+    if "var" in pattern:
+        return {pattern["var"]: 1}
+    if "alt" in pattern:
+        every = list(map(most_rows, pattern["alt"]))
+        return {name: max(one.get(name, 0) for one in every) for one in every for name in one}
+    if "quant" in pattern:
+        times = math.inf if pattern["max"] is None else pattern["max"]
+        return {name: most * times for name, most in most_rows(pattern["quant"]).items()}
+    every = list(map(most_rows, pattern["seq"]))
+    return {name: sum(one.get(name, 0) for one in every) for one in every for name in one}
+
+
+@pytest.mark.parametrize("case", cases("esper_rowrecog.json"))
+def test_answers_of_esper(case):
+    reason = reason_against(case)
+    if reason is not None:
+        pytest.skip(reason)
+    many = repeated(case["pattern_ast"])
+    query = query_of({**case, "order_by": []})
+    query = replace(
+        query,
+        define={name: of_sql(tree, many) for name, tree in query.define.items()},
+        measures=[(name, of_sql(tree, many)) for name, tree in query.measures],
+    )
+    rows = [{**dict.fromkeys(case["columns"]), **row, "event": i} for i, row in enumerate(case["events"])]
+    expected = case["batch_expected"] or last_look(case)
+    found = [[row[name] for name in expected["fields"]] for row in result(query, rows)]
+    assert bag(found) == bag(expected["rows"])
+
+
+def test_only_cases_beyond_sql_are_left_out():
+    reasons = [reason_against(parameter.values[0]) for parameter in cases("esper_rowrecog.json")]
+    assert {reason: reasons.count(reason) for reason in set(reasons)} == {
+        None: 31, EXPIRES: 3, INTERVAL: 5, SOME_ROWS: 1
+    }  # fmt: skip
+
+
+# --- texts -------------------------------------------------------------------------------------------------
+
+
+def text_of_case(case: dict[str, Any]) -> str:
+    """Return the clauses of a case as they would be typed."""
+    skip = case["after_match_skip"]
+    lines = {
+        "PARTITION BY": ", ".join(case["partition_by"]),
+        "ORDER BY": ", ".join(f"{entry['expr']} {entry['dir']}" for entry in case["order_by"]),
+        "MEASURES": ", ".join(f"{entry['expr']} AS {entry['name']}" for entry in case["measures"]),
+        "AFTER MATCH SKIP": skip["mode"].replace("_", " ") + f" {skip.get('var', '')}",
+        "PATTERN": f"({case['pattern']})",
+        "SUBSET": ", ".join(
+            f"{name} = ({', '.join(map(quoted, members))})" for name, members in case["subset"].items()
+        ),
+        "DEFINE": ", ".join(f"{quoted(name)} AS {entry['expr']}" for name, entry in case["define"].items()),
+    }
+    body = "\n".join(f"{clause} {text}" for clause, text in lines.items() if text)
+    return f"MATCH_RECOGNIZE (\n{body}\n)"
+
+
+def quoted(name: str) -> str:
+    return name if name.isidentifier() and name.isupper() else f'"{name}"'
+
+
+@pytest.mark.parametrize(
+    "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
+)
+def test_texts_make_the_trees_of_the_cases(case):
+    text = text_of_case(case)
+    trees = [entry["ast"] for entry in [*case["measures"], *case["define"].values()]]
+    if "subquery" in json.dumps(trees):
+        with pytest.raises(PatternSyntaxError, match="a sub-query does not run here"):
+            parse_match_recognize(text)
+        return
+    query = parse_match_recognize(text)
+    assert flat(pattern_tree(query.pattern)) == flat(case["pattern_ast"])
+    assert [flat(expression_tree(tree)) for _, tree in query.define] == [
+        flat(entry["ast"]) for entry in case["define"].values()
+    ]
+    assert [flat(expression_tree(tree)) for _, tree in query.measures] == [
+        flat(entry["ast"]) for entry in case["measures"]
+    ]
+    assert parse_match_recognize(str(query)) == query
+
+
+# --- the engine --------------------------------------------------------------------------------------------
+
+# Cases that the engine does not run, with the name that it does not know.
+NOT_RUN = {
+    "testSimpleQuery#3": "no function 'CONCAT_WS'",
+    "testArrayAgg#1": "no function 'ARRAY_JOIN'",
+    "testMapAgg#1": "does not compute MAP_AGG",
+}
+
+
+def column_type(values: list[Any]) -> ColumnType:
+    kinds = {type(value) for value in values if value is not None}
+    kind = (
+        TEXT if kinds == {str} else INTEGER if kinds == {int} else FLOAT if kinds <= {int, float} else OTHER
+    )
+    return ColumnType(kind, nullable=True)
+
+
+@pytest.mark.parametrize(
+    "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
+)
+def test_the_engine_gives_the_answers(case):
+    if case["surface"] != "from_clause" or "subquery" in json.dumps([case["measures"], case["define"]]):
+        pytest.skip("the language refuses windows and sub-queries")
+    words = {"all": "ALL ROWS PER MATCH", "all_omit_empty": "ALL ROWS PER MATCH OMIT EMPTY MATCHES"}
+    text = text_of_case(case).replace("\nAFTER", f"\n{words.get(case['rows_per_match'], '')}\nAFTER")
+    within = case.get("within")
+    if within:
+        text = text.replace("\nDEFINE", f"\nWITHIN INTERVAL '{within['seconds']:.0f}' SECOND\nDEFINE")
+    query = parse_match_recognize(text)
+    rows = [dict(zip(case["columns"], row, strict=True)) for row in case["rows"]]
+    schema = {name: column_type([row[name] for row in rows]) for name in case["columns"]}
+    if within:
+        schema[within["column"]] = ColumnType(TIME, "s")
+
+    def found() -> list[list[Any]]:
+        names = [re.sub(r"CAST\((\w+) AS \w+\)", r"\1", entry["expr"]) for entry in case["output"] or ()]
+        parts = partitions(query_of(case), rows)
+        outputs = [output for part in parts for output in engine_result(query, part, schema)]
+        return [[output[name] for name in names] for output in outputs]
+
+    refused = next((why for name, why in NOT_RUN.items() if case["id"].endswith(name)), None)
+    if refused and "Aggregation" in case["id"]:
+        with pytest.raises(PredicateError, match=refused):
+            found()
+    elif case["expected_error"]:
+        with pytest.raises(CepError, match="has no row of"):
+            found()
+    else:
+        assert bag(found()) == bag(case["expected_rows"])

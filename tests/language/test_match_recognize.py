@@ -1,0 +1,169 @@
+"""The texts of MATCH_RECOGNIZE: trees, errors with carets, and printing that parses to the same tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cepkit.errors import PatternSyntaxError
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+from tests.oracle.generate_match_recognize import random_query
+from tests.oracle.match_recognize import matches
+from tests.support.row_patterns import oracle_query
+
+ERRORS = Path(__file__).resolve().parents[1] / "fixtures" / "match_recognize_errors.txt"
+
+V = """
+SELECT m.symbol, bottom * 2 AS twice, "max price"
+FROM trades MATCH_RECOGNIZE (
+  PARTITION BY symbol, "stock exchange"
+  ORDER BY ts DESC NULLS FIRST, id
+  MEASURES
+    last(down.price) AS bottom, -- a comment, with a comma
+    COUNT(u.*) AS n, SUM(DISTINCT up.price) AS s, FINAL LAST(CLASSIFIER(u)) AS "max price"
+  ALL ROWS PER MATCH WITH UNMATCHED ROWS
+  AFTER MATCH SKIP TO up
+  PATTERN (^ start_ down+? (up | "x y"){,3} PERMUTE(start_, down up) $)
+  WITHIN INTERVAL '1' HOUR
+  SUBSET u = (up, down)
+  DEFINE
+    down AS price < PREV(down.price, 2) AND /* , DEFINE */ x BETWEEN 3 AND 4,
+    up AS NOT up.price <= -PREV(LAST(up.price)) OR name NOT LIKE 'a%'
+) AS m
+WHERE m.bottom > 3 ORDER BY twice DESC LIMIT 5;
+"""
+
+
+def test_every_clause():
+    query = parse_match_recognize(V)
+    assert isinstance(query, SelectedRows)
+    assert (query.table, query.alias, query.limit) == ("trades", "M", 5)
+    assert [name for name, _ in query.columns] == ["symbol", "twice", "max price"]
+    assert query.where == ex.Comparison(">", ex.Attribute("bottom"), ex.Literal(3))
+    assert query.order_by == (SortKey("twice", descending=True),)
+    rows = query.rows
+    assert rows.partition_by == ("symbol", "stock exchange")
+    assert rows.order_by == (SortKey("ts", True, True), SortKey("id"))
+    assert rows.rows_per_match == "all_with_unmatched"
+    assert (rows.after_match, rows.after_match_variable) == ("to_last", "UP")
+    assert rows.within == "1 hour"
+    assert rows.subset == (("U", ("UP", "DOWN")),)
+    assert str(rows.pattern) == '^ START_ DOWN+? (UP | "x y"){,3} PERMUTE(START_, DOWN UP) $'
+    assert dict(rows.measures)["n"] == rp.RowAggregate("count", variable="U")
+    assert dict(rows.measures)["s"] == rp.RowAggregate("sum", (ex.Reference("UP", "price"),), distinct=True)
+    label = rp.Navigation("last", rp.Classifier("U"), final=True)
+    assert dict(rows.measures)["max price"] == label
+    assert [name for name, _ in rows.define] == ["DOWN", "UP"]
+    assert parse_match_recognize(str(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("clause", "field", "value"),
+    [
+        ("ONE ROW PER MATCH", "rows_per_match", "one"),
+        ("ALL ROWS PER MATCH", "rows_per_match", "all"),
+        ("all rows per match show empty matches", "rows_per_match", "all"),
+        ("ALL ROWS PER MATCH OMIT EMPTY MATCHES", "rows_per_match", "all_omit_empty"),
+        ("AFTER MATCH SKIP PAST LAST ROW", "after_match", "past_last_row"),
+        ("AFTER MATCH SKIP TO NEXT ROW", "after_match", "to_next_row"),
+        ("AFTER MATCH SKIP TO FIRST a", "after_match", "to_first"),
+        ("AFTER MATCH SKIP TO LAST a", "after_match", "to_last"),
+        ("MEASURES measures.x AS y", "measures", (("y", ex.Reference("MEASURES", "x")),)),
+    ],
+)
+def test_one_clause(clause, field, value):
+    query = parse_match_recognize(f"{clause} PATTERN (a measures) DEFINE a AS x > 3")
+    assert getattr(query, field) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("x = 1", ex.Comparison("==", ex.Attribute("x"), ex.Literal(1))),
+        ("a.x <> 'it''s'", ex.Comparison("!=", ex.Reference("A", "x"), ex.Literal("it's"))),
+        ('"a"."Unit Price"', None),
+        ("ts > TIMESTAMP '2020-01-01'", ex.Comparison(">", ex.Attribute("ts"), ex.Literal("2020-01-01"))),
+        ("INTERVAL '5' MINUTE", ex.Literal("5 min")),
+        ("x || 'a'", rp.Joined(ex.Attribute("x"), ex.Literal("a"))),
+        ("cast(x AS decimal(10, 2))", rp.Cast(ex.Attribute("x"), "decimal(10,2)")),
+        ("cast", ex.Attribute("cast")),
+        ("running", ex.Attribute("running")),
+        ("final sum(x)", rp.RowAggregate("sum", (ex.Attribute("x"),), final=True)),
+        ("abs(-x)", ex.Call("abs", (ex.Negative(ex.Attribute("x")),))),
+        ("x IS NOT NULL", ex.Not(ex.IsNull(ex.Attribute("x")))),
+        ("ARRAY[]", rp.ArrayOf(())),
+        ("match_number() * 2", ex.Arithmetic("*", rp.MatchNumber(), ex.Literal(2))),
+        (
+            "CASE WHEN x > 1 THEN 2 ELSE 3 END",
+            rp.CaseWhen((ex.Comparison(">", ex.Attribute("x"), ex.Literal(1)), ex.Literal(2)), ex.Literal(3)),
+        ),
+        ("x - -1", ex.Arithmetic("-", ex.Attribute("x"), ex.Negative(ex.Literal(1)))),
+    ],
+)
+def test_expressions(text, tree):
+    pattern = 'A "a"'
+    query = parse_match_recognize(f"MEASURES {text} AS m PATTERN ({pattern}) DEFINE A AS true")
+    [(_, found)] = query.measures
+    assert tree is None or found == tree
+    assert parse_match_recognize(str(query)) == query
+
+
+def test_spans_are_places_in_the_whole_text():
+    text = "MATCH_RECOGNIZE (MEASURES last(A.x) AS y PATTERN (A B+) DEFINE B AS x > 3)"
+    query = parse_match_recognize(text)
+    start, stop = query.measures[0][1].span
+    assert text[start:stop] == "last(A.x)"
+    start, stop = query.pattern.parts[1].span
+    assert text[start:stop] == "B+"
+
+
+def error_cases():
+    lines = [line for line in ERRORS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    blocks = "\n".join(lines).strip().split("\n\n")
+    return [block.strip("\n").split("\n", 1) for block in blocks]
+
+
+@pytest.mark.parametrize(("text", "message"), error_cases())
+def test_errors(text, message):
+    with pytest.raises(PatternSyntaxError) as caught:
+        parse_match_recognize(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_printed_queries_parse_to_the_same_tree(seed):
+    random = Random(seed)
+    for _ in range(15):
+        query = random_query(random)
+        text = str(query)
+        assert parse_match_recognize(text) == query, text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_texts_raise_no_other_error(seed):
+    random = Random(seed)
+    for _ in range(60):
+        text = list(str(random_query(random)))
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(text))
+            text[at : at + random.randint(0, 2)] = random.choice(
+                ["", "(", ")", "'", '"', ",", " AS ", "{", "x"]
+            )
+        try:
+            parse_match_recognize("".join(text))
+        except PatternSyntaxError as error:
+            assert "\n" in str(error)
+
+
+def test_the_oracle_runs_parsed_queries():
+    query = parse_match_recognize(
+        "ORDER BY t PATTERN (a+ b) WITHIN INTERVAL '1' MINUTE DEFINE a AS x > 1, b AS x < prev(x)"
+    )
+    assert isinstance(query, RowPatternQuery)
+    rows = [{"t": 10 * t, "x": x} for t, x in enumerate([0, 2, 3, 1, 5])]
+    assert [len(match.labels) for match in matches(oracle_query(query), rows)] == [3]

@@ -1,0 +1,141 @@
+"""Trees of MATCH_RECOGNIZE as the nested dicts that the oracle and the reference cases have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cepkit.engines.match_recognize.matching import find_row_matches
+from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.events import ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.query import RowPatternQuery
+from tests.oracle.match_recognize import Query
+
+_SIGNS = {"==": "=", "!=": "<>"}
+_NAMES = {
+    ex.And: "and", ex.Or: "or", ex.Not: "not", ex.Negative: "neg", ex.IsNull: "is_null", rp.Joined: "||",
+    ex.In: "in",
+}  # fmt: skip
+
+
+def oracle_query(query: RowPatternQuery) -> Query:
+    """Return the query as the oracle takes it. A duration is in seconds of the first column of ORDER BY."""
+    within = None
+    if query.within is not None:
+        within = (query.order_by[0].column, duration_ticks(query.within, "s"))
+    return Query(
+        pattern=pattern_tree(query.pattern),
+        define={name: expression_tree(tree) for name, tree in query.define},
+        measures=[(name, expression_tree(tree)) for name, tree in query.measures],
+        subset=dict(query.subset),
+        rows_per_match=query.rows_per_match,
+        skip=query.after_match,
+        skip_variable=query.after_match_variable,
+        partition_by=query.partition_by,
+        order_by=[(key.column, key.descending, key.nulls_first) for key in query.order_by],
+        within=within,
+    )
+
+
+def engine_result(
+    query: RowPatternQuery, rows: list[Any], schema: Mapping[str, ColumnType]
+) -> list[dict[str, Any]]:
+    """Return the engine's output rows of one partition, as the oracle writes them."""
+    columns = {name: [row[name] for row in rows] for name in schema}
+    program, measures = prepare_rows(query, schema)
+    found = find_row_matches(program, columns, len(rows))
+    names = [name for name, _ in query.measures]
+    shown = query.partition_by if query.rows_per_match == "one" else list(schema)
+    return [
+        {name: rows[row][name] for name in shown} | dict(zip(names, values, strict=True))
+        for row, values in output_rows(program, measures, query.rows_per_match, columns, len(rows), found)
+    ]
+
+
+def pattern_tree(pattern: rp.RowPattern) -> dict[str, Any]:
+    """Return a row pattern as nested dicts."""
+    match pattern:
+        case rp.RowVariable(name=name):
+            return {"var": name}
+        case rp.NoRow():
+            return {"empty": True}
+        case rp.Anchor(at_start=at_start):
+            return {"anchor": "start" if at_start else "end"}
+        case rp.Concatenation(parts=parts):
+            return {"seq": list(map(pattern_tree, parts))}
+        case rp.Alternation(options=options):
+            return {"alt": list(map(pattern_tree, options))}
+        case rp.Permutation(parts=parts):
+            return {"permute": list(map(pattern_tree, parts))}
+        case rp.Exclusion(body=body):
+            return {"exclude": pattern_tree(body)}
+        case rp.Quantified(body=body, low=low, high=high, greedy=greedy):
+            return {"quant": pattern_tree(body), "min": low, "max": high, "greedy": greedy}
+    raise TypeError(f"no pattern: {pattern}")
+
+
+def expression_tree(tree: ex.Expression) -> dict[str, Any]:
+    """Return an expression as nested dicts."""
+    match tree:
+        case ex.Literal(value=value):
+            return {"lit": value}
+        case ex.Attribute(name=name):
+            return {"col": name}
+        case ex.Reference(variable=variable, name=name):
+            return {"col": name, "var": variable}
+        case rp.Navigation(function=function, operand=operand, offset=offset, final=final):
+            found = {"nav": function, "arg": expression_tree(operand)}
+            return found | ({} if offset is None else {"offset": offset}) | _semantics(final)
+        case rp.RowAggregate(function=function, arguments=arguments, variable=variable):
+            found = {"agg": function, "args": list(map(expression_tree, arguments))}
+            found |= {} if arguments else {"star": True}
+            found |= {"var": variable} if variable else {}
+            return found | ({"distinct": True} if tree.distinct else {}) | _semantics(tree.final)
+        case rp.Classifier(variable=variable):
+            return {"classifier": variable}
+        case rp.MatchNumber():
+            return {"match_number": True}
+        case rp.Cast(operand=operand, kind=kind):
+            return {"cast": expression_tree(operand), "type": kind}
+        case rp.ArrayOf(items=items):
+            return {"array": list(map(expression_tree, items))}
+        case rp.CaseWhen(branches=branches, default=default):
+            last = {"lit": None} if default is None else expression_tree(default)
+            for condition, value in zip(branches[-2::-2], branches[::-2], strict=True):
+                last = {"fn": "if", "args": [expression_tree(condition), expression_tree(value), last]}
+            return last
+        case ex.Call(function=function, arguments=arguments):
+            return {"fn": function, "args": list(map(expression_tree, arguments))}
+        case ex.Arithmetic(operator=sign) | ex.Comparison(operator=sign):
+            both = [expression_tree(tree.left), expression_tree(tree.right)]
+            return {"op": _SIGNS.get(sign, sign), "args": both}
+        case ex.Like(operand=operand, pattern=pattern):
+            return {"op": "like", "args": [expression_tree(operand), {"lit": pattern}]}
+    return {"op": _NAMES[type(tree)], "args": list(map(expression_tree, tree.children()))}
+
+
+def _semantics(final: bool | None) -> dict[str, str]:
+    return {} if final is None else {"sem": "final" if final else "running"}
+
+
+def flat(tree: Any) -> Any:
+    """Return a tree of dicts with nested sequences, alternatives, AND and OR flattened."""
+    if isinstance(tree, list):
+        return [flat(part) for part in tree]
+    if not isinstance(tree, Mapping):
+        return tree
+    found = {name: flat(part) for name, part in tree.items() if name != "star"}
+    for name in ("seq", "alt"):
+        if name in found:
+            found[name] = [inner for part in found[name] for inner in part.get(name, [part])]
+    if found.get("op") in ("and", "or"):
+        found["args"] = [
+            inner
+            for part in found["args"]
+            for inner in (part["args"] if part.get("op") == found["op"] else [part])
+        ]
+    return found
