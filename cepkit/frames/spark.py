@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -310,7 +310,16 @@ def use_kernel_cache(named: str | None) -> None:
         os.environ["CEPKIT_CACHE"] = str(Path(tempfile.gettempdir()) / f"cepkit-kernels-{user}")
 
 
-def check_total_order(source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery) -> None:
+class Order(NamedTuple):
+    """What decides the order of events."""
+
+    partition_by: tuple[str, ...]
+    order_by: tuple[str, ...]
+
+
+def check_total_order(
+    source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery | Order
+) -> None:
     """Raise an error for events of one partition that are equal in ``order_by``. Time O(n_events).
 
     Spark keeps no order of rows that could decide between them.

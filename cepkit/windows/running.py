@@ -124,7 +124,13 @@ def run_window(
 
 
 def window_part(
-    window: Window, source: Source, n_known: int, first_number: int = 0, *, is_last: bool = True
+    window: Window,
+    source: Source,
+    n_known: int,
+    first_number: int = 0,
+    *,
+    is_last: bool = True,
+    now: int | None = None,
 ) -> tuple[WindowRows, int]:
     """Return what a checked window emits after its first rows, and the number of rows that have left.
 
@@ -139,6 +145,8 @@ def window_part(
         Number of the first row among all rows that ever entered.
     is_last : bool
         Whether no row follows, so that the rest leaves a window of time.
+    now : int, optional
+        No row follows before this tick, so more rows may leave a window of time.
     """
     n = source.n_rows
     rows = np.arange(n, dtype=np.int64)
@@ -148,6 +156,8 @@ def window_part(
     group, n_groups = partition_codes(source, window.group_by)
     made = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
     n_gone = int(np.searchsorted(limits.gone, n))
+    if time is not None and now is not None:
+        n_gone = int(np.searchsorted(leaving_ticks(time, size), now, side="right"))
     end = n + n_gone if window.emit == ALL and not is_last else len(made.row_of_item)
     return emit_rows(window, source, rows, made, size, np.arange(n_known, end)), n_gone
 
@@ -191,8 +201,13 @@ def _moments(
     ticks = clock_values(source, clock, row_of_item)
     if not has_left.any():
         return ticks
+    return np.where(has_left, leaving_ticks(ticks, size), ticks)
+
+
+def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
+    """Return the ticks of the clock at which rows leave a window of time."""
     begin = np.floor_divide(ticks, size.width) * size.width if size.tumbling else ticks
-    return np.where(has_left, begin + size.width, ticks)
+    return begin + size.width
 
 
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:

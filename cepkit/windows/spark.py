@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes, stream_order
 from cepkit.frames.spark import (
     EmptySource,
+    Order,
     check_convertible,
     check_total_order,
     key_columns,
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Boundaries = tuple[int | float, ...] | None
-
-
-class _Order(NamedTuple):
-    """What decides the order of events, for `check_total_order`."""
-
-    partition_by: tuple[str, ...]
-    order_by: tuple[str, ...]
 
 
 def window_spark(
@@ -131,7 +125,7 @@ class WindowTask:
         """Run the window, one slice after the other."""
         for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
             source = ArrowSource(table)
-            check_order(source, _Order(self.window.group_by, self.window.order_by))
+            check_order(source, Order(self.window.group_by, self.window.order_by))
             found = self.of_window(self.window, source)
             if self.in_slices:
                 own = is_between(found.moment, low, high)
@@ -171,12 +165,12 @@ def is_between(moment: Any, low: Any, high: Any) -> np.ndarray:
     return own
 
 
-def check_order(source: ArrowSource, order: _Order) -> None:
+def check_order(source: ArrowSource, order: Order) -> None:
     """Raise for rows of one group that are equal in ``order_by``."""
     codes, n_codes = partition_codes(source, order.partition_by)
     rows = stream_order(source, order.order_by)
     codes = codes if rows is None else codes[rows]
-    check_total_order(source, Events(source.n_rows, {}, codes, n_codes, rows), order)  # type: ignore[arg-type]
+    check_total_order(source, Events(source.n_rows, {}, codes, n_codes, rows), order)
 
 
 # --- joins
@@ -302,7 +296,7 @@ class JoinTask:
             plan = plan_join(self.join, sources)
             if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
                 for source, clock in zip(sources, plan.clocks, strict=True):
-                    check_order(source, _Order((), (clock,)))
+                    check_order(source, Order((), (clock,)))
             found = self.of_join(plan, sources)
             if self.in_slices:
                 own = is_between(found.meeting.time[found.event], low, high)

@@ -19,6 +19,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.windows.values import Window
 
 MS = 1000  # ticks of the clock are microseconds, and Spark's watermarks and timers are milliseconds
 END = 10**15  # a watermark after all events
@@ -32,7 +33,7 @@ def with_clock(query: Any, frame: pd.DataFrame) -> tuple[Any, pd.DataFrame]:
 
 
 def received_in_buckets(
-    query: RegexQuery | SequenceQuery, frame: pd.DataFrame, seed: int, n_buckets: int = 3
+    query: RegexQuery | SequenceQuery | Window, frame: pd.DataFrame, seed: int, n_buckets: int = 3
 ) -> tuple[list[tuple], pd.DataFrame, int]:
     """Return the rows of all results, the rows that were not late, and the number of loads.
 
@@ -44,7 +45,7 @@ def received_in_buckets(
     table = pa.Table.from_pandas(frame, schema=plan.schema.arrow, preserve_index=False)
     bucket_of_row = [
         zlib.crc32(repr(tuple(map(str, key))).encode()) % n_buckets
-        for key in zip(*(frame[name] for name in query.partition_by), strict=True)
+        for key in zip(*(frame[name] for name in plan.partition_by), strict=True)
     ] or [0] * len(frame)
     delay, slack = rng.choice([0, 1, 4]) * MS, rng.choice([2, 6, 12]) * MS
     arrival = [time + rng.random() * slack for time in frame["t"]]

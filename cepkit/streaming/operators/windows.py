@@ -13,8 +13,17 @@ from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
-from cepkit.windows.running import WindowRows, check_window, frame_with, kept_rows, window_part
-from cepkit.windows.values import Window
+from cepkit.windows.running import (
+    WindowRows,
+    check_window,
+    clock_values,
+    frame_with,
+    kept_rows,
+    leaving_ticks,
+    size_of,
+    window_part,
+)
+from cepkit.windows.values import ALL, Window
 
 
 def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
@@ -57,15 +66,34 @@ class WindowSearch(Search):
         self._kept, self._n_left = whole.slice(n_gone), self._n_left + n_gone
         return made
 
+    def pass_time(self, now: int) -> Ready:
+        """Let the rows leave whose time is over, since no later event comes before ``now``."""
+        source, found, n_gone = self._part(self._kept, self._kept.num_rows, is_last=False, now=now)
+        made = self._results(source, found, n_gone)
+        self._kept, self._n_left = self._kept.slice(n_gone).combine_chunks(), self._n_left + n_gone
+        return made
+
+    @property
+    def wakes_at(self) -> int | None:
+        """Return when the next row leaves if it is shown, otherwise when the last one leaves."""
+        if self._window.time is None or not self.n_retained:
+            return None
+        row = 0 if self._window.emit == ALL else self.n_retained - 1
+        source = source_of_table(self._kept.slice(row, 1), self.schema)
+        ticks = clock_values(source, self._window.order_by[0], np.zeros(1, np.int64))
+        return int(leaving_ticks(ticks, size_of(self._window, source))[0])
+
     def finish(self, n_events: int) -> Ready:
         """Return the rows that still leave: time passes after the last event."""
         made = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
         self._kept = self._kept.slice(self._kept.num_rows)
         return made
 
-    def _part(self, whole: pa.Table, n_known: int, *, is_last: bool) -> tuple[ArrowSource, WindowRows, int]:
+    def _part(
+        self, whole: pa.Table, n_known: int, *, is_last: bool, now: int | None = None
+    ) -> tuple[ArrowSource, WindowRows, int]:
         source = source_of_table(whole, self.schema)
-        found, n_gone = window_part(self._window, source, n_known, self._n_left, is_last=is_last)
+        found, n_gone = window_part(self._window, source, n_known, self._n_left, is_last=is_last, now=now)
         return source, found, n_gone
 
     def _results(self, source: ArrowSource, found: WindowRows, n_gone: int) -> Ready:

@@ -15,15 +15,15 @@ from cepkit.errors import CepError, OrderError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
-from cepkit.frames.spark import check_total_order
+from cepkit.frames.spark import Order, check_total_order
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.regex_stream import RegexSearch
+from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options, Search
-from cepkit.streaming.sequence_stream import SequenceSearch
+from cepkit.windows.values import Window
 
 _KIND = "bucket of a Spark stream"
 
@@ -34,7 +34,7 @@ class BucketPlan:
 
     Parameters
     ----------
-    query : RegexQuery or SequenceQuery
+    query : RegexQuery, SequenceQuery or Window
     schema : StreamSchema
         The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
     n_buckets : int
@@ -42,16 +42,26 @@ class BucketPlan:
         The query and the settings as plain values. State of another identity is refused.
     """
 
-    query: RegexQuery | SequenceQuery
+    query: RegexQuery | SequenceQuery | Window
     schema: StreamSchema
     n_buckets: int = 1
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     def open_search(self) -> Search:
         """Return a search that has seen no event."""
-        if isinstance(self.query, SequenceQuery):
-            return SequenceSearch(self.query, self.schema, Options())
-        return RegexSearch(self.query, self.schema, Options())
+        return open_search(self.query, self.schema, Options())
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Columns whose values share nothing with other values, so that buckets may divide them."""
+        return keys_of_buckets(self.query)
+
+
+def keys_of_buckets(query: RegexQuery | SequenceQuery | Window) -> tuple[str, ...]:
+    """Return the columns by which buckets may divide the rows; none when one bucket needs all of them."""
+    if isinstance(query, Window):  # a window of rows counts the rows of all groups together
+        return query.group_by if query.time is not None else ()
+    return query.partition_by
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ class Bucket:
         if column.null_count:
             raise OrderError(
                 f"order_by: column {self._clock!r} is null in {column.null_count:,} of {rows.num_rows:,} "
-                "rows of a micro-batch; an event needs a time. Filter these rows before match"
+                "rows of a micro-batch; an event needs a time. Filter these rows first"
             )
         return pc.cast(column, pa.int64()).to_numpy()
 
@@ -145,9 +155,9 @@ class Bucket:
         return made
 
     def _refuse_ties(self, table: pa.Table) -> None:
-        query, source = self.plan.query, ArrowSource(table)
-        events = Events(table.num_rows, {}, *partition_codes(source, query.partition_by))
-        check_total_order(source, events, query)
+        source, by = ArrowSource(table), self.plan.partition_by
+        events = Events(table.num_rows, {}, *partition_codes(source, by))
+        check_total_order(source, events, Order(by, self.plan.query.order_by))
 
     # --- what Spark and the user want to know
 
