@@ -55,6 +55,7 @@ if _TYPE_CHECKING:
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.streaming.opening import stream
     from cepkit.streaming.spark.matches import SparkStreamMatches
+    from cepkit.streaming.spark.rows import SparkStreamRows
     from cepkit.streaming.stream import Stream
     from cepkit.windows.values import Join, Window
 
@@ -94,6 +95,7 @@ _NAMES_OF_MODULE = {
     "shedding.strategies.darling": "Darling",
     "streaming.opening": "stream",
     "streaming.spark.matches": "SparkStreamMatches",
+    "streaming.spark.rows": "SparkStreamRows",
     "streaming.stream": "Stream",
     "windows.values": "Join Window",
 }
@@ -105,7 +107,7 @@ __all__ = [
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
     "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather", "SequenceQuery", "Sequential",
-    "SparkMatches", "SparkStreamMatches", "StateParallel", "Stream", "TieWarning", "Trace",
+    "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel", "Stream", "TieWarning", "Trace",
     "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
     "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
     "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not", "window",

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cepkit.shedding.simulation.costs import Prices
     from cepkit.shedding.strategies.strategy import Strategy
     from cepkit.streaming.spark.matches import SparkStreamMatches
+    from cepkit.streaming.spark.rows import SparkStreamRows
     from cepkit.windows.values import Window
 
 
@@ -878,7 +879,8 @@ def window(
     Returns
     -------
     DataFrame or table
-        The same kind as the frame: its columns and its index, and the aggregates.
+        The same kind as the frame: its columns and its index, and the aggregates. A streaming Spark frame
+        gives `SparkStreamRows`, which ``writeStream`` writes.
 
     Raises
     ------
@@ -915,6 +917,8 @@ def window(
     )  # fmt: skip
     nodes = _nodes_of(engine)
     if spark_module(frame):
+        if frame.isStreaming:
+            return _window_stream(frame, value, engine)
         from cepkit.windows.spark import window_spark
 
         return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
@@ -922,6 +926,19 @@ def window(
     checked = check_window(value, source)
     made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
     return frame_with(source, made, native)
+
+
+def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> SparkStreamRows:
+    from cepkit.pipelines.spark_session import worker_python
+    from cepkit.streaming.spark.binding import window_stream
+
+    if engine is not None:
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: the tasks of Spark are the nodes of a stream. Leave engine out"
+        )
+    rows = window_stream(frame, value)
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return rows
 
 
 @names_keywords

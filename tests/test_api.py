@@ -91,14 +91,19 @@ def test_classes_that_results_are_made_of_are_public():
 
 RESULTS = (
     "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
-    "PartialMatch", "SparkMatches", "SparkStreamMatches", "Stream", "Trace", "WhyNot",
+    "PartialMatch", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream", "Trace", "WhyNot",
 )  # fmt: skip
 
 
 def documented(name: str) -> list[tuple[str, object]]:
     """Return a public name, and of a class of results the public methods that it defines itself."""
     value = getattr(cepkit, name)
-    own = vars(value).items() if name in RESULTS else ()
+    bases = (
+        [of for of in value.__mro__ if of.__module__.startswith("cepkit.streaming")]
+        if name in RESULTS
+        else ()
+    )
+    own = [member for of in bases or ([value] if name in RESULTS else ()) for member in vars(of).items()]
     kinds = property | cached_property | classmethod
     return [
         (name, value),

@@ -317,9 +317,7 @@ class Order(NamedTuple):
     order_by: tuple[str, ...]
 
 
-def check_total_order(
-    source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery | Order
-) -> None:
+def check_total_order(source: ArrowSource, events: Events, query: RegexQuery | SequenceQuery | Order) -> None:
     """Raise an error for events of one partition that are equal in ``order_by``. Time O(n_events).
 
     Spark keeps no order of rows that could decide between them.

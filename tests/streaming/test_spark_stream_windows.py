@@ -10,11 +10,19 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.errors import OrderError
+from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from tests.support.spark_cases import plain, rows_of
-from tests.support.stream_cases import END, MS, received_in_buckets
+from tests.support.stream_cases import (
+    END,
+    MS,
+    orders,
+    received_in_buckets,
+    run_stream,
+    stream_of_files,
+    write_files,
+)
 from tests.support.window_cases import AGGREGATES, random_frame
 
 N_CUTS = 3
@@ -130,3 +138,64 @@ def test_ties_of_other_groups_matter_when_rows_count():
     assert by_time.receive(tied, END).matches.num_rows == 2
     with pytest.raises(OrderError, match="ties"):
         by_rows.receive(tied, END)
+
+
+# --- on Spark -----------------------------------------------------------------------------------------------
+
+
+def test_a_window_with_late_rows_and_a_restart(spark, tmp_path):
+    """Expired rows appear, late rows have a table, and a restart loses and doubles nothing."""
+    frame = orders(300, 1)
+    write_files(frame, tmp_path / "in", 2, 1)
+    window = cep.Window(
+        {"rows": "count()", "total": "sum(x)"}, time="20 s", group_by="k", order_by=["ts", "n"], emit="all"
+    )
+    last = tmp_path / "in" / "002.parquet"
+    last.rename(tmp_path / "002.parquet")  # it arrives while the stream is down
+    for _ in range(2):
+        found = stream_of_files(spark, tmp_path / "in", "10 seconds").cep.window(window)
+        found = found.configure(late="rows", buckets=3)
+        sink = found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late")
+        run_stream(found, tmp_path, sink)
+        if (tmp_path / "002.parquet").exists():
+            assert (found.progress["kept"] > 0).any() and found.progress["results"].sum() > 0
+            (tmp_path / "002.parquet").rename(last)
+    late = spark.read.parquet(str(tmp_path / "late")).toPandas()
+    accepted = frame[~frame["n"].isin(late["n"])]
+    wanted = Counter(rows_of(cep.window(accepted, window))[1])
+    written = spark.read.parquet(str(tmp_path / "out")).drop("batch")
+    assert Counter(rows_of(written)[1]) == wanted
+    assert len(late) > 0 and len(wanted) == 2 * len(accepted)
+    assert "live_partial_matches" not in found.progress and found.progress["kept"].iloc[-1] == 0
+    assert found.plot().data
+
+
+def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
+    write_files(orders(3, 1), tmp_path / "in", 1, 1)
+    schema = "ts timestamp, n bigint, kind string, k string, x bigint, other timestamp"
+    plain_stream = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    stream = plain_stream.withWatermark("ts", "1 minute")
+    total = {"total": "sum(x)"}
+    with pytest.raises(OrderError, match=r"the stream has no watermark.*withWatermark\('ts'"):
+        plain_stream.cep.window(total, time="5 s", group_by="k", order_by="ts")
+    with pytest.raises(OrderError, match="order_by begins with 'other', but the watermark is on 'ts'"):
+        stream.cep.window(total, time="5 s", group_by="k", order_by="other")
+    with pytest.raises(OrderError, match="order_by is missing"):
+        stream.cep.window(total, length=5)
+    with pytest.raises(UnsupportedQueryError, match="the tasks of Spark are the nodes of a stream"):
+        stream.cep.window(total, time="5 s", order_by="ts", engine=cep.ScatterGather(nodes=2))
+    rows = stream.cep.window(total, time="5 s", group_by="k", order_by="ts")
+    assert "buckets      4 by a hash of k" in str(rows.explain())
+    assert repr(rows).startswith(
+        "rows of Window({'total': 'sum(x)'}, time='5 s', group_by='k', order_by='ts')"
+    )
+    assert rows.to_frame().columns == [*stream.columns, "total"]
+    with pytest.raises(CepError, match="late='yes': write 'count' or 'rows'"):
+        rows.configure(late="yes")
+    with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):
+        rows.count()
+    with pytest.warns(CepWarning, match="counts the rows of all groups together, so a single Spark task"):
+        one = stream.cep.window(total, length=5, group_by="k", order_by="ts", emit="all")
+    assert "buckets      1: a window of rows counts the rows of all groups" in str(one.explain())
+    with pytest.raises(CepError, match="which is one bucket"):
+        one.configure(buckets=3)

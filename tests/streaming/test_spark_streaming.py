@@ -31,6 +31,7 @@ from tests.support.stream_cases import (
     SEQUENCE,
     orders,
     received_in_buckets,
+    run_stream,
     stream_of_files,
     with_clock,
     write_files,
@@ -258,18 +259,6 @@ def rows_wanted(frame, query) -> Counter:
     return Counter(rows_of(frame.cep.match(**query).to_frame())[1])
 
 
-def run(found, folder, sink=None, attempts=4):
-    """Run a stream over all files that are there; Spark gives a worker ten seconds to start."""
-    writer = found.writeStream.option("checkpointLocation", str(folder / "state")).trigger(availableNow=True)
-    try:
-        query = writer.foreachBatch(sink).start() if sink else writer.start(str(folder / "out"))
-        query.awaitTermination()
-    except Exception as error:
-        if "failed to connect back" not in str(error) or attempts == 1:
-            raise
-        run(found, folder, sink, attempts - 1)
-
-
 def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     frame = orders(600, 1)
     write_files(frame, tmp_path / "in", 3, 1)
@@ -287,13 +276,13 @@ def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     assert repr(found).endswith("nothing has run yet")
     assert "buckets      4 by a hash of k" in str(found.explain())
     sink = found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late")
-    run(found, tmp_path, sink)
+    run_stream(found, tmp_path, sink)
     before = found.progress
     assert before["rows"].sum() == 400
     for name in later:
         (tmp_path / name).rename(tmp_path / "in" / name)
     again = opened()
-    run(again, tmp_path, sink)
+    run_stream(again, tmp_path, sink)
     progress = again.progress
     late = spark.read.parquet(str(tmp_path / "late")).toPandas()
     n_late = before["late_rows"].sum() + progress["late_rows"].sum()
@@ -322,8 +311,8 @@ def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
         write(batch, number)
 
     with pytest.raises(Exception, match="the disk is full"):
-        run(found, tmp_path, fails_once)
-    run(stream.cep.match(**REGEX), tmp_path, fails_once)
+        run_stream(found, tmp_path, fails_once)
+    run_stream(stream.cep.match(**REGEX), tmp_path, fails_once)
     assert calls[:3] == [0, 1, 1]
     assert rows_written(spark, tmp_path / "out") == rows_wanted(frame, REGEX)
 
@@ -332,7 +321,7 @@ def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
         path.rename(tmp_path / "in" / f"9{path.name}")
     other = stream.cep.match(**{**REGEX, "query": ". up{1,2} down"})
     with pytest.raises(Exception, match=r"the checkpoint holds the state of another query: query was .*1,3"):
-        run(other, tmp_path, write)
+        run_stream(other, tmp_path, write)
 
 
 @QUIET

@@ -122,6 +122,18 @@ def stream_of_files(spark: Any, folder: Path, delay: str) -> Any:
     return files.withWatermark("ts", delay)
 
 
+def run_stream(found: Any, folder: Path, sink: Any = None, attempts: int = 4) -> None:
+    """Run a stream over all files that are there; Spark gives a worker ten seconds to start."""
+    writer = found.writeStream.option("checkpointLocation", str(folder / "state")).trigger(availableNow=True)
+    try:
+        query = writer.foreachBatch(sink).start() if sink else writer.start(str(folder / "out"))
+        query.awaitTermination()
+    except Exception as error:
+        if "failed to connect back" not in str(error) or attempts == 1:
+            raise
+        run_stream(found, folder, sink, attempts - 1)
+
+
 SEQUENCE = {
     "query": "PATTERN SEQ(A a, B b, !C c) WHERE [k] AND b.x > a.x WITHIN 30 seconds",
     "event_type": "kind",

@@ -1,18 +1,21 @@
-"""A query bound to a streaming Spark frame, with every check that needs no rows."""
+"""A query or a window bound to a streaming Spark frame, with every check that needs no rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import OrderError, UnsupportedQueryError, warn
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
 from cepkit.frames.spark import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine
-from cepkit.results.spark.binding import bind_any, refuse_strict
+from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
 from cepkit.streaming.spark.matches import SparkStreamMatches
+from cepkit.streaming.spark.rows import SparkStreamRows, why_one_bucket
+from cepkit.windows.running import check_window
+from cepkit.windows.values import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,6 +64,42 @@ def match_stream(
             "partition_by the tasks share the work"
         )
     return matches
+
+
+def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
+    """Return the rows that a window emits in a streaming frame; no job runs.
+
+    Raises
+    ------
+    OrderError
+        Without ``order_by``, without a watermark, or when the watermark is on another column than the first
+        one of ``order_by``.
+    CepError
+        As `cepkit.window`.
+
+    Warns
+    -----
+    CepWarning
+        When one bucket must hold all rows.
+    """
+    if not window.order_by:
+        raise OrderError(
+            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
+            "a time, and further columns if times repeat"
+        )
+    check_functions(dict(window.functions))
+    source = EmptySource(frame)
+    window = check_window(window, source)
+    if twice := sorted(source.duplicates):
+        raise CepError(f"the stream has several columns {twice}; rename them, the result has every column")
+    _check_watermark(source, window.order_by[0])
+    rows = SparkStreamRows(frame, source, window)
+    if not rows.query.group_by or window.time is None:
+        warn(
+            f"{why_one_bucket(window)}, so a single Spark task must hold them; with a window of time and "
+            "group_by the tasks share the work"
+        )
+    return rows
 
 
 def _check_watermark(source: EmptySource, clock: str) -> None:

@@ -24,7 +24,7 @@ _COLUMNS = {
     "seconds": "float64",
 }
 _PANELS = {
-    "in and out": ["rows", "late_rows", "matches"],
+    "in and out": ["rows", "late_rows", "matches", "results"],
     "waiting afterwards": ["held", "kept", "live_partial_matches"],
 }
 
@@ -66,7 +66,8 @@ def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
     from cepkit.plots.sweeps import SweepPanel, sweep_figure
 
     panels = []
-    for heading, names in _PANELS.items():
+    for heading, wanted in _PANELS.items():
+        names = [name for name in wanted if name in progress]
         shown = progress[["batch", *names]].set_axis(["batch", *(n.replace("_", " ") for n in names)], axis=1)
         rows = (
             shown.melt("batch", var_name="what", value_name="number").dropna().astype({"number": "float64"})

@@ -1,0 +1,293 @@
+"""What the results of streaming Spark frames share: their frame, their writer and their progress."""
+
+from __future__ import annotations
+
+import html
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import uuid4
+
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.frames import spark as tasks
+from cepkit.frames.arrow import check_free
+from cepkit.frames.spark import EmptySource
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.saved_queries import query_as_json
+from cepkit.streaming.search import Search
+from cepkit.streaming.spark.bucket import BucketPlan, keys_of_buckets
+from cepkit.streaming.spark.progress import draw_progress, progress_frame
+from cepkit.streaming.spark.sinks import ParquetByBatch
+from cepkit.windows.values import Window
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
+
+_BUCKETS_PER_PARTITION = 2
+_DEFAULT_PARTITIONS = 200  # of Spark
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LATE = ("count", "rows")
+
+
+class SparkStreamResults(ABC):
+    """What a query or an operator finds in a streaming Spark frame; the base of both classes of results."""
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        source: EmptySource,
+        query: RegexQuery | SequenceQuery | Window,
+        n_buckets: int | None = None,
+        late: str | None = None,
+    ):
+        if late is not None and late not in _LATE:
+            raise CepError(f"late={late!r}: write 'count' or 'rows'")
+        self._frame, self._source, self._query = frame, source, query
+        self._keys = keys_of_buckets(query)
+        self._n_buckets, self._late = n_buckets, late or "count"
+        self._n_partitions = _n_partitions(frame)
+        self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
+        self._started: list[StreamingQuery] = []
+        self._search: Search = self._plan.open_search()  # refuses what only a finished frame allows
+
+    @property
+    @abstractmethod
+    def _text(self) -> str:
+        """Return the query in one line."""
+
+    @property
+    @abstractmethod
+    def _title(self) -> str:
+        """Return what the results are, in words."""
+
+    @abstractmethod
+    def _needed_columns(self) -> list[str]:
+        """Return the columns that the buckets get."""
+
+    # --- results
+
+    def to_frame(self) -> DataFrame:
+        """Return a streaming frame of the results.
+
+        Examples
+        --------
+        >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
+        """
+        from pyspark.sql import functions as F
+
+        from cepkit.streaming.spark import tasks as work
+
+        _use_rocks(self._frame)
+        types, output = self._result_types
+        columns = list(self._plan.schema.arrow.names)
+        labels = work.labels_of_buckets(self._plan.n_buckets, self._n_partitions)
+        plain = tasks.numbered_columns(self._frame, self._source, columns)
+        keys = tasks.key_columns(self._source, columns, self._keys)
+        bucket = F.pmod(F.xxhash64(*keys), F.lit(self._plan.n_buckets)) if keys else F.lit(0)
+        dealt = plain.withColumn("bucket", bucket.cast("int")).mapInArrow(
+            work.Dealer(tuple(columns), labels).run, work.ROWS_IN_BUCKETS
+        )
+        processor = work.BucketProcessor(self._plan, os.environ.get("CEPKIT_CACHE"))
+        made = dealt.groupBy("bucket").transformWithStateInPandas(
+            processor, work.RESULTS_OF_BUCKETS, "append", "EventTime"
+        )
+        sums = [F.sum(name).alias(name) for name in work.STATISTICS]
+        observed = made.observe(self._name, *sums)
+        opener = work.Opener(output, tuple(columns), None)
+        names = list(self._search.empty.schema.names)
+        if self._late == "rows":
+            check_free(("late",), names)
+            types, of_late = self._with_late(types, columns)
+            opener, names = replace(opener, late=of_late), [*names, "late"]
+        return observed.mapInArrow(opener.run, types).toDF(*names)
+
+    def _with_late(self, types: StructType, columns: list[str]) -> tuple[StructType, pa.StructType]:
+        from pyspark.sql.types import StructField, StructType
+
+        fields = {field.name: field for field in self._source.fields}
+        rows = StructType([fields[name] for name in columns])
+        rows = StructType([StructField(field.name, field.dataType) for field in rows])
+        of_late = pa.struct([self._plan.schema.arrow.field(name).with_nullable(True) for name in columns])
+        return StructType([*types, StructField("late", rows)]), of_late
+
+    @property
+    def writeStream(self) -> DataStreamWriter:
+        """Spark's writer of `to_frame`; give it a ``checkpointLocation`` and start it.
+
+        `progress` follows the queries that it starts.
+
+        Examples
+        --------
+        >>> query = found.writeStream.option("checkpointLocation", "state").start("matches")  # doctest: +SKIP
+        """
+        writer = self.to_frame().writeStream
+        for name in ("start", "toTable"):
+            setattr(writer, name, self._remember(getattr(writer, name)))
+        return writer
+
+    def _remember(self, start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
+        def start_and_remember(*given: Any, **more: Any) -> StreamingQuery:
+            query = start(*given, **more)
+            self._started.append(query)
+            return query
+
+        return start_and_remember
+
+    def parquet_by_batch(
+        self, path: str | os.PathLike, late: str | os.PathLike | None = None
+    ) -> ParquetByBatch:
+        """Return a function for ``foreachBatch`` that writes every result once, as Parquet.
+
+        Each micro-batch is a folder of its own, ``batch=<number>``. Spark repeats a batch with its number
+        after a failure, and the repetition replaces the folder.
+
+        Parameters
+        ----------
+        path : str or path
+            The folder of the results.
+        late : str or path, optional
+            The folder of the late rows; it needs ``configure(late="rows")``.
+
+        Examples
+        --------
+        >>> found.writeStream.foreachBatch(found.parquet_by_batch("matches")).start()  # doctest: +SKIP
+        """
+        if late is not None and self._late != "rows":
+            raise CepError("late: late rows have a table only after configure(late='rows')")
+        return ParquetByBatch(str(path), None if late is None else str(late), self._late == "rows")
+
+    # --- how it goes
+
+    @property
+    def progress(self) -> pd.DataFrame:
+        """How the stream goes: one row per micro-batch that Spark remembers, 100 by default.
+
+        ``batch``; ``at``: when it began; ``rows``, ``late_rows`` and ``matches`` of the batch; ``held``: rows
+        that wait for the watermark; ``kept``: rows that later matches may need; ``live_partial_matches``
+        (for a sequence query the kept events, from which they are made); ``state_bytes``; ``watermark``;
+        ``watermark_lag``: the time from it to the newest row; ``seconds``.
+
+        Examples
+        --------
+        >>> found.progress[["batch", "rows", "late_rows", "matches"]]  # doctest: +SKIP
+        """
+        queries = list(self._started)
+        known = {str(query.runId) for query in queries}
+        active = self._frame.sparkSession.streams.active
+        queries += [query for query in active if str(query.runId) not in known]
+        return progress_frame(queries, self._name, self._plan.n_buckets)
+
+    def plot(self) -> go.Figure:
+        """Draw `progress`: the rows and results of every micro-batch, and the rows that wait after it.
+
+        Examples
+        --------
+        >>> found.plot()  # doctest: +SKIP
+        """
+        return draw_progress(self.progress, self._text)
+
+    def _notes(self, one_bucket: str) -> tuple[tuple[str, str], ...]:
+        """Return labels with texts that say how the stream runs; ``one_bucket`` says why there is one."""
+        by = ", ".join(self._keys)
+        field = self._source.fields[self._source.names.index(self._query.order_by[0])]
+        delay = int(field.metadata["spark.watermarkDelayMs"]) / 1000
+        buckets = (
+            f"{self._plan.n_buckets} by a hash of {by}; the state of each is one value in Spark's state store"
+            if by
+            else f"1: {one_bucket}"
+        )
+        late = "are counted" if self._late == "count" else "are rows with the column late"
+        return (
+            ("buckets", buckets),
+            ("watermark", f"{delay:g} s after the newest {field.name}; earlier rows are searched in order"),
+            ("late rows", f"{late}; they are not searched"),
+        )
+
+    # --- how the frames are made
+
+    @cached_property
+    def _plan(self) -> BucketPlan:
+        """What the buckets share."""
+        columns = self._needed_columns()
+        if self._late == "rows":
+            columns = self._source.names
+            tasks.check_convertible(self._source, columns)
+        fields = self._source.table.schema
+        nullable = {field.name: field.nullable for field in self._source.fields}
+        schema = StreamSchema(pa.schema([fields.field(n).with_nullable(nullable[n]) for n in columns]))
+        n_buckets = self._n_buckets or _BUCKETS_PER_PARTITION * self._n_partitions if self._keys else 1
+        identity = {
+            "query": query_as_json(self._query),
+            "columns": [f"{field.name}: {field.type}" for field in schema.arrow],
+            "buckets": f"{n_buckets} for spark.sql.shuffle.partitions={self._n_partitions}",
+        }
+        return BucketPlan(self._query, schema, n_buckets, identity)
+
+    @property
+    def _result_types(self) -> tuple[StructType, pa.Schema]:
+        empty, column_of_result = self._search.empty, self._search.column_of_result
+        results = []
+        for name in empty.schema.names:
+            column = column_of_result.get(name)
+            values = Picked(column, pa.array([], pa.int64())) if column else empty.column(name)
+            results.append((name, values))
+        return tasks.result_types(results, self._source)
+
+    # --- what a stream cannot say
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("count", "head", "sample", "take", "aggregate", "count_by_last", "lineage", "tag",
+                    "view", "explore", "chunks", "run"):  # fmt: skip
+            raise UnsupportedQueryError(
+                f"{name}: a stream has no end, so its results are not all there; write them with "
+                "writeStream, and take a finished table for this"
+            )
+        raise AttributeError(name)
+
+    # --- reprs
+
+    def _lines(self) -> tuple[str, str]:
+        types, _ = self._result_types
+        by = f", partitioned by {', '.join(self._keys)}" if self._keys else ""
+        columns = zip(self._search.empty.schema.names, types, strict=True)
+        shown = ", ".join(f"{name}: {field.dataType.simpleString()}" for name, field in columns)
+        running = "writeStream starts it; nothing has run yet"
+        if self._started:
+            running = f"{sum(query.isActive for query in self._started)} of {len(self._started)} started "
+            running += "queries run; progress says how they go"
+        return f"{self._title} in a streaming Spark frame{by}: {shown}", running
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        what, running = map(html.escape, self._lines())
+        return f"<p><b>{what}</b></p><p>{running}</p>"
+
+
+def _n_partitions(frame: DataFrame) -> int:
+    try:
+        return max(1, int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or _DEFAULT_PARTITIONS))
+    except ValueError:  # some clusters say "auto"
+        return _DEFAULT_PARTITIONS
+
+
+def _use_rocks(frame: DataFrame) -> None:
+    """Choose the state store that Spark's operators with state need; a store that the user chose stays."""
+    conf = frame.sparkSession.conf
+    if "RocksDB" not in (conf.get(_PROVIDER, "") or ""):
+        conf.set(_PROVIDER, _ROCKS)
