@@ -147,6 +147,7 @@ def match(
        low  top  rows
     0   10   13     4
     """
+    _refuse_shedding(keywords)
     if isinstance(query, str) and is_match_recognize(query) and spark_module(frame) is None:
         return _match_rows(frame, query, engine, trace, keywords)
     value = _query_of(match, frame, query, keywords)
@@ -731,6 +732,17 @@ def _program_for(
     source = with_types(source_of(frame)[0], value)
     program = compile_checked(value, source)
     return program, source, choose_engine(program, engine)
+
+
+def _refuse_shedding(keywords: Mapping[str, Any]) -> None:
+    """Raise for keywords of load shedding, which other calls have."""
+    names = ("latency_bound", "shedding", "warm_up", "weights", "time_slice")
+    if given := [name for name in names if name in keywords]:
+        raise UnsupportedQueryError(
+            f"{given[0]}: match drops no event, on streaming Spark frames too. cep.replay(frame, query, "
+            "latency_bound='1.5 s') sheds load on a finished frame, and cep.stream(query, schema, "
+            "latency_bound='1.5 s') on events that you push, for example in Spark's foreachBatch"
+        )
 
 
 def _query_of(

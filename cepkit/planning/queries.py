@@ -46,8 +46,13 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
     """Return a query that is no sequence; raise the error for what is no query."""
     if not isinstance(query, str):
         if not isinstance(query, Pattern | RegexQuery):
-            kind = type(query).__name__
-            raise CepError(f"a query is text, a pattern or a query object; got {kind}")
+            kind, chain = type(query).__name__, ""
+            if isinstance(query, list | tuple):
+                chain = (
+                    ". For a chain of windows and queries, match the result of df.cep.window(…); "
+                    "cep.stream(chain, schema) takes the whole chain for events that you push"
+                )
+            raise CepError(f"a query is text, a pattern or a query object; got {kind}{chain}")
         return query
     if not query.strip():
         raise CepError("the query is empty; write a regex, 'a b+', or a sequence, 'PATTERN SEQ(A a, B b)'")

@@ -146,20 +146,20 @@ def test_ties_of_other_groups_matter_when_rows_count():
 def test_a_window_with_late_rows_and_a_restart(spark, tmp_path):
     """Expired rows appear, late rows have a table, and a restart loses and doubles nothing."""
     frame = orders(300, 1)
-    write_files(frame, tmp_path / "in", 2, 1)
+    write_files(frame, tmp_path / "in", 3, 1, most_late=60)
     window = cep.Window(
         {"rows": "count()", "total": "sum(x)"}, time="20 s", group_by="k", order_by=["ts", "n"], emit="all"
     )
-    last = tmp_path / "in" / "002.parquet"
-    last.rename(tmp_path / "002.parquet")  # it arrives while the stream is down
-    for _ in range(2):
+    later = [path.name for path in sorted((tmp_path / "in").iterdir())[2:]]
+    for name in later:  # these arrive while the stream is down
+        (tmp_path / "in" / name).rename(tmp_path / name)
+    for names in (later, []):
         found = stream_of_files(spark, tmp_path / "in", "10 seconds").cep.window(window)
         found = found.configure(late="rows", buckets=3)
-        sink = found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late")
-        run_stream(found, tmp_path, sink)
-        if (tmp_path / "002.parquet").exists():
-            assert (found.progress["kept"] > 0).any() and found.progress["results"].sum() > 0
-            (tmp_path / "002.parquet").rename(last)
+        run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out", late=tmp_path / "late"))
+        assert found.progress["results"].sum() > 0
+        for name in names:
+            (tmp_path / name).rename(tmp_path / "in" / name)
     late = spark.read.parquet(str(tmp_path / "late")).toPandas()
     accepted = frame[~frame["n"].isin(late["n"])]
     wanted = Counter(rows_of(cep.window(accepted, window))[1])
@@ -190,6 +190,15 @@ def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
         "rows of Window({'total': 'sum(x)'}, time='5 s', group_by='k', order_by='ts')"
     )
     assert rows.to_frame().columns == [*stream.columns, "total"]
+    for frame in (rows.to_frame(), rows.to_frame().withWatermark("ts", "1 minute")):
+        with pytest.raises(UnsupportedQueryError, match=r"has rows of Window.*Write the results to a table"):
+            frame.cep.match("PATTERN SEQ(A a, B b) WITHIN 9 s", event_type="kind", order_by="ts")
+        with pytest.raises(UnsupportedQueryError, match=r"or use cep\.stream\(\[cep\.Window"):
+            frame.cep.window({"more": "count()"}, time="5 s", order_by="ts")
+    with pytest.raises(CepError, match=r"got list\. For a chain of windows and queries"):
+        stream.cep.match([rows.query, "PATTERN SEQ(A a, B b) WITHIN 9 s"])
+    with pytest.raises(UnsupportedQueryError, match=r"latency_bound: match drops no event.*cep\.stream\("):
+        stream.cep.match("PATTERN SEQ(A a) WITHIN 9 s", latency_bound="1 s", shedding="random")
     with pytest.raises(CepError, match="late='yes': write 'count' or 'rows'"):
         rows.configure(late="yes")
     with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):

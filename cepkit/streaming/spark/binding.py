@@ -13,6 +13,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
 from cepkit.streaming.spark.matches import SparkStreamMatches
+from cepkit.streaming.spark.results import RESULT
 from cepkit.streaming.spark.rows import SparkStreamRows, why_one_bucket
 from cepkit.windows.running import check_window
 from cepkit.windows.values import Window
@@ -103,6 +104,13 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
 
 
 def _check_watermark(source: EmptySource, clock: str) -> None:
+    results = [field.metadata[RESULT] for field in source.fields if RESULT in field.metadata]
+    if results:
+        raise UnsupportedQueryError(
+            f"the stream has {results[0]}: results have no watermark, so no second query can wait for it in "
+            "one Spark stream. Write the results to a table, and read that table as a stream of its own; or "
+            "use cep.stream([cep.Window(…), 'PATTERN …'], schema), which runs a chain"
+        )
     marked = [field.name for field in source.fields if _DELAY in field.metadata]
     if not marked:
         raise OrderError(

@@ -40,6 +40,7 @@ _BUCKETS_PER_PARTITION = 2
 _DEFAULT_PARTITIONS = 200  # of Spark
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+RESULT = "cepkit.result"  # in the metadata of the columns of results: what they are results of
 _LATE = ("count", "rows")
 
 
@@ -113,7 +114,13 @@ class SparkStreamResults(ABC):
             check_free(("late",), names)
             types, of_late = self._with_late(types, columns)
             opener, names = replace(opener, late=of_late), [*names, "late"]
-        return observed.mapInArrow(opener.run, types).toDF(*names)
+        made = observed.mapInArrow(opener.run, types)
+        return made.select(
+            *(
+                F.col(f"`{own}`").alias(name, metadata={RESULT: self._title})
+                for own, name in zip(made.columns, names, strict=True)
+            )
+        )
 
     def _with_late(self, types: StructType, columns: list[str]) -> tuple[StructType, pa.StructType]:
         from pyspark.sql.types import StructField, StructType
