@@ -96,14 +96,10 @@ RESULTS = (
 
 
 def documented(name: str) -> list[tuple[str, object]]:
-    """Return a public name, and of a class of results the public methods that it defines itself."""
+    """Return a public name, and of a class of results its public methods."""
     value = getattr(cepkit, name)
-    bases = (
-        [of for of in value.__mro__ if of.__module__.startswith("cepkit.streaming")]
-        if name in RESULTS
-        else ()
-    )
-    own = [member for of in bases or ([value] if name in RESULTS else ()) for member in vars(of).items()]
+    classes = [of for of in value.__mro__ if of.__module__.startswith("cepkit")] if name in RESULTS else []
+    own = [member for of in classes for member in vars(of).items()]
     kinds = property | cached_property | classmethod
     return [
         (name, value),
