@@ -95,6 +95,11 @@ def size_of(window: Window, source: Source) -> Size:
     return Size(True, width, window.tumbling)
 
 
+def keys_of_window(window: Window) -> tuple[str, ...]:
+    """Return the columns whose groups have windows of their own; a window of rows counts all groups."""
+    return window.group_by if window.time is not None else ()
+
+
 def kept_rows(query: Any, source: Source, order_by: tuple[str, ...]) -> np.ndarray:
     """Return the row numbers in stream order for which ``where`` of a window is true, int64."""
     order = stream_order(source, order_by)

@@ -31,7 +31,7 @@ from cepkit.frames.spark_sequences import send_slices, spread_slices
 from cepkit.frames.spark_slices import SLICE_COLUMNS, Slices, ticks
 from cepkit.results.spark.binding import check_functions, n_tasks
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
-from cepkit.windows.running import WindowRows, check_window, run_window, size_of
+from cepkit.windows.running import WindowRows, check_window, keys_of_window, run_window, size_of
 from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class WindowTask:
         """Run the window, one slice after the other."""
         for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
             source = ArrowSource(table)
-            check_order(source, Order(self.window.group_by, self.window.order_by))
+            check_order(source, Order(keys_of_window(self.window), self.window.order_by))
             found = self.of_window(self.window, source)
             if self.in_slices:
                 own = is_between(found.moment, low, high)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import cepkit as cep
 from cepkit.errors import OrderError
-from cepkit.windows.spark import join_spark, window_spark
+from cepkit.windows.spark import WindowTask, join_spark, window_spark
 from tests.support.window_cases import AGGREGATES, plain, random_frame, rows_of
 
 TEXTS = {name: text for name, (_, _, text) in AGGREGATES.items()}
@@ -75,3 +76,11 @@ def test_spark_refuses_rows_without_an_order(spark):
     on_spark = spark.createDataFrame([(1, 2.0), (1, 3.0)], "ts int, x double")
     with pytest.raises(OrderError, match="order_by is missing"):
         on_spark.cep.window({"n": "count()"}, length=2)
+
+
+def test_ties_of_other_groups_matter_when_rows_count():
+    rows = pa.record_batch({"e0": pa.array([1, 1]), "e1": pa.array(["A", "B"])})
+    window = cep.Window({"n": "count()"}, length=2, group_by="g", order_by="t")
+    task = WindowTask(window, ("t", "g"), False, pa.schema([]), None)
+    with pytest.raises(OrderError, match="ties"):
+        list(task.run(iter([rows])))

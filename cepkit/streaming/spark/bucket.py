@@ -23,6 +23,7 @@ from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options, Search
+from cepkit.windows.running import keys_of_window
 from cepkit.windows.values import Window
 
 _KIND = "bucket of a Spark stream"
@@ -59,9 +60,7 @@ class BucketPlan:
 
 def keys_of_buckets(query: RegexQuery | SequenceQuery | Window) -> tuple[str, ...]:
     """Return the columns by which buckets may divide the rows; none when one bucket needs all of them."""
-    if isinstance(query, Window):  # a window of rows counts the rows of all groups together
-        return query.group_by if query.time is not None else ()
-    return query.partition_by
+    return keys_of_window(query) if isinstance(query, Window) else query.partition_by
 
 
 @dataclass(frozen=True)
