@@ -16,6 +16,8 @@ from tests.support import chromium, lab
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 TUTORIALS = sorted(path.name for path in NOTEBOOKS.glob("0*.ipynb"))
+# Restarts of Spark take a minute. The stage "notebooks" runs all cells as well.
+RUN = [pytest.param(n, marks=[pytest.mark.slow] if n.startswith("03_") else []) for n in TUTORIALS]
 
 pytestmark = pytest.mark.browser
 
@@ -47,7 +49,7 @@ def failures(cells):
     return failed or [("".join(cell["source"]), "not run") for cell in code if not cell["execution_count"]]
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.parametrize("name", RUN)
 def test_tutorial_runs_in_jupyterlab(browser, server, name, full):
     browser.forget()
     browser.open(server, name)

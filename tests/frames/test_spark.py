@@ -333,7 +333,7 @@ def test_what_spark_cannot_run_is_refused(session, walk_on_spark):
     with pytest.raises(UnsupportedQueryError, match=r"noisy_on_spark.*not declared pure.*cep\.pure"):
         walk_on_spark.cep.match("a", **{**KEYWORDS, "define": {"a": "noisy_on_spark(x)"}})
     stream = session.readStream.format("rate").load()
-    with pytest.raises(UnsupportedQueryError, match="streaming"):
+    with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match("a", define={"a": "value > 0"}, order_by="timestamp")
     nested = session.sql("select 1 n, array(1) a, interval '1' year y")
     with pytest.raises(cep.CepError, match="partition_by: column 'a' is of type array<int>"):

@@ -742,7 +742,7 @@ def test_what_spark_cannot_run_is_refused(session, events_on_spark):
     with pytest.raises(UnsupportedQueryError, match=r"noisy_in_a_sequence.*not declared pure.*cep\.pure"):
         events_on_spark.cep.match(query, **KEYED)
     stream = session.readStream.format("rate").load()
-    with pytest.raises(UnsupportedQueryError, match="streaming"):
+    with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match(cep.seq(cep.event("a")), order_by="timestamp")
     found = events_on_spark.cep.match(ABC, **KEYED)
     with pytest.raises(

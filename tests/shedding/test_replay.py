@@ -124,7 +124,13 @@ def test_every_event_is_processed_dropped_or_waiting(name):
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(200), pytest.param(range(200, 1000), marks=pytest.mark.slow)], ids=["200", "800"]
+    "seeds",
+    [
+        range(60),
+        pytest.param(range(60, 200), marks=pytest.mark.slow),
+        pytest.param(range(200, 1000), marks=pytest.mark.long),
+    ],
+    ids=["60", "140", "800"],
 )
 def test_shedding_without_negation_finds_no_other_matches(seeds):
     n_lossy = dict.fromkeys(STRATEGIES, 0)
