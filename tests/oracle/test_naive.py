@@ -556,7 +556,8 @@ def test_cases_are_not_degenerate():
 
 def test_cases_cover_the_language():
     cases = list(map(generate.case, range(400)))
-    expected = {node.__name__ for node in ex.Expression.__subclasses__()} - {"Subscript", "Reference"}
+    kinds_of_node = (node for node in ex.Expression.__subclasses__() if node.__module__ == ex.__name__)
+    expected = {node.__name__ for node in kinds_of_node} - {"Subscript", "Reference"}
     expected |= set(ex.AGGREGATES) - {"collect"} | set(naive.FUNCTIONS)
     assert set().union(*map(kinds, cases)) == expected
     bounds = {(0, None), (1, None), (2, None), (0, 1), (0, 2), (1, 2), (2, 2), (2, 3)}
