@@ -906,7 +906,8 @@ def window(
     are exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is
     the rounded sum divided by the count. ``std`` is that of the whole population.
     Time O(rows), and the time to sort the rows and the groups.
-    Source: Suhothayan, "Scalable complex event processing", 2019, section 3.2.
+    Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
+    section 3.1.1, queries 3.1 and 3.2.
 
     Examples
     --------
@@ -1018,7 +1019,8 @@ def join(
     Notes
     -----
     Time O(rows + pairs), and the time to sort the rows and the keys.
-    Source: Suhothayan, "Scalable complex event processing", 2019, section 3.4.
+    Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
+    section 3.1.3, query 3.4.
 
     Examples
     --------

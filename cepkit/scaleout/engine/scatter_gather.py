@@ -57,7 +57,8 @@ class ScatterGather(EngineValue):
     -----
     Nodes are threads here; on Spark each task runs all nodes for its events. A gather keeps the first next
     event of each partial match under the strategy ``next``, so that several groups do not find several.
-    Source: Suhothayan, "Scalable Complex Event Processing", 2019, chapter 3.
+    Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
+    chapter 3.
     Differs: partial matches go to one member of every group, so that every pair meets exactly once.
 
     Examples

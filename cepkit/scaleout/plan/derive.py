@@ -59,7 +59,8 @@ def plan(
 
     Notes
     -----
-    Source: Suhothayan, "Scalable Complex Event Processing", 2019, 6.3: deriving such plans is future work.
+    Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
+    6.3: deriving such plans is future work.
 
     Examples
     --------
