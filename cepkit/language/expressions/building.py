@@ -51,8 +51,11 @@ def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expressi
     return expression if negation is None else ex.Not(expression, span=expression.span)
 
 
-class _ExpressionBuilder:
-    """The parser's callbacks, one for each alias of ``expr.lark``; punctuation is not passed to them."""
+class ExpressionBuilder:
+    """The parser's callbacks, one for each alias of ``expr.lark``; punctuation is not passed to them.
+
+    SQL has most of them, too.
+    """
 
     def any_of(self, children):
         return ex.Or(tuple(children), span=span_of(children))
@@ -214,4 +217,4 @@ def _previous(arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Previ
     return ex.Previous(operand, offset.value, span=span)
 
 
-EXPRESSION_BUILDER = _ExpressionBuilder()
+EXPRESSION_BUILDER = ExpressionBuilder()

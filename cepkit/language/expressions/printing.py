@@ -110,7 +110,7 @@ def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value], _ITEM
     if isinstance(value, str):
-        return _text(value), _ITEM
+        return quoted_text(value), _ITEM
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"text cannot spell the number {value}; use a parameter, written :name")
@@ -126,7 +126,7 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
         case ex.IsNull():
             return f"{operand} is {negation}null"
         case ex.Like(pattern=pattern):
-            return f"{operand} {negation}like {_text(pattern)}"
+            return f"{operand} {negation}like {quoted_text(pattern)}"
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
@@ -138,7 +138,14 @@ def _join(expressions: tuple[ex.Expression, ...]) -> str:
     return ", ".join(map(print_expression, expressions))
 
 
-def _text(value: str) -> str:
+def quoted_text(value: str) -> str:
+    """Return a text between single quotes, as predicates and SQL spell it.
+
+    Examples
+    --------
+    >>> print(quoted_text("it's"))
+    'it''s'
+    """
     return "'" + value.replace("'", "''") + "'"
 
 

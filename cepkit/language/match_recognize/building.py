@@ -6,14 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import Refusal, span_of, unquoted, whole_number
+from cepkit.language.expressions.building import (
+    ExpressionBuilder,
+    Refusal,
+    span_of,
+    unquoted,
+    whole_number,
+)
 from cepkit.language.expressions.durations import UNITS
 from cepkit.language.match_recognize import patterns as rp
 
 if TYPE_CHECKING:
     from lark import Token
-
-_OPERATORS = {"=": "==", "<>": "!="}
 
 
 def variable_name(token: str) -> str:
@@ -122,52 +126,11 @@ def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) ->
     return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
 
 
-class _SqlExpressionBuilder:
-    """The parser's callbacks, one method for each rule and alias of ``sql_expression.lark``."""
-
-    def any_of(self, children):
-        return ex.Or(tuple(children), span=span_of(children))
-
-    def all_of(self, children):
-        return ex.And(tuple(children), span=span_of(children))
-
-    def opposite(self, children):
-        return ex.Not(children[1], span=span_of(children))
-
-    def comparison(self, children):
-        left, operator, right = children
-        return ex.Comparison(
-            _OPERATORS.get(operator, str(operator)), left, right, span=span_of([left, right])
-        )
-
-    def membership(self, children):
-        operand, negation, *options = children
-        options = tuple(option for option in options if isinstance(option, ex.Expression))
-        return _negate_if(ex.In(operand, options, span=span_of(children)), negation)
-
-    def between(self, children):
-        operand, negation, low, high = children
-        span = span_of(children)
-        bounds = (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span))
-        return _negate_if(ex.And(bounds, span=span), negation)
-
-    def is_null(self, children):
-        operand, negation, _ = children
-        return _negate_if(ex.IsNull(operand, span=span_of(children)), negation)
-
-    def like(self, children):
-        operand, negation, pattern = children
-        return _negate_if(ex.Like(operand, unquoted(pattern), span=span_of(children)), negation)
-
-    def arithmetic(self, children):
-        left, operator, right = children
-        return ex.Arithmetic(str(operator), left, right, span=span_of(children))
+class _SqlExpressionBuilder(ExpressionBuilder):
+    """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
 
     def joined(self, children):
         return rp.Joined(*children, span=span_of(children))
-
-    def negative(self, children):
-        return ex.Negative(children[1], span=span_of(children))
 
     def name(self, children):
         return children[0]
@@ -179,21 +142,6 @@ class _SqlExpressionBuilder:
         variable, _, column = children
         return ex.Reference(variable_name(variable), column_name(column), span=span_of(children))
 
-    def parameter(self, children):
-        return ex.Parameter(str(children[0][1:]), span=span_of(children))
-
-    def integer(self, children):
-        return ex.Literal(whole_number(children[0]), span=span_of(children))
-
-    def decimal(self, children):
-        value = float(children[0])
-        if value == float("inf"):
-            raise Refusal("the number is too large for a float", span_of(children))
-        return ex.Literal(value, span=span_of(children))
-
-    def text(self, children):
-        return ex.Literal(unquoted(children[0]), span=span_of(children))
-
     def typed_text(self, children):
         return ex.Literal(unquoted(children[1]), span=span_of(children))
 
@@ -202,18 +150,6 @@ class _SqlExpressionBuilder:
         if unit is None:
             raise Refusal("an interval has a unit, as in INTERVAL '5' MINUTE", span_of(children))
         return ex.Literal(f"{unquoted(children[1])} {unit}", span=span_of(children))
-
-    def true(self, children):
-        return ex.Literal(True, span=span_of(children))
-
-    def false(self, children):
-        return ex.Literal(False, span=span_of(children))
-
-    def null(self, children):
-        return ex.Literal(None, span=span_of(children))
-
-    def group(self, children):
-        return replace(children[1], span=span_of(children))
 
     def cast(self, children):
         _, _, operand, kind, *length, _ = children
@@ -275,10 +211,6 @@ class _SqlExpressionBuilder:
                 raise Refusal("MATCH_NUMBER() takes no argument", span)
             return rp.MatchNumber(span=span)
         return ex.Call(lower, arguments, span=span)
-
-
-def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
-    return expression if negation is None else ex.Not(expression, span=expression.span)
 
 
 def _is_final(semantics: Token | None) -> bool | None:

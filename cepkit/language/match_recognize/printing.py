@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.printing import times_text
+from cepkit.language.expressions.printing import quoted_text, times_text
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import (
     AFTER_MATCH,
@@ -185,7 +185,7 @@ def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _ITEM
     if isinstance(value, str):
-        return _text(value), _ITEM
+        return quoted_text(value), _ITEM
     text = repr(value)
     return text, _UNARY if text.startswith("-") else _ITEM
 
@@ -210,7 +210,7 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
         case ex.IsNull():
             return f"{operand} IS {negation}NULL"
         case ex.Like(pattern=pattern):
-            return f"{operand} {negation}LIKE {_text(pattern)}"
+            return f"{operand} {negation}LIKE {quoted_text(pattern)}"
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
@@ -220,10 +220,6 @@ def _at_least(tightness: int, expression: ex.Expression) -> str:
 
 def _join(expressions: tuple[ex.Expression, ...]) -> str:
     return ", ".join(map(print_sql, expressions))
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 # --- queries -----------------------------------------------------------------------------------------------
