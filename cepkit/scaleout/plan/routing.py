@@ -190,7 +190,25 @@ class ByKey(Routing):
 
 
 @dataclass(frozen=True, slots=True)
-class ToGroup(Routing):
+class _Grid(Routing):
+    """Nodes in groups of equal size. Node ``g * members + m`` is member m of group g, a row of the grid."""
+
+    groups: int
+    members: int
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        whole_number(f"{name}: groups", self.groups, 1)
+        whole_number(f"{name}: members", self.members, 1)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.groups * self.members
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup(_Grid):
     """Items go to the groups of a grid in turn, each to all members of its group.
 
     Node ``g * members + m`` is member m of group g. A group is a row of the grid.
@@ -200,18 +218,6 @@ class ToGroup(Routing):
     >>> ToGroup(2, 2).sends(Traffic(2)).node.tolist()
     [0, 1, 2, 3]
     """
-
-    groups: int
-    members: int
-
-    def __post_init__(self) -> None:
-        whole_number("ToGroup: groups", self.groups, 1)
-        whole_number("ToGroup: members", self.members, 1)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return self.groups * self.members
 
     @property
     def share(self) -> float:
@@ -232,7 +238,7 @@ class ToGroup(Routing):
 
 
 @dataclass(frozen=True, slots=True)
-class ToMember(Routing):
+class ToMember(_Grid):
     """Items go to the members of a grid in turn, each to the same member of every group.
 
     Together with `ToGroup` every pair of items meets at exactly one node.
@@ -242,18 +248,6 @@ class ToMember(Routing):
     >>> ToMember(2, 2).sends(Traffic(2)).node.tolist()
     [0, 2, 1, 3]
     """
-
-    groups: int
-    members: int
-
-    def __post_init__(self) -> None:
-        whole_number("ToMember: groups", self.groups, 1)
-        whole_number("ToMember: members", self.members, 1)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return self.groups * self.members
 
     @property
     def share(self) -> float:
