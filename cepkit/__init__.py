@@ -13,7 +13,11 @@ from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door
 
 if _TYPE_CHECKING:
-    from cepkit.api import explain, explore, funnel, join, match, replay, simulate, step, tag, why_not, window
+    from cepkit.api.exploring import explore
+    from cepkit.api.matching import match, tag
+    from cepkit.api.questions import explain, funnel, step, why_not
+    from cepkit.api.virtual_time import replay, simulate
+    from cepkit.api.windows import join, window
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.errors import (
         CepError,
@@ -63,7 +67,11 @@ __version__ = "0.1.0"
 
 # Where each public name is defined; `tests/test_api.py` compares this with the imports above.
 _NAMES_OF_MODULE = {
-    "api": "explain explore funnel join match replay simulate step tag why_not window",
+    "api.exploring": "explore",
+    "api.matching": "match tag",
+    "api.questions": "explain funnel step why_not",
+    "api.virtual_time": "replay simulate",
+    "api.windows": "join window",
     "engines.counting.estimate": "CountEstimate",
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",

@@ -21,7 +21,7 @@ from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 from cepkit.errors import CepError
 
 if TYPE_CHECKING:
-    from cepkit import api
+    from cepkit.api import exploring, matching, questions, virtual_time, windows
     from cepkit.events import Frame
 
 _EXAMPLES = {
@@ -40,13 +40,13 @@ _EXAMPLES = {
 
 
 class _Method:
-    """A function of `cepkit.api` as a method of the accessor; the function loads on first use."""
+    """A function of `cepkit` as a method of the accessor; the function loads on first use."""
 
     def __init__(self, name: str):
         self._name = name
 
     def __get__(self, accessor: object, owner: type) -> Any:
-        method = _as_method(getattr(import_module("cepkit.api"), self._name))
+        method = _as_method(getattr(import_module("cepkit"), self._name))
         setattr(owner, self._name, method)  # in the place of this object
         return method.__get__(accessor, owner)
 
@@ -94,17 +94,17 @@ class CepAccessor:
         self._frame = frame
 
     if TYPE_CHECKING:
-        match = api.match
-        tag = api.tag
-        explain = api.explain
-        funnel = api.funnel
-        why_not = api.why_not
-        step = api.step
-        simulate = api.simulate
-        replay = api.replay
-        explore = api.explore
-        window = api.window
-        join = api.join
+        match = matching.match
+        tag = matching.tag
+        explain = questions.explain
+        funnel = questions.funnel
+        why_not = questions.why_not
+        step = questions.step
+        simulate = virtual_time.simulate
+        replay = virtual_time.replay
+        explore = exploring.explore
+        window = windows.window
+        join = windows.join
 
     def __repr__(self) -> str:
         return "\n".join(

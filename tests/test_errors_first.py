@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit import api
+from cepkit.api import matching, questions
 from cepkit.engines.regex.matching import usable_threads
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
 
@@ -118,7 +118,8 @@ def call(request, monkeypatch):
     def no_work(*_):
         raise AssertionError("work has started")
 
-    monkeypatch.setattr(api, "build_events", no_work)
+    for module in (matching, questions):
+        monkeypatch.setattr(module, "build_events", no_work)
     frame = pa.Table.from_pandas(FRAME) if request.param == "arrow" else FRAME
     return {
         "pandas": lambda query, **keywords: cep.match(frame, query, **keywords),

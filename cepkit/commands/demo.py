@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cepkit.api import match
+from cepkit.api.matching import match
 from cepkit.datasets import load_sample
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery

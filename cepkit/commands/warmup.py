@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pandas as pd
 
-from cepkit.api import match
+from cepkit.api.matching import match
 from cepkit.commands.demo import m_shape
 from cepkit.compile.interpreted.reading import ELEMENTARY
 from cepkit.compile.shared.loading import load_kernels

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.api import match
+from cepkit.api.matching import match
 from cepkit.errors import CepError
 from cepkit.explorer.cases import MATCH, ROWS, Case, holds
 from cepkit.explorer.query.code import code_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from cepkit.api import spark_module
+from cepkit.api.sources import spark_module
 from cepkit.errors import CepError, CepWarning
 from cepkit.events import Frame
 from cepkit.explorer.board import Board

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.api import source_of
+from cepkit.api.sources import source_of
 from cepkit.datasets import load_sample
 from cepkit.explorer.query.constants import move_slider, sliders_of, with_ranges_of
 from cepkit.explorer.query.ranges import MOST_POSITIONS, POSITIONS, Range, range_of, stops_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.api import source_of
+from cepkit.api.sources import source_of
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cepkit.api import match
+from cepkit.api.matching import match
 from cepkit.explorer.automaton import Automaton
 from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.presenting.answer_presenter import AnswerPresenter

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.api import match_events, source_of
+from cepkit.api.matching import match_events
+from cepkit.api.sources import source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source

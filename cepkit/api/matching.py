@@ -1,0 +1,255 @@
+"""Find matches, and mark their rows in the frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+import pandas as pd
+
+from cepkit.api.calls import check_names, query_of
+from cepkit.api.sources import source_of, spark_module
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.errors import CepError, UnsupportedQueryError, truth
+from cepkit.events import Events, Frame, Source
+from cepkit.frames.building import build_events
+from cepkit.frames.empty import with_types
+from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
+from cepkit.planning.queries import Query
+from cepkit.planning.validation import compile_checked, warn_of_unknown_types
+from cepkit.progress import show_progress
+from cepkit.results.matches import Matches
+from cepkit.results.regex_found import RegexFound
+
+# The modules of one function load when it is called: the first `match` of a process must not wait for them.
+if TYPE_CHECKING:
+    from cepkit.results.spark.matches import SparkMatches
+    from cepkit.streaming.spark.matches import SparkStreamMatches
+
+
+@overload
+def match(
+    frame: pd.DataFrame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches: ...
+@overload
+def match(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches | SparkMatches | SparkStreamMatches: ...
+@takes_query_keywords
+def match(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Matches | SparkMatches | SparkStreamMatches:
+    """Find the matches of a query in a frame.
+
+    Parameters
+    ----------
+    frame : DataFrame or table
+        A pandas, polars or Spark DataFrame, an Arrow table, or any object with the Arrow stream protocol.
+    query : str, pattern or query
+        Text that begins with ``PATTERN`` is an event sequence in SASE's language. `cepkit.seq`,
+        `cepkit.all_of` and `cepkit.any_of` build event sequences, too. Other text is a regex over the names
+        in ``define`` and over boolean columns; ``.`` is any event. Contiguous rows of a partition match a
+        regex. The match that ends first is reported. If several end there, the one that starts first is
+        reported. The search then continues after its last row.
+
+        The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs on frames in memory with the
+        rules of SQL. Its clauses have all options, so ``params`` is the only keyword. The result then has
+        ``count()`` and ``to_frame()``.
+    **keywords
+    engine : str or engine
+        ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
+        wrong name lists all names. ``"linked"`` (LinkedCEP), ``"sase_runs"`` and ``"siddhi_like_runs"`` run
+        only when you name them; ``matches.run`` then reports what they did. Parallel engines are values:
+        `cepkit.Hybrid`, `cepkit.RIP`, `cepkit.DataParallel`, `cepkit.StateParallel`, `cepkit.Sequential`.
+        `cepkit.ScatterGather` divides the work among nodes.
+    trace : bool
+        Whether a parallel engine records every step, in ``matches.run.trace``.
+
+    Returns
+    -------
+    Matches, SparkMatches or SparkStreamMatches
+        Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
+        and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
+        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
+
+    Raises
+    ------
+    CepError
+        A subclass, raised before any work starts: for text that cannot be read (with its place), unknown
+        columns (with the nearest name), and types that do not fit.
+    TypeError
+        For unknown keywords, with the nearest name.
+
+    Notes
+    -----
+    Time O(rows x live starts), on as many threads as make it faster. Ctrl-C ends a run within about 0.1 s.
+    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> found = cep.match(
+    ...     walk, ". rise+ drop", define={"rise": "price > prev(price)", "drop": "price < prev(price)"},
+    ...     measures={"low": "first(price)", "top": "max(price)", "rows": "count()"})
+    >>> found.to_frame()
+       low  top  rows
+    0   10   13     4
+    """
+    _refuse_shedding(keywords)
+    if isinstance(query, str) and is_match_recognize(query) and spark_module(frame) is None:
+        return _match_rows(frame, query, engine, trace, keywords)
+    value = query_of(match, frame, query, keywords)
+    check_engine(engine, trace=truth("match: trace", trace))
+    if spark := spark_module(frame):
+        if trace:
+            raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
+        from cepkit.pipelines.spark_session import worker_python
+
+        matches = spark.match(frame, value, engine)
+        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+        return matches
+    source, native = source_of(frame)
+    source = with_types(source, value)
+    is_sequence = isinstance(value, SequenceQuery)
+    what, n_rows = ("searching", None) if is_sequence else ("events", source.n_rows)
+    with show_progress(what, n_rows) as progress:
+        program = compile_checked(value, source)
+        chosen = choose_engine(program, engine, trace=trace)
+        events = build_events(source, program)
+        if isinstance(program, SequenceProgram):
+            warn_of_unknown_types(program, events)
+        warn_of_numbers_as_text(program, events)
+        warn_of_ties(program, source, events)
+        return match_events(program, source, events, native, chosen, progress)
+
+
+def _match_rows(
+    frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any]
+) -> Any:
+    """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
+    from cepkit.language.match_recognize.parsing import parse_match_recognize
+    from cepkit.results.row_pattern_matches import RowPatternMatches
+
+    given = read_arguments(match, keywords)
+    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
+    said += ["engine"] * (engine != "auto") + ["trace"] * trace
+    if others := [name for name in said if name != "params"]:
+        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    source, native = source_of(frame)
+    return RowPatternMatches(parse_match_recognize(query), source, native, given.params)
+
+
+@overload
+def tag(
+    frame: pd.DataFrame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> pd.DataFrame: ...
+@overload
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame: ...
+@takes_query_keywords
+def tag(
+    frame: Frame,
+    query: Query,
+    *,
+    engine: str | EngineValue = "auto",
+    trace: bool = False,
+    **keywords: Unpack[QueryKeywords],
+) -> Frame:
+    """Return the input frame with two extra columns, ``match`` and ``variable``.
+
+    Parameters
+    ----------
+    frame, query, engine, trace
+        As for `match`.
+    **keywords
+
+    Returns
+    -------
+    DataFrame or table
+        The rows and the index of the frame. ``match`` is the number of the match that a row belongs to;
+        ``variable`` is the name that the row stands for. Both are null for rows without a match.
+
+    Raises
+    ------
+    CepError
+        As `match`, and when a row belongs to several matches.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11]})
+    >>> tagged = cep.tag(walk, "up+ down", define={"up": "price > 11", "down": "price <= 11"})
+    >>> tagged["variable"].tolist()
+    [<NA>, 'up', 'up', 'down']
+    """
+    names = check_names(tag, keywords)
+    if isinstance(query, str) and is_match_recognize(query):
+        query_of(tag, frame, query, names)  # raises: the rows of these matches have no tags yet
+    return match(frame, query, engine=engine, trace=trace, **names).tag()
+
+
+def match_events(
+    program: Program | SequenceProgram,
+    source: Source,
+    events: Events,
+    native: Callable[[Frame], Frame],
+    engine: Engine,
+    progress: Callable[[int], None] | None = None,
+) -> Matches:
+    """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
+    if isinstance(program, SequenceProgram):
+        from cepkit.engines.after_match import report_matches
+        from cepkit.results.sequence_found import SequenceFound
+
+        found = report_matches(program, engine.of_sequences(program, events))
+        return Matches(SequenceFound(program, found), source, engine, native)
+    run = Run()
+    matchset = match_regex(program, events, progress=progress, run=run)
+    return Matches(RegexFound(program, matchset, run), source, engine, native)
+
+
+def _refuse_shedding(keywords: Mapping[str, Any]) -> None:
+    """Raise for keywords of load shedding, which other calls have."""
+    names = ("latency_bound", "shedding", "warm_up", "weights", "time_slice")
+    if given := [name for name in names if name in keywords]:
+        raise UnsupportedQueryError(
+            f"{given[0]}: match drops no event, on streaming Spark frames too. cep.replay(frame, query, "
+            "latency_bound='1.5 s') sheds load on a finished frame, and cep.stream(query, schema, "
+            "latency_bound='1.5 s') on events that you push, for example in Spark's foreachBatch"
+        )

@@ -1,0 +1,286 @@
+"""Ask a query how it runs, where matches are lost, and what each event does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Unpack
+
+from cepkit.api.calls import program_for, query_of
+from cepkit.api.sources import source_of, spark_module
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import match_regex
+from cepkit.errors import whole_number
+from cepkit.events import Events, Frame
+from cepkit.frames.building import build_events
+from cepkit.frames.empty import with_types
+from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
+from cepkit.planning.clocks import depends_on_ties, ties_in_words
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
+from cepkit.planning.queries import Query
+from cepkit.planning.validation import compile_checked
+from cepkit.progress import show_progress
+
+# The modules of one function load when it is called: the first `match` of a process must not wait for them.
+if TYPE_CHECKING:
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.moments import Moment
+    from cepkit.insight.why_not import WhyNot
+    from cepkit.results.explanation import Explanation
+
+
+@takes_query_keywords
+def explain(
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+) -> Explanation:
+    """Say how a query is read and how it will run, without running it.
+
+    If the search order depends on the events, `explain` measures a sample of them. If events share the time
+    of another one and the matches may depend on it, a line says so.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`.
+    **keywords
+
+    Returns
+    -------
+    Explanation
+        Prints as text; a notebook also draws the automaton.
+
+    Raises
+    ------
+    CepError
+        As `match`.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"kind": list("AABAABAACAAB") * 20, "x": range(240)})
+    >>> query = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + 200"
+    >>> for line in str(cep.explain(frame, query, event_type="kind")).splitlines()[9:13]:
+    ...     print(line)
+    evaluation   c, b, a  [least cost: 2,108 tests, 6,485 in the order of the pattern]
+                 c: 20 events, 10.2 in a window; 20 partial matches
+                 b: 60 events, 30 in a window; 600 partial matches
+                 a: 160 events, 79.3 in a window; 23,800 partial matches
+    """
+    from cepkit.planning.evaluation_order import branch_orders
+    from cepkit.results.explanation import Explanation
+
+    value = query_of(explain, frame, query, keywords)
+    check_engine(engine)
+    source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
+    source = with_types(source, value)
+    program = compile_checked(value, source)
+    chosen = choose_engine(program, engine)
+    is_ordered = chosen.name == "ordered" and not spark
+    has_ties = not spark and depends_on_ties(program.query)
+    events = build_events(source, program) if is_ordered or has_ties else None
+    notes = remarks(program, chosen) if isinstance(program, SequenceProgram) and chosen.automatic else ()
+    said = ties_in_words(program, source, events) if has_ties and events is not None else ""
+    notes = (*notes, *([("ties", said)] if said else []))
+    orders = ()
+    if is_ordered and events is not None and isinstance(program, SequenceProgram):
+        orders = tuple(branch_orders(program, events))
+    return Explanation(program, chosen, orders, notes)
+
+
+@takes_query_keywords
+@show_progress("counting steps")
+def funnel(
+    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
+) -> FunnelResult:
+    """Count how many events and partial matches reach each step of a query.
+
+    The steps of a sequence are its events. The steps of a regex are the parts of its pattern.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`; Spark frames are refused.
+    **keywords
+
+    Returns
+    -------
+    FunnelResult
+        Prints as a table; ``to_frame()`` and ``conditions()`` have its numbers, ``plot()`` draws them.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For Spark frames, and for sequences with too many alternatives.
+    CepError
+        As `match`.
+
+    Notes
+    -----
+    The numbers of a step are those of the pattern cut off after it. Counts are exact. If walking over the
+    partial matches of a sequence takes too long, the counts are lower bounds, marked with ``≥``. A regex is
+    run once for each part of its pattern.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14, 12, 9]})
+    >>> define = {"rise": "price > prev(price)", "deep": "price < first(price)"}
+    >>> made = cep.funnel(walk, ". rise{2,} deep", define=define)
+    >>> made.to_frame()[["step", "events", "passing", "partial"]].head(3)
+           step  events  passing  partial
+    0         .       7        7        7
+    1  rise{2,}       7        3        1
+    2      deep       7     <NA>        0
+    >>> made.words()
+    ['no match; most is lost here: 1 partial match up to rise{2,}, 0 up to deep']
+    """
+    program, source, chosen = program_for(funnel, frame, query, engine, keywords)
+    return _funnel(program, build_events(source, program), chosen)
+
+
+def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.funnel_regex import count_regex_funnel
+    from cepkit.insight.funnel_sequences import count_funnel
+
+    if isinstance(program, Program):
+        return FunnelResult(program.query, count_regex_funnel(program, events))
+    return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
+
+
+@takes_query_keywords
+@show_progress("searching")
+def why_not(
+    frame: Frame,
+    query: Query,
+    *,
+    rows: Any = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> WhyNot:
+    """Say why events that you expected to match do not.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`; Spark frames are refused.
+    **keywords
+    rows : labels, or mapping of str to label or labels, optional
+        The events that you expected in one match: index labels (row numbers for tables) in any order, or a
+        mapping from variables to labels. A regex match has every row of its partition from its first to its
+        last. None: say where most partial matches are lost, see `funnel`.
+
+    Returns
+    -------
+    WhyNot
+        Prints as text: the best reading of the events, how far they get, and what stops them.
+
+    Raises
+    ------
+    CepError
+        For labels that no row or several rows have, rows named twice, and unknown variables.
+    UnsupportedQueryError
+        For Spark frames.
+
+    Notes
+    -----
+    The code of the engines' kernels decides every condition. It runs as Python on the events concerned. For
+    a regex, time is quadratic in the number of named rows. Events that fulfil all conditions are looked up
+    among the matches, so the query is run once.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> scans = pd.DataFrame({"kind": ["Order", "Scan", "Ready"], "ts": [1, 2, 9], "weight": [5, 6, 3]})
+    >>> cep.why_not(
+    ...     scans, "PATTERN SEQ(Order o, Ready r) WHERE r.weight > o.weight WITHIN 5",
+    ...     rows=[0, 2], event_type="kind", order_by="ts")
+    no match: o = row 0, r = row 2; row 2 cannot follow row 0
+    - the time from row 0 to row 2 is 8, more than 5
+    >>> define = {"up": "weight > prev(weight)", "down": "weight < 3"}
+    >>> cep.why_not(scans, ". up+ down", define=define, rows=[0, 1, 2])
+    no match: rows 0 to 2; row 2 cannot follow row 1
+    - row 2: up fails: weight > prev(weight) (weight = 3, prev(weight) = 6)
+    - row 2: down fails: weight < 3 (weight = 3)
+    """
+    from cepkit.insight.why_not import funnel_summary
+    from cepkit.insight.why_not_regex import explain_regex_rows
+    from cepkit.insight.why_not_text import explain_sequence_rows
+
+    program, source, chosen = program_for(why_not, frame, query, engine, keywords)
+    events = build_events(source, program)
+    if rows is None:
+        return funnel_summary(_funnel(program, events, chosen))
+    if isinstance(program, Program):
+        return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
+    return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
+
+
+@takes_query_keywords
+def step(
+    frame: Frame,
+    query: Query,
+    *,
+    most_live: int = 10_000,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Iterator[Moment]:
+    """Go through the events one by one and see what each does to the partial matches of a query.
+
+    Parameters
+    ----------
+    frame, query, engine
+        As for `match`; Spark frames are refused.
+    **keywords
+    most_live : int
+        The largest number of partial matches of a sequence that are followed at once.
+
+    Returns
+    -------
+    iterator of Moment
+        One for every event, in stream order. It has the event, the partial matches that begin, advance and
+        end with it and those that are live after it, and the matches that it completes. Together the moments
+        complete every match of `match` once. A moment prints as text.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For Spark frames.
+    ResultTooLargeError
+        While iterating, when more than ``most_live`` partial matches of a sequence are live at once.
+    CepError
+        As `match`.
+
+    Notes
+    -----
+    Each event costs time O(live partial matches), in plain Python: some hundred events per second. Memory is
+    O(live partial matches) besides the columns that the query reads, since no moment is kept.
+
+    A partial match of a sequence is live while its pattern, window and strategy let a later event of the
+    stream be its next one. ``after_match`` changes which matches are completed, not which partial matches
+    are live. A match that ends with an absent event is completed at its last event.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"price": [10, 12, 13, 11, 14]})
+    >>> define = {"rise": "price > prev(price)", "drop": "price < prev(price)"}
+    >>> for moment in cep.step(walk, ". rise+ drop", define=define):
+    ...     print(moment)
+    row 0: 1 partial match begins; 1 is live (1 at any)
+    row 1: 1 partial match begins, 1 advances; 2 are live (1 at any, 1 at rise)
+    row 2: 1 partial match begins, 2 advance; 3 are live (1 at any, 2 at rise)
+    row 3: 1 partial match advances, 2 end; 0 are live; match: rows 0 to 3
+    row 4: 1 partial match begins; 1 is live (1 at any)
+    >>> moment.event, moment.live[0].first
+    ({'price': 14}, 4)
+    """
+    from cepkit.insight.moments import moments_of
+
+    most_live = whole_number("step: most_live", most_live, 1)
+    program, source, _ = program_for(step, frame, query, engine, keywords)
+    return moments_of(program, source, build_events(source, program), most_live)
