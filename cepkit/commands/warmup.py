@@ -25,10 +25,13 @@ from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import TieWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
+from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
 
 # Modules of kernels that serve every query.
-INTERPRETING = REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE
+INTERPRETING = (
+    REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE,
+)  # fmt: skip
 
 
 def warmup() -> Iterator[tuple[str, float]]:

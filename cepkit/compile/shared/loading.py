@@ -163,9 +163,11 @@ def image_name(name: str) -> str:
     """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
     shared = ["opcodes", "interpreting"]
-    named = set(re.findall(r"^from cepkit\.kernels\.(\w+) import", path.read_text("utf-8"), re.MULTILINE))
+    named = set(re.findall(r"^from cepkit\.kernels\.([\w.]+) import", path.read_text("utf-8"), re.MULTILINE))
     shared += sorted(named - {*shared})
-    texts = b"".join(own.read_bytes() for own in (path, *(path.with_name(f"{one}.py") for one in shared)))
+    folder = Path(importlib.util.find_spec("cepkit.kernels").origin).parent
+    files = [path, *(folder.joinpath(*one.split(".")).with_suffix(".py") for one in shared)]
+    texts = b"".join(own.read_bytes() for own in files)
     return f"cepkit_{path.stem}_{hashlib.sha256(texts).hexdigest()[:24]}"
 
 

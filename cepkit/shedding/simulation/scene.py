@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.events import Events
 from cepkit.progress import checkpoint
@@ -21,6 +22,7 @@ from cepkit.shedding.strategies.strategy import Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
 from cepkit.shedding.tree.program import TreeProgram
 
+QUEUE = "cepkit.kernels.shedding.queue"
 N_BINS = 100  # of the positions in a window
 _TOGETHER = 256  # events between two checkpoints
 
@@ -123,7 +125,7 @@ class WarmUp:
 
     training: Training
     work: WorkOfEvents
-    seconds_of_event: Mapping[int, float]
+    positions: np.ndarray
     found_at: list[np.ndarray] = field(default_factory=list)
 
     @property
@@ -190,7 +192,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     arrival_of_event[positions] = times
     arrivals = arrival_of_event.tolist()
     clock = VirtualClock()
-    _play_warm_up(clock, warm_ups, positions[:n_warm].tolist(), arrivals)
+    _play_warm_up(clock, warm_ups, arrival_of_event)
     trainings = _trainings(scene, warm_ups, float(service), times[:n_warm])
     lanes = [
         Lane(training.machine, own.tolist(), strategy.begin(training), training.weight)
@@ -201,7 +203,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
         service=float(service), arrival_rate=_mean_rate(times[:n_warm]), event_bytes=scene.event_bytes,
     )  # fmt: skip
     if server.decides_nothing:
-        series = _serve_freely(server, clock, positions[n_warm:])
+        series = _serve_freely(server, clock, positions[n_warm:], arrival_of_event)
     else:
         series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
     found = tuple(
@@ -247,7 +249,7 @@ def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
         service_of_event=seconds, type_of_event=own[positions], alive_before=alive, weight=scene.weights[p],
         weight_of_type=scene.weight_of_type,
     )  # fmt: skip
-    return WarmUp(training, done, dict(zip(positions.tolist(), seconds.tolist(), strict=True)))
+    return WarmUp(training, done, positions)
 
 
 def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
@@ -280,57 +282,54 @@ def _mean_rate(times: np.ndarray) -> float:
     return (len(times) - 1) / seconds if seconds > 0 else 1.0
 
 
-def _play_warm_up(
-    clock: VirtualClock, warm_ups: Sequence[WarmUp], positions: Sequence[int], arrivals: Sequence[float]
-) -> None:
+def _play_warm_up(clock: VirtualClock, warm_ups: Sequence[WarmUp], arrival_of_event: np.ndarray) -> None:
     """Let the work of the warm-up take its time, and note when its matches were found."""
-    starts: list[list[float]] = [[] for _ in warm_ups]
-    for position in positions:
-        clock.wait_until(arrivals[position])
-        for one, start in zip(warm_ups, starts, strict=True):
-            if (seconds := one.seconds_of_event.get(position)) is not None:
-                start.append(clock.now)
-                clock.spend(seconds)
-    for one, start in zip(warm_ups, starts, strict=True):
-        one.found_at.append(np.array(start)[one.work.event_of_match] + one.work.found_after)
+    positions = np.concatenate([one.positions for one in warm_ups])
+    lanes = np.repeat(np.arange(len(warm_ups)), [len(one.positions) for one in warm_ups])
+    order = np.lexsort((lanes, positions))  # the patterns take each event in turn
+    seconds = np.concatenate([one.work.seconds for one in warm_ups])[order]
+    served = _serve(arrival_of_event[positions[order]], seconds, 0.0, clock)
+    for p, one in enumerate(warm_ups):
+        starts = served.starts[lanes[order] == p]
+        one.found_at.append(starts[one.work.event_of_match] + one.work.found_after)
 
 
-def _serve_freely(server: Server, clock: VirtualClock, positions: np.ndarray) -> dict[str, np.ndarray]:
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """When each event was begun and done, and how many waited then."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    waiting: np.ndarray
+
+
+def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock) -> _Served:
+    """Serve events in turn, all of them, and advance the clock."""
+    n = len(arrivals)
+    made = _Served(np.empty(n), np.empty(n), np.empty(n, np.int64))
+    serve_in_turn = load_kernels(QUEUE).serve_in_turn
+    clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, made.starts, made.ends, made.waiting)
+    return made
+
+
+def _serve_freely(
+    server: Server, clock: VirtualClock, positions: np.ndarray, arrival_of_event: np.ndarray
+) -> dict[str, np.ndarray]:
     """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would.
 
     The tree processes all events in one call, because none of them can be dropped.
     """
     (lane,) = server.lanes
     work = server.work.feed_many(lane.machine, positions, is_shown=True)
-    arrivals = server.arrivals_of(positions)
-    admit, n, now, next_one = server.admit_seconds, len(positions), clock.now, 0
-    starts, times, waiting = [], [], []
-    most_waiting = 0
-    for i, seconds in enumerate(work.seconds.tolist()):
-        while True:
-            while next_one < n and arrivals[next_one] <= now:
-                now += admit
-                next_one += 1
-            if next_one > i:
-                break
-            now = max(now, arrivals[next_one])
-        if next_one - i > most_waiting:
-            most_waiting = next_one - i
-        starts.append(now)
-        now += seconds
-        times.append(now)
-        waiting.append(next_one - i - 1)
-        if i % _TOGETHER == 0:
-            checkpoint(1.0)
-    clock.now = now
+    served = _serve(arrival_of_event[positions], work.seconds, server.admit_seconds, clock)
     lane.matches += work.matches
-    lane.found_at.append(np.array(starts)[work.event_of_match] + work.found_after)
-    server.serve_many(positions, work, np.array(waiting, np.int64), most_waiting)
+    lane.found_at.append(served.starts[work.event_of_match] + work.found_after)
+    server.serve_many(positions, work, served.waiting)
     return {
-        "time": np.array(times, np.float64),
-        "waiting": np.array(waiting, np.int64),
+        "time": served.ends,
+        "waiting": served.waiting,
         "partial_matches": work.alive.copy(),
-        "dropped": np.zeros(n, np.int64),
+        "dropped": np.zeros(len(positions), np.int64),
     }
 
 

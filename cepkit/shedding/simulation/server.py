@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from cepkit.errors import CepError
-from cepkit.kernels import tree_layout as kernel
+from cepkit.kernels.shedding import tree_layout as kernel
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder
 
@@ -336,13 +336,7 @@ class Server:
         """Price of an arrival."""
         return self._prices.admit
 
-    def arrivals_of(self, positions: Iterable[int]) -> list[float]:
-        """Return when events arrive, in seconds."""
-        return [self._arrival[position] for position in positions]
-
-    def serve_many(
-        self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray, most_waiting: int
-    ) -> None:
+    def serve_many(self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray) -> None:
         """Take note of events that the tree has processed, of an own pattern that decides nothing.
 
         Parameters
@@ -350,20 +344,21 @@ class Server:
         positions : ndarray of int64, shape (n_events,)
         work : WorkOfEvents
         waiting : ndarray of int64, shape (n_events,)
-            Events that waited after each one.
-        most_waiting : int
-            The greatest number of events that waited, also before an event was served.
+            Events that waited while each one was served.
         """
+        if not len(positions):
+            return
         (lane,) = self.lanes
-        for position in positions.tolist():
-            self.processed_of_type[self._type[position]] += 1
+        counts = np.bincount(np.asarray(self._type)[positions], minlength=len(self.processed_of_type))
+        self.processed_of_type = [
+            before + new for before, new in zip(self.processed_of_type, counts.tolist(), strict=True)
+        ]
         self.n_processed += len(positions)
-        self.most_waiting = max(self.most_waiting, most_waiting)
+        self.most_waiting = max(self.most_waiting, int(waiting.max()) + 1)
         self.alive = lane.machine.n_alive
-        if len(positions):
-            lane.most_alive = max(lane.most_alive, int(work.alive.max()))
-            used = waiting * self._event_bytes + 8 * work.length + 64 * work.alive
-            self.peak_bytes = max(self.peak_bytes, int(used.max()))
+        lane.most_alive = max(lane.most_alive, int(work.alive.max()))
+        used = waiting * self._event_bytes + 8 * work.length + 64 * work.alive
+        self.peak_bytes = max(self.peak_bytes, int(used.max()))
 
     def drop(self, positions: Iterable[int]) -> None:
         """Drop waiting events.

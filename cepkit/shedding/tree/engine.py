@@ -19,7 +19,7 @@ from cepkit.engines.shared.searched_matches import (
 )
 from cepkit.engines.shared.sequence_set import FoundLater, KnownMatches, MatchBlock, SequenceSet, joined
 from cepkit.events import Events
-from cepkit.kernels import tree_layout as kernel
+from cepkit.kernels.shedding import tree_layout as kernel
 from cepkit.planning.planner import Engine
 from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram, tree_unsupported

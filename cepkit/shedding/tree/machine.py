@@ -15,12 +15,12 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import INTEGER, Column, ColumnType, Events
-from cepkit.kernels import tree_layout as kernel
+from cepkit.kernels.shedding import tree_layout as kernel
 from cepkit.progress import checkpoint
 from cepkit.shedding.tree.program import TreeProgram
 from cepkit.shedding.tree.stream import TreeStream
 
-KERNELS = "cepkit.kernels.tree"
+KERNELS = "cepkit.kernels.shedding.tree"
 MOST_PARTIAL_MATCHES = 1 << 20
 _EVENTS_PER_CALL = 1 << 12
 _MATCHES_PER_CALL = 1 << 16

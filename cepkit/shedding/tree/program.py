@@ -20,7 +20,7 @@ from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.terms import Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
-from cepkit.kernels import tree_layout as kernel
+from cepkit.kernels.shedding import tree_layout as kernel
 from cepkit.language.sequences.lines import Absence, Component
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
@@ -167,7 +167,7 @@ class TreeProgram:
 
 @dataclass(frozen=True, eq=False)
 class TreeCode:
-    """What the kernel reads of a program; see `cepkit.kernels.tree.advance`.
+    """What the kernel reads of a program; see `cepkit.kernels.shedding.tree.advance`.
 
     Parameters
     ----------

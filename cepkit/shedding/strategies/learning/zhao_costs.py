@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.kernels import tree_layout as kernel
+from cepkit.kernels.shedding import tree_layout as kernel
 from cepkit.shedding.strategies.learning.classes import (
     MISSING,
     MOST_SAMPLED,

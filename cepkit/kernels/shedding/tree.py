@@ -14,7 +14,7 @@ from numba import types as T
 from cepkit.kernels.interpreted_walk import NEEDS
 from cepkit.kernels.interpreted_walk import _holds as holds
 from cepkit.kernels.opcodes import NOWHERE
-from cepkit.kernels.tree_layout import (
+from cepkit.kernels.shedding.tree_layout import (
     ABSENT_LEAF,
     AFTER,
     AFTER_OF_FIRST,
@@ -445,7 +445,7 @@ def advance(
     Parameters
     ----------
     limits : ndarray of int64
-        The columns are in `cepkit.kernels.tree_layout`.
+        The columns are in `cepkit.kernels.shedding.tree_layout`.
     kind, partition, time, rank : ndarray of int64, shape (n_events,)
         Type, partition, ticks and number in its partition of each event from position ``limits[BASE]`` on.
     accept : ndarray of uint8, shape (n_tests, n_events)

@@ -1,4 +1,4 @@
-"""Columns of the arrays of `cepkit.kernels.tree`, and the numbers in them."""
+"""Columns of the arrays of `cepkit.kernels.shedding.tree`, and the numbers in them."""
 
 # Columns of the pool.
 (

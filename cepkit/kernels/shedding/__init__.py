@@ -1,0 +1,1 @@
+"""Kernels of load shedding: evaluation trees, and the queue of a server."""
