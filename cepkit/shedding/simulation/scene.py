@@ -295,7 +295,7 @@ def _play_warm_up(clock: VirtualClock, warm_ups: Sequence[WarmUp], arrival_of_ev
 
 
 @dataclass(frozen=True, slots=True)
-class _Served:
+class _Turns:
     """When each event was begun and done, and how many waited then."""
 
     starts: np.ndarray
@@ -303,10 +303,10 @@ class _Served:
     waiting: np.ndarray
 
 
-def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock) -> _Served:
+def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock) -> _Turns:
     """Serve events in turn, all of them, and advance the clock."""
     n = len(arrivals)
-    made = _Served(np.empty(n), np.empty(n), np.empty(n, np.int64))
+    made = _Turns(np.empty(n), np.empty(n), np.empty(n, np.int64))
     serve_in_turn = load_kernels(QUEUE).serve_in_turn
     clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, made.starts, made.ends, made.waiting)
     return made
