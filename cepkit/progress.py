@@ -250,7 +250,7 @@ class Progress:
     ):
         self.takes_checkpoints = takes_checkpoints
         self._total, self._what, self._has_unit = total, what, has_unit
-        self._done, self._began, self._bar = 0.0, time.monotonic(), None
+        self._done, self._began, self._bar, self._output = 0.0, time.monotonic(), None, None
         self._next = self._began + SILENT_S
         self._lock = threading.Lock()  # threads count, too
 
@@ -291,8 +291,16 @@ class Progress:
             else {"desc": self._what, "bar_format": "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"}
         )
         is_off = bool(os.environ.get("TQDM_DISABLE"))  # tqdm itself ignores the variable in notebooks
+        notebook = sys.modules.get("tqdm.notebook")
+        is_widget = notebook is not None and issubclass(tqdm, notebook.tqdm_notebook) and not is_off
+        if is_widget:
+            shown["display"] = False
         bar = tqdm(total=self._total, leave=False, smoothing=0, disable=is_off, **shown)
         bar.start_t = getattr(bar, "start_t", 0.0) - elapsed_s  # a disabled bar has no start
+        if is_widget:
+            from IPython.display import display
+
+            self._output = display(bar.container, display_id=True)
         return bar
 
     def __enter__(self) -> Progress:
@@ -301,6 +309,8 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
+        if self._output is not None:  # a saved notebook must not name a widget that is gone
+            self._output.update({"text/html": ""}, raw=True)
 
 
 _shown: ContextVar[Progress | None] = ContextVar("cepkit progress", default=None)

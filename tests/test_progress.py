@@ -436,3 +436,20 @@ def test_a_thread_holds_an_rlock_again():
     with hold(lock), hold(lock):
         assert not is_free(lock)
     assert is_free(lock)
+
+
+def test_a_saved_notebook_does_not_name_the_bar():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat.v4")
+    cell = nbformat.new_code_cell(
+        "from cepkit import progress\n"
+        "progress.SILENT_S = progress.REPORT_S = 0\n"
+        "with progress.show_progress('searching') as shown:\n"
+        "    progress.checkpoint(0.5)\n"
+        "print(hasattr(shown._bar, 'container'))"
+    )
+    notebook = nbformat.new_notebook(cells=[cell])
+    environment = {name: value for name, value in os.environ.items() if name != "TQDM_DISABLE"}
+    nbclient.NotebookClient(notebook, timeout=LONG_S).execute(env=environment)
+    bar, said = cell.outputs
+    assert said.text == "True\n"
+    assert dict(bar.data) == {"text/html": ""}
