@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterable
 from typing import SupportsIndex, cast
 
+QUOTED = 200  # characters of a query's text in an error
+LONGEST = 4_000  # characters of a message
 _OWN = (__name__.split(".")[0], "contextlib")  # the package, and the decorators of its functions
 
 
@@ -26,7 +28,7 @@ class CepError(Exception):
 
     def __str__(self) -> str:
         # KeyError, one of the bases below, would print the message in quotes.
-        return str(self.args[0]) if self.args else ""
+        return _cut(str(self.args[0]), LONGEST) if self.args else ""
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the message and the user's own lines that led to it."""
@@ -204,8 +206,31 @@ def underline(text: str, position: int, length: int = 1) -> str:
     stop = text.find("\n", position)
     line = text[start : stop if stop >= 0 else len(text)]
     column = position - start
+    if len(line) > QUOTED:
+        first = max(0, min(column - QUOTED // 2, len(line) - QUOTED))
+        last = first + QUOTED
+        line = "…" * (first > 0) + line[first:last] + "…" * (last < len(line))
+        column += (first > 0) - first
     carets = "^" * max(1, min(length, max(1, len(line) - column)))
     return f"  {line}\n  {' ' * column}{carets}"
+
+
+def short_text(text: str) -> str:
+    """Return a text of a query for an error, cut in the middle if it is long.
+
+    Examples
+    --------
+    >>> len(short_text("a" * 10**6))
+    200
+    """
+    return _cut(text, QUOTED)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = (most - 3) // 2
+    return f"{text[: most - 3 - half]} … {text[-half:]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

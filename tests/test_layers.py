@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
 # each other. The imports inside functions and under TYPE_CHECKING count as well.
 FLOORS = (
     ("errors", "_shipped"),
-    ("events", "cache", "progress", "kernels", "datasets"),
+    ("events", "cache", "progress", "limits", "kernels", "datasets"),
     ("language",),
     ("compile",),
     ("engines", "plots"),

@@ -17,7 +17,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.cache import cache_folder
-from cepkit.compile.regex.automaton import MAX_POSITIONS, Positions, positions, states
+from cepkit.compile.regex.automaton import Positions, positions, states
 from cepkit.compile.regex.matching_source import write_labelling, write_matching
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared.loading import load
@@ -28,6 +28,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
+from cepkit.limits import POSITIONS
 from tests.oracle import generate
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -114,7 +115,7 @@ def test_names_behind_the_end_are_dropped():
 
 
 def test_too_many_positions():
-    assert len(positions(parse_pattern(f"a{{{MAX_POSITIONS}}}")).names) == MAX_POSITIONS
+    assert len(positions(parse_pattern(f"a{{{POSITIONS}}}")).names) == POSITIONS
     with pytest.raises(CepError, match=r"63 positions .* limit is 62.*count\(\) < 63"):
         positions(parse_pattern("(a{3} b?){15} c{3}"))
     with pytest.raises(CepError, match="matches no event"):

@@ -17,7 +17,6 @@ from cepkit.errors import CepError, CepWarning, PatternSyntaxError, PredicateErr
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import (
-    LARGEST_TICKS,
     NANOSECONDS,
     UNITS,
     duration_ticks,
@@ -25,7 +24,7 @@ from cepkit.language.expressions.durations import (
     parse_duration,
 )
 from cepkit.language.expressions.mistakes import LOOK_ALIKES
-from cepkit.language.expressions.parsing import DEEPEST, parse_expression
+from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import RESERVED, print_expression
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.construction import regex_query
@@ -33,6 +32,7 @@ from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.positions import first_names, is_nullable, reported_form
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
+from cepkit.limits import DEPTH, TICKS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 READERS = {"expression": parse_expression, "pattern": parse_pattern, "duration": parse_duration}
@@ -204,9 +204,9 @@ def test_letters_that_only_look_like_a_reserved_word_are_names(word):
 
 def test_too_deep_trees_are_an_error_not_a_crash():
     for text in ("-" * 5000 + "a", "first(" + "-" * 5000 + "a)", " + ".join("a" * 5000)):
-        with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
+        with pytest.raises(PatternSyntaxError, match=f"more than {DEPTH} levels"):
             parse_expression(text)
-    with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
+    with pytest.raises(PatternSyntaxError, match=f"more than {DEPTH} levels"):
         parse_pattern("(" * 5000 + "a" + ")+" * 5000)
     assert len(parse_expression(" or ".join("a" * 5000)).operands) == 5000
     assert parse_expression("(" * 5000 + "a" + ")" * 5000) == ex.Attribute("a")
@@ -581,7 +581,7 @@ def test_a_duration_is_read_back_from_its_text(seed, unit):
         (timedelta(days=1, microseconds=7), "us", 86_400_000_007),
         (17, "ms", 17),
         (17, None, 17),
-        (LARGEST_TICKS, "ns", LARGEST_TICKS),
+        (TICKS, "ns", TICKS),
     ],
 )
 def test_duration_ticks(duration, unit, ticks):

@@ -16,7 +16,7 @@ from cepkit.language.builder import QueryBuilder, all_of, any_of, event, param, 
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
-from cepkit.language.expressions.parsing import DEEPEST, parse_expression
+from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.construction import regex_query
@@ -26,6 +26,7 @@ from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.parsing import is_sase, parse_sase, parse_sequence
 from cepkit.language.sequences.printing import SASE_STRATEGIES, print_sequence, sase_text
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.limits import DEPTH
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -295,10 +296,10 @@ def test_words_of_clauses_are_names_where_they_can_be(word):
 
 def test_too_deep_patterns_are_an_error_not_a_crash():
     deep = "SEQ(" * 3000 + "A a" + ")" * 3000
-    with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
+    with pytest.raises(PatternSyntaxError, match=f"more than {DEPTH} levels"):
         parse_sequence(deep)
     assert parse_sequence("(" * 3000 + "A a" + ")" * 3000) == sq.EventPattern("a", "A")
-    with pytest.raises(PatternSyntaxError, match=f"more than {DEEPEST} levels"):
+    with pytest.raises(PatternSyntaxError, match=f"more than {DEPTH} levels"):
         sequence_query(f"PATTERN A a WHERE {'-' * 3000}a.x > 3")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from cepkit.compile.shared.like import like_test
 from cepkit.errors import PredicateError, column_not_found, nearest
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
@@ -128,7 +128,7 @@ def compile_value(
         case ex.In(operand=operand, options=options):
             return _membership([part(node) for node in (operand, *options)])
         case ex.Like(operand=operand, pattern=pattern):
-            fits = _like(pattern)
+            fits = like_test(pattern)
             return _strict(lambda item: fits(item) is not None, [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
@@ -381,11 +381,6 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
     made, kind = _FUNCTIONS[function]
     return _strict(made, parts, parts[0].type if kind is None and parts else ColumnType(kind or OTHER), tree)
-
-
-def _like(pattern: str) -> Callable[[str], Any]:
-    parts = (".*" if char == "%" else "." if char == "_" else re.escape(char) for char in pattern)
-    return re.compile("".join(parts), re.DOTALL).fullmatch
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatch
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, UnsupportedQueryError, short_text
 from cepkit.language.regex.patterns import Alternative, AnyEvent, Empty, Pattern, Repeat, Sequence, Variable
+from cepkit.limits import DRAWN_STATES, POSITIONS
 
 ANY = "."
-MAX_POSITIONS = 62  # one bit per position in a signed 64-bit integer
-MAX_STATES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,10 @@ def positions(pattern: Pattern) -> Positions:
     (('.', 'up', 'down'), '0b1', ['0b10', '0b110', '0b0'])
     """
     size = _size(pattern)
-    if size > MAX_POSITIONS:
-        raise CepError(
-            f"pattern {str(pattern)!r} has {size} positions once its repetitions are written out; "
-            f'the limit is {MAX_POSITIONS}. Count inside a predicate instead, as in "count() < {size}"'
+    if size > POSITIONS:
+        raise UnsupportedQueryError(
+            f"pattern {short_text(str(pattern))!r} has {size:,} positions once its repetitions are written "
+            f'out; the limit is {POSITIONS}. Count inside a predicate instead, as in "count() < {size}"'
         )
     names: list[str] = []
     follow: list[int] = []
@@ -154,8 +153,8 @@ def states(automaton: Positions) -> States:
             if target[1]:
                 target = (0, True)  # the report of a match ends all partial matches
             if target not in number:
-                if len(queue) == MAX_STATES:
-                    raise CepError(f"the automaton has more than {MAX_STATES} states; it cannot be drawn")
+                if len(queue) == DRAWN_STATES:
+                    raise CepError(f"the automaton has more than {DRAWN_STATES} states; it cannot be drawn")
                 number[target] = len(queue)
                 queue.append(target)
                 entered.append(taken)
@@ -207,6 +206,8 @@ def _(pattern: Alternative, names: list[str], follow: list[int]) -> _Fragment:
 @_fragment.register
 def _(pattern: Repeat, names: list[str], follow: list[int]) -> _Fragment:
     whole = _Fragment(True, 0, 0)
+    if not _size(pattern.body):
+        return whole  # any number of rounds without an event is no event
     body = whole
     copies = pattern.low if pattern.high is not None else max(1, pattern.low)
     for _ in range(copies):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from cepkit.compile.sequences.elements import EACH, ElementBinder
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -82,6 +83,9 @@ class MatchWindow:
         return within is not None and (within < 0 or (within == 0 and not self.closed))
 
 
+_ALL_EVENTS = 2**62  # a window of more events is no limit; sums with a place fit into 64 bits
+
+
 @dataclass(frozen=True)
 class SequenceProgram(BoundQuery):
     """A sequence query bound to the columns of one schema."""
@@ -96,8 +100,8 @@ class SequenceProgram(BoundQuery):
             yield from bound.terms()
 
     @cached_property
-    def written(self) -> dict[tuple, object]:
-        """Sources of kernels by purpose. They are kept, since a program may see many small frames."""
+    def written(self) -> dict[tuple, Any]:
+        """Sources of kernels by purpose, and rows of tests, for a program that sees many small frames."""
         return {}
 
     @property
@@ -229,6 +233,6 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWind
         within=ticks("within", query.within),
         gap_within=ticks("gap_within", query.gap_within),
         closed=query.within_closed,
-        within_events=query.within_events,
+        within_events=None if query.within_events is None else min(query.within_events, _ALL_EVENTS),
         strict_time=query.strict_time,
     )

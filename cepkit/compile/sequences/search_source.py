@@ -18,6 +18,7 @@ HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfu
 NO_LIMIT = 1 << 40  # means no limit on the events of a component
 MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
 PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
+_TESTS = ("tests",)  # a key of what a program has written
 # Indices of the search's report.
 START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
@@ -27,16 +28,21 @@ def tests_of(program: SequenceProgram) -> tuple[tuple[Term, ...], ...]:
 
     Leaves of equal conditions on different variables differ only in the variable, so it is left out.
     """
-    found: dict[tuple[Term, ...], None] = {}
-    for bound in program.branches:
-        for terms in (*bound.accepts, *bound.absent_accepts):
-            found.setdefault(_anonymous(terms))
-    return tuple(found)
+    return tuple(_row_of_test(program))
 
 
 def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
     """Return the row of ``accept`` for the conditions of a component or an absence."""
-    return tests_of(program).index(_anonymous(terms))
+    return _row_of_test(program)[_anonymous(terms)]
+
+
+def _row_of_test(program: SequenceProgram) -> dict[tuple[Term, ...], int]:
+    if (found := program.written.get(_TESTS)) is None:
+        found = program.written[_TESTS] = {}
+        for bound in program.branches:
+            for terms in (*bound.accepts, *bound.absent_accepts):
+                found.setdefault(_anonymous(terms), len(found))
+    return found
 
 
 def _anonymous(terms: tuple[Term, ...]) -> tuple[Term, ...]:

@@ -41,6 +41,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS, registered_function
 from cepkit.language.regex.query import RegexQuery
 
+_EXACT = 2**62
 _FEW_OPTIONS = 8  # up to this many options of ``in`` are compared one by one
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
@@ -181,6 +182,10 @@ class Binder:
         if operand.kind == TEXT and operand.op != "quoted":
             found[operand, TEXT] = [one.value for one in options if _is_text(one)]
             options = tuple(option for option in options if not _is_text(option))
+        if operand.kind in (INTEGER, FLOAT) and operand.op != "constant":
+            numbers = [_plain_number(option, operand.kind) for option in options]
+            found[operand, operand.kind] = [number for number in numbers if number is not None]
+            options = tuple(option for option, number in zip(options, numbers, strict=True) if number is None)
         for option in options:
             term = self._bind(ex.Comparison("==", e.operand, option))
             if term.op == "compare" and term.data == "==" and term.args[1].op == "constant":
@@ -400,6 +405,15 @@ def holds_lists(name: str, e: ex.Expression) -> str:
 
 def _is_text(option: ex.Expression) -> bool:
     return isinstance(option, ex.Literal) and isinstance(option.value, str)
+
+
+def _plain_number(option: ex.Expression, kind: str) -> int | float | None:
+    """Return the value of a constant that any number of this kind can be compared with as it is."""
+    sign, literal = (-1, option.operand) if isinstance(option, ex.Negative) else (1, option)
+    value = literal.value if isinstance(literal, ex.Literal) else None
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return sign * value if kind == INTEGER else float(sign * value)
+    return sign * value if type(value) is float and kind == FLOAT else None
 
 
 def _as_quoted(value: object) -> str | None:

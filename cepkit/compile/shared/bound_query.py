@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cepkit.compile.shared.like import like_test
 from cepkit.compile.shared.terms import Constant, Derived, Members, Prepared, Table, Term
 from cepkit.errors import PredicateError
 from cepkit.events import TEXT, Column, ColumnType, shared_categories
@@ -141,7 +141,7 @@ def _truth_table(table: Table, column: Column) -> np.ndarray:
     }  # fmt: skip
     order = column.type.ordered
     if table.test == "like":
-        test = re.compile(_like_regex(table.text), re.DOTALL).fullmatch
+        test = like_test(table.text)
     elif order is not None and table.test in ("<", "<=", ">", ">="):
         return _ordered_table(table, column, order)
     else:
@@ -160,7 +160,3 @@ def _ordered_table(table: Table, column: Column, order: tuple[str, ...]) -> np.n
     limit = rank[table.text]
     holds = {"<": own < limit, "<=": own <= limit, ">": own > limit, ">=": own >= limit}[table.test]
     return np.concatenate([[0], holds]).astype(np.uint8)
-
-
-def _like_regex(pattern: str) -> str:
-    return "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)

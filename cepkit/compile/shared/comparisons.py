@@ -24,6 +24,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.limits import NESTED_COMPARISONS
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -98,9 +99,21 @@ def compare(binder: TermBinder, e: ex.Comparison) -> Term:
     elif left.kind == right.kind == BOOLEAN:
         if sign not in ("==", "!="):
             raise binder.wrong(e, f"truth values have no order; '{sign}' cannot compare them")
+        if max(_nesting(left), _nesting(right)) >= NESTED_COMPARISONS:
+            raise binder.wrong(
+                e,
+                f"more than {NESTED_COMPARISONS} comparisons of conditions are nested; compute the inner "
+                "ones as columns",
+            )
     else:
         raise binder.wrong(e, _mismatch(binder, e, left, right))
     return comparison(sign, left, right)
+
+
+def _nesting(term: Term) -> int:
+    """Return how many comparisons of truth values are nested in a term."""
+    below = max(map(_nesting, term.args), default=0)
+    return below + (term.op == "compare" and term.args[0].kind == BOOLEAN)
 
 
 def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> str:
@@ -165,7 +178,14 @@ def _time(binder: TermBinder, e: ex.Expression, text: str, like: Term, sign: str
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
     elif zone is not None:
-        moment = moment.tz_localize(zone).tz_convert("UTC").tz_localize(None)
+        try:
+            moment = moment.tz_localize(zone)
+        except ValueError:  # the clocks change
+            raise binder.wrong(
+                e,
+                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'",
+            ) from None
+        moment = moment.tz_convert("UTC").tz_localize(None)
     nanoseconds = int(moment.asm8.astype(np.int64)) * _NANOSECONDS[moment.unit]
     ticks, rest = divmod(nanoseconds, _NANOSECONDS[like.unit])
     if rest and sign in ("==", "!="):

@@ -205,6 +205,8 @@ class Evaluator:
             return self._evaluate(e, of)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self.wrong(e, f"cannot combine these values ({str(error).splitlines()[0]})") from None
+        except OverflowError:
+            raise self.wrong(e, "the number does not fit into 64 bits") from None
 
     def _evaluate(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         match e:

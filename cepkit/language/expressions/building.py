@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.language.expressions import functions
 from cepkit.language.expressions import trees as ex
+from cepkit.limits import ROWS_BACK
 
 if TYPE_CHECKING:
     from lark import Token
@@ -209,6 +210,8 @@ def _previous(arguments: list[ex.Expression], span: tuple[int, int]) -> ex.Previ
     operand, offset = arguments[0], arguments[1] if len(arguments) == 2 else ex.Literal(1)
     if not (isinstance(offset, ex.Literal) and type(offset.value) is int and offset.value >= 1):
         raise Refusal("prev counts rows back with a whole number from 1", offset.span)
+    if offset.value > ROWS_BACK:
+        raise Refusal(f"prev counts at most {ROWS_BACK:,} rows back", offset.span)
     for node in operand.walk():
         if isinstance(node, ex.Aggregate):
             raise Refusal(

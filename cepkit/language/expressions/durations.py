@@ -8,6 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
+from cepkit.limits import TICKS
 
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
@@ -44,8 +45,6 @@ _UNEVEN |= {
 
 _KNOWN_UNITS = "units: ns us ms s min h d w"
 _PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d_]*)\s*")
-
-LARGEST_TICKS = 2**63 - 1
 
 
 def parse_duration(text: str) -> int:
@@ -142,7 +141,7 @@ def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
             raise PredicateError(
                 f"duration {str(duration)!r} is not a whole number of ticks: the column counts in {unit}"
             )
-    if not 0 <= ticks <= LARGEST_TICKS:
+    if not 0 <= ticks <= TICKS:
         reason = "is negative" if ticks < 0 else f"does not fit into 64 bits of {unit or 'ticks'}"
         raise PredicateError(f"duration {str(duration)!r} {reason}")
     return ticks

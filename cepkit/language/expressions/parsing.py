@@ -24,12 +24,11 @@ from cepkit.language.expressions.mistakes import (
 )
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.printing import quoted_name
+from cepkit.limits import DEPTH, TEXT, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
 
-# The passes that walk a deeper tree would overflow the stack; a long `a or b or c` is not deep.
-DEEPEST = 200
 LONGEST_KEPT = 2_000  # characters; the trees of the last texts up to this length are kept
 
 
@@ -151,6 +150,7 @@ def parse(
 
     if not isinstance(text, str):
         raise TypeError(f"{role or 'pattern'}: expected text, got {type(text).__name__}")
+    check_length(text)
     try:
         return parser().parse(text)
     except UnexpectedInput as error:
@@ -160,6 +160,16 @@ def parse(
     if whole is not None:
         found = PatternSyntaxError(found.message, whole, found.position, found.length)
     raise found from None
+
+
+def check_length(text: str) -> None:
+    """Raise if a text is too long to parse. Blanks and the items of long lists of constants do not count."""
+    if len(text) > TEXT:
+        n = len(shortened(text)[0].replace(" ", ""))
+        refuse_beyond(TEXT, n, "characters of the query", _CURE)
+
+
+_CURE = "Give long lists of constants in IN (…), and compute long conditions as columns"
 
 
 @cache
@@ -172,5 +182,5 @@ def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> N
     level, depth = [tree], 0
     while level:
         level, depth = [child for node in level for child in children(node)], depth + 1
-        if depth > DEEPEST:
-            raise located(f"more than {DEEPEST} levels are nested; simplify", text, (0, 1), role)
+        if depth > DEPTH:
+            raise located(f"more than {DEPTH} levels are nested; simplify", text, (0, 1), role)

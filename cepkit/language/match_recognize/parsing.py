@@ -14,7 +14,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import Vocabulary
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.expressions.parsing import check_depth, check_length, parse
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.building import (
@@ -91,6 +91,7 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows:
     """
     if not isinstance(text, str):
         raise TypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
+    check_length(text)
     check_brackets(text)
     whole = TextPart(text, 0, len(text.rstrip().removesuffix(";")))
     before, inside, after = _around_clause(whole)

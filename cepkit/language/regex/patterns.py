@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.spelling import text_of
+from cepkit.limits import REPEATS, refuse_beyond
 
 Span = tuple[int, int]
 
@@ -93,6 +94,9 @@ class Repeat(Pattern):
     def __post_init__(self) -> None:
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
             raise ValueError(f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1")
+        refuse_beyond(
+            REPEATS, max(self.low, self.high or 0), "rounds of a repetition", "write + for no limit"
+        )
 
 
 def var(name: str) -> Variable:

@@ -68,7 +68,7 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
     ------
     UnsupportedQueryError
         If a group is repeated without a limit, a condition uses a value from all rounds of a repeated
-        group, or more than ``MAX_BRANCHES`` branches arise.
+        group, or more than branches arise than `cepkit.limits` allows.
     """
     lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
     refuse_too_many(len(lines))

@@ -23,8 +23,7 @@ from cepkit.language.sequences.patterns import (
     SequencePattern,
     event_patterns,
 )
-
-MAX_BRANCHES = 720  # six events in any order
+from cepkit.limits import BRANCHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def lines_of(pattern: SequencePattern, strategy: str) -> list[Line]:
     Raises
     ------
     UnsupportedQueryError
-        If a group is repeated without a limit, or more than ``MAX_BRANCHES`` lines arise.
+        If a group is repeated without a limit, or there are more lines than `cepkit.limits` allows.
     """
     return _Expansion(strategy).lines(pattern)
 
@@ -246,9 +245,9 @@ def _orders(counts: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def refuse_too_many(n: int) -> None:
-    """Raise if ``n`` exceeds ``MAX_BRANCHES``."""
-    if n > MAX_BRANCHES:
+    """Raise if ``n`` exceeds the limit of branches."""
+    if n > BRANCHES:
         raise UnsupportedQueryError(
-            f"alternatives, orders and optional parts make more than {MAX_BRANCHES} patterns; "
+            f"alternatives, orders and optional parts make more than {BRANCHES} patterns; "
             "leave out some of them, or some parts of all_of"
         )

@@ -27,17 +27,19 @@ from cepkit.language.expressions.building import unquoted
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse, parse_expression
+from cepkit.language.expressions.parsing import check_depth, check_length, parse, parse_expression
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.sequences.building import SASE_BUILDER
 from cepkit.language.sequences.patterns import (
     EventPattern,
     Loop,
     SequencePattern,
+    check_size,
     event_patterns,
     group_variables,
 )
 from cepkit.language.sequences.printing import SASE_STRATEGIES
+from cepkit.limits import TICKS
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -140,6 +142,7 @@ def parse_sase(text: str) -> SaseParts:
       PATTERN SEQ(A a, B b) WHERE a.x > > 3
                                         ^
     """
+    check_length(text)
     said: dict[str, object] = {}
     for word, start, stop in clauses(text):
         match word:
@@ -242,6 +245,7 @@ def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
         )
     pattern = parse(bare, _sequence_parser, SEQUENCE_WORDS, None, text)
     check_depth(pattern, SequencePattern.children, text, None)
+    check_size(pattern)
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_conditions(node, condition_at))
     _refuse_nameless(pattern, text)
     _refuse_brackets_of_one(pattern, text, bare)
@@ -400,6 +404,10 @@ def _read_window(word: str, text: str, start: int, stop: int) -> dict[str, objec
     amount, at = window["amount"], window.start("amount")
     name = "within" if word == "WITHIN" else "gap_within"
     said: dict[str, object] = {"within_closed": False} if window["exclusive"] else {}
+    digits = re.match("[0-9]*", amount)[0].lstrip("0")
+    if len(digits) > len(str(TICKS)) or (digits and int(digits) > TICKS):
+        message = f"{name}: the number does not fit into 64 bits. The largest window is {TICKS}"
+        raise located(message, text, window.span("amount"), None)
     if word == "WITHIN" and (count := re.fullmatch(r"([0-9]+)\s*(?ai:events?|rows?)", amount)):
         if int(count[1]) < 1:
             raise located("within: a window must hold at least one event", text, window.span("amount"), None)

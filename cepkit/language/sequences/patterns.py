@@ -16,6 +16,7 @@ from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
 from cepkit.language.query_parts import Duration
 from cepkit.language.spelling import text_of
+from cepkit.limits import EVENTS, REPEATS, refuse_beyond
 
 Span = tuple[int, int]
 
@@ -327,6 +328,9 @@ class Loop(SequencePattern):
             raise CepError(
                 f"repetition {{{self.low},{high}}} of {self.body}: it needs 0 <= low <= high and high >= 1"
             )
+        refuse_beyond(
+            REPEATS, max(self.low, self.high or 0), "rounds of a repetition", "write + for no limit"
+        )
 
     def __getitem__(self, name: object) -> Any:
         events = event_patterns(self.body)
@@ -372,3 +376,18 @@ def as_part(part: object) -> SequencePattern:
             "put where() and within() after the outermost seq(…)"
         )
     raise CepError(f"expected an event or a pattern of events, got {type(part).__name__} {part!r}")
+
+
+def check_size(pattern: SequencePattern) -> None:
+    """Raise if a pattern has too many events once its repeated groups are written out."""
+    cure = "Use a shorter pattern, or a loop over one event, A+ a[]"
+    refuse_beyond(EVENTS, _n_events(pattern), "events of the pattern", cure)
+
+
+def _n_events(pattern: SequencePattern) -> int:
+    if isinstance(pattern, EventPattern | AbsentPattern):
+        return 1
+    if isinstance(pattern, Loop):
+        rounds = 1 if isinstance(pattern.body, EventPattern) else pattern.high or 1
+        return rounds * _n_events(pattern.body)
+    return sum(map(_n_events, pattern.children()))

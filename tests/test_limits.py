@@ -1,0 +1,131 @@
+"""Queries beyond a limit, or with numbers beyond 64 bits, are refused at once; long ones within it run."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit import limits
+from cepkit.compile.shared.like import like_test
+from cepkit.errors import LONGEST, QUOTED, CepError
+
+FRAME = pd.DataFrame(
+    {
+        "kind": list("ABC") * 20,
+        "ts": range(60),
+        "x": [float(i % 7) for i in range(60)],
+        "text": list("xyz") * 20,
+        "when": pd.date_range("2026-03-29", periods=60, freq="min", tz="Europe/Berlin"),
+    }
+)
+IS_GOOD = {"good": "x > 1"}
+
+
+def match(query, **keywords):
+    given = {"event_type": "kind", "order_by": "ts"} if query.startswith("PATTERN") else {"define": IS_GOOD}
+    return cep.match(FRAME, query, **given | keywords)
+
+
+def nested(n: int) -> str:
+    text = "x > 1"
+    for i in range(n):
+        text = f"(({text}) = (x > {i}))"
+    return text
+
+
+def joined(n: int, one: str = "b.x > a.x + {}") -> str:
+    return " AND ".join(one.format(i) for i in range(n))
+
+
+# Each was an endless compilation, or an error of Python, numba or Arrow.
+BEYOND = {
+    "rounds of nothing": ("(){1000000000} good", {}, "the limit is 1,000,000"),
+    "rounds of an option": ("(()?){1,1000000000} good", {}, "the limit is 1,000,000"),
+    "rounds of an event": ("PATTERN SEQ(A{1,1000000000000000000000000000000} a, B b)", {}, "rounds of a"),
+    "rounds of a group": ("PATTERN (SEQ(A a, B b)){1000000}", {}, "events of the pattern: 2,000,000"),
+    "alternatives": ("(" + "|".join(["good"] * 200_000) + ")", {}, "characters of the query: 1,000,001"),
+    "events": (
+        f"PATTERN SEQ({', '.join(f'A a{i}' for i in range(5000))})",
+        {},
+        "events of the pattern: 5,000",
+    ),
+    "conditions": (f"PATTERN SEQ(A a, B b) WHERE {joined(9000)}", {}, "characters of the query"),
+    "options": ("good", {"define": {"good": " or ".join(["x = 1"] * 40_000)}}, "characters of the query"),
+    "window of digits": (f"PATTERN SEQ(A a, B b) WITHIN {'9' * 5000}", {}, "does not fit into 64 bits"),
+    "window of events": (f"PATTERN SEQ(A a, B b) WITHIN {'9' * 30} EVENTS", {}, "does not fit into 64 bits"),
+    "window as keyword": ("PATTERN SEQ(A a, B b)", {"within": 10**30}, "does not fit into 64 bits"),
+    "rows back": ("good", {"define": {"good": "prev(x, 1000000000) > 1"}}, "at most 1,000,000 rows back"),
+    "rows back, digits": ("good", {"define": {"good": f"prev(x, {'9' * 3999}) > 1"}}, "rows back"),
+    "comparisons": ("good", {"define": {"good": nested(20)}}, "comparisons of conditions are nested"),
+    "levels": ("good", {"define": {"good": "not " * 5000 + "x > 1"}}, "more than 200 levels are nested"),
+    "positions": ("good{100}", {}, "has 100 positions"),
+    "orders": ("PATTERN AND(A a, A b, A c, A d, A e, A f, A g)", {}, "more than 720 patterns"),
+    "a measure": ("good", {"measures": {"v": "9223372036854775808"}}, "does not fit into 64 bits"),
+    "a skipped hour": ("good", {"define": {"good": "when > '2026-03-29 02:30'"}}, "does not exist in Europe"),
+    "a double hour": ("good", {"define": {"good": "when > '2026-10-25 02:30'"}}, "or exists twice"),
+    "two texts": ("good", {"define": {"good": "'a' < 'b'"}}, "this compares two constants"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_query_beyond_a_limit_is_refused(name):
+    query, keywords, said = BEYOND[name]
+    with pytest.raises(CepError) as caught:
+        match(query, **keywords)
+    message = str(caught.value)
+    assert said in message, message[:500]
+    assert max(map(len, message.splitlines())) <= QUOTED + 100
+    assert len(message) <= LONGEST
+
+
+TEXTS = ", ".join(f"'t{i}'" for i in range(3000)) + ", 'x'"
+WITHIN = {
+    "a list of numbers": ("good", {"define": {"good": f"x in ({', '.join(map(str, range(100_000)))})"}}, 60),
+    "a list of texts": ("good", {"define": {"good": f"text in ({TEXTS})"}}, 20),
+    "comparisons": ("good", {"define": {"good": nested(limits.NESTED_COMPARISONS)}}, None),
+    "orders": ("PATTERN AND(A a, B b, C c, A d, B e) WITHIN 10", {}, None),
+    "like": ("good", {"define": {"good": "text like '%x%x%x%x%x%x%x%y'"}}, 0),
+    "brackets": ("(" * 5000 + "good" + ")" * 5000, {}, None),
+    "a window of all events": (f"PATTERN SEQ(A a, B b) WITHIN {2**63 - 1} EVENTS", {}, 210),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_long_query_within_the_limits_runs(name):
+    query, keywords, expected = WITHIN[name]
+    found = match(query, **keywords).count()
+    assert expected is None or found == expected
+
+
+def test_an_error_shows_the_text_around_its_place():
+    text = "x > 1 or " * 1000 + "y > 2" + " or x > 3" * 1000
+    with pytest.raises(cep.ColumnNotFoundError) as caught:
+        match("good", define={"good": text})
+    said, line, carets = str(caught.value).splitlines()
+    assert "'y'" in said
+    assert line.count("…") == 2 and len(line) <= QUOTED + 4
+    assert line[carets.index("^") :].startswith("y > 2")
+
+
+def naive_like(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(naive_like(pattern[1:], text[i:]) for i in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and naive_like(pattern[1:], text[1:])
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_like_equals_its_definition(seed):
+    draw = Random(seed)
+    pattern = "".join(draw.choice("ab%_") for _ in range(draw.randrange(8)))
+    for _ in range(20):
+        text = "".join(draw.choice("ab") for _ in range(draw.randrange(9)))
+        assert like_test(pattern)(text) == naive_like(pattern, text), (pattern, text)
+
+
+def test_like_takes_no_exponential_time():
+    assert not like_test("%a%a%a%a%a%a%a%a%a%b")("a" * 20_000)
