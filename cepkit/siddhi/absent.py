@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cepkit.errors import UnsupportedQueryError
 from cepkit.siddhi.logical import LogicalHalf
 from cepkit.siddhi.states import UNSET, Event, PartialState, WaitingState
 from cepkit.siddhi.timers import RunClock
@@ -142,6 +143,7 @@ class AbsentHalf(LogicalHalf):
         self._wait, self._clock, self._report, self._nothing = wait, clock, report, nothing
         self._timer = clock.timer(self._pass_time)
         self._last_arrival: int | None = None  # the last event of the absent stream that counts
+        self._sent_at: int | None = None
         self._is_active = True
 
     def start(self) -> None:
@@ -218,6 +220,7 @@ class AbsentHalf(LogicalHalf):
         """Pass the partial matches on whose wait is over."""
         if not self._is_active:
             return
+        self._refuse_race()
         wait, has_sent = self._wait or 0, False
         if self._last_arrival is None or time >= self._last_arrival + wait:
             has_sent = self._end_waits(time)
@@ -225,6 +228,16 @@ class AbsentHalf(LogicalHalf):
         if self.every is not None or (not has_sent and self.is_start):
             since = self._clock.now if self._last_arrival is None else self._last_arrival
             self._timer.set(since + wait)
+
+    def _refuse_race(self) -> None:
+        """Raise if the other wait of ``every (not A for t or not B for t)`` ended at the same time."""
+        other = self.partner
+        is_race = self.is_or and self.every is not None and not self.is_sequence
+        if is_race and isinstance(other, AbsentHalf) and other._sent_at == self._clock.now:
+            raise UnsupportedQueryError(
+                "every (not … for … or not … for …): both waits end at the same time, and Siddhi's answer then "
+                "depends on the order of its threads; give the states different times, or use two queries"
+            )
 
     def _end_waits(self, time: int) -> bool:
         """Pass on, or mark, the partial matches whose wait is over; return whether one was passed on."""
@@ -261,6 +274,7 @@ class AbsentHalf(LogicalHalf):
         return time >= since + (self._wait or 0)
 
     def _send(self, partial: PartialState) -> None:
+        self._sent_at = self._clock.now
         if self.is_last:
             self._report(partial)
         if self.next is not None:

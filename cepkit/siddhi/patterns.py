@@ -87,9 +87,10 @@ class PatternRun:
                 made = AbsentWait(slot, n_slots, self._ticks(wait) or 0, self._clock, self._report, **common)
             case sp.LogicalState(operator=operator):
                 left, right = halves(tree)
+                # The timer of the left half is the older one; its slot is the later one.
+                first = self._half(left, slot + 1, operator, common)
                 second = self._half(right, slot, operator, common)
                 self._add(second)
-                first = self._half(left, slot + 1, operator, common)
                 self._add(first)
                 first.partner, second.partner = second, first
                 return first, second, [second]

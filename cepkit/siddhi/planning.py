@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
 from cepkit.language.expressions import trees as ex
@@ -118,7 +118,8 @@ class _Planner:
         schemas.update({name: schema for name, schema in self._frames.items() if name not in schemas})
         read = {source.stream for query in self._app.queries() for source in query.sources()}
         targets = {query.target for query in self._app.queries()}
-        unused = [name for name in self._frames if name not in read and name not in targets]
+        defined = {stream.name for stream in self._app.streams}
+        unused = [name for name in self._frames if name not in read | targets | defined]
         if unused:
             known = sorted(name for name in read if not name.startswith("#"))
             hint = nearest(unused[0], known)
@@ -331,7 +332,8 @@ class _Planner:
             if isinstance(handler, sp.WindowHandler):
                 raise self._error(handler.span, "a state of a pattern has no window; write 'within' after it")
         counted = any(isinstance(node, sp.CountedState) and node.body is state for node in pattern.walk())
-        return self._slot((_reference(state) or source.stream,), self._schema(source), counted)
+        slot = self._slot((_reference(state) or source.stream,), self._schema(source), counted)
+        return replace(slot, is_absent=isinstance(state, sp.AbsentState))
 
     def _test(
         self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]

@@ -8,7 +8,7 @@ from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
-from cepkit.language.siddhi.query import SiddhiQuery
+from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhi import aggregators as ag
 from cepkit.siddhi.states import Slots
 from cepkit.siddhi.values import (
@@ -122,9 +122,8 @@ def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
     return Typed(lambda _: made.cells[place], ag.result_type(name, kind))
 
 
-def _all_columns(query: SiddhiQuery, slots: Sequence[SlotOf], source: str) -> list:
-    from cepkit.language.siddhi.query import OutputColumn
-
+def _all_columns(query: SiddhiQuery, slots: Sequence[SlotOf], source: str) -> list[OutputColumn]:
+    slots = [slot for slot in slots if not slot.is_absent]
     if len(slots) == 1:
         return [OutputColumn(ex.Attribute(name)) for name in slots[0].attributes]
     columns, owner_of = [], dict[str, str]()

@@ -38,6 +38,7 @@ class SlotOf:
     names: tuple[str, ...]
     attributes: Mapping[str, tuple[int, Type]]
     is_counted: bool = False
+    is_absent: bool = False
 
 
 @dataclass(frozen=True)
