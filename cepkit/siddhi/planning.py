@@ -278,7 +278,9 @@ class _Planner:
 
     def _stream_plan(self, query: SiddhiQuery, source: sp.StreamSource) -> StreamPlan:
         side, slot = self._side(source, (source.stream,), query, False)
-        return StreamPlan(side, compile_selection(query, [slot], self._app.source, self._per_ms))
+        selection = compile_selection(query, [slot], self._app.source, self._per_ms)
+        selection.keeps_last = side.window is not None and not side.window.is_sliding
+        return StreamPlan(side, selection)
 
     def _join_plan(self, query: SiddhiQuery, given: JoinInput) -> JoinedPlan:
         left, one = self._joined(given.left, query)
@@ -291,6 +293,7 @@ class _Planner:
         on = None if given.on is None else compile_condition(given.on, scope)
         keeps = (given.how in ("left", "full"), given.how in ("right", "full"))
         selection = compile_selection(query, [one, other], self._app.source, self._per_ms)
+        selection.keeps_last = not all(side.window and side.window.is_sliding for side in (left, right))
         return JoinedPlan(
             (left, right), (given.left.is_trigger, given.right.is_trigger), keeps, on, selection
         )

@@ -43,6 +43,7 @@ class RowSelection:
     offset: int | None
     kinds: frozenset[str]
     aggregates: list[tuple[str, Type | None, Value | None]]
+    keeps_last: bool = True  # with aggregates, only the last of several events that come together gives a row
     cells: list[Any] = field(default_factory=list)  # the aggregates of the present row
     row: list[Any] = field(default_factory=list)  # the columns of the present row
 
@@ -146,12 +147,13 @@ class RowSelector:
     def __init__(self, selection: RowSelection):
         self._of = selection
         self._groups: dict[tuple, list[ag.Aggregator]] = {}
-        self._keeps_last = bool(selection.aggregates)
+        self._keeps_last = selection.keeps_last and bool(selection.aggregates or selection.group_by)
 
     def select(self, chunk: Sequence[Handed]) -> list[Row]:
         """Return the rows for events that came together.
 
-        With aggregates only the last of them gives a row, and with groups the last of each group.
+        With aggregates only the last event of a batch gives a row, and with groups the last of each group.
+        A sliding window gives a row for each event.
         """
         of = self._of
         made: list[tuple[tuple, list, Row]] = []
@@ -169,7 +171,7 @@ class RowSelector:
                 continue
             row = (kind, time, tuple(of.row))
             order = [_sortable(call(slots), descending) for call, descending in of.order_by]
-            if self._keeps_last or of.group_by:
+            if self._keeps_last:
                 last_of_group[key] = (order, row)
                 if not of.group_by:
                     last_of_group = {key: (order, row)}

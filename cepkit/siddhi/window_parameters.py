@@ -41,7 +41,7 @@ def plan_window(
         )
     reader = _Parameters(name, handler.arguments, slot, scope, place)
     common: dict[str, Any] = {
-        "name": name, "with_expired": with_expired, "is_searched": is_searched, "per_ms": ticks_per_ms,
+        "name": name, "with_expired": with_expired, "is_searched": is_searched,
     }  # fmt: skip
     made = _read(reader, common, ticks_per_ms)
     reader.end()

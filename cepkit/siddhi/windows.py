@@ -32,7 +32,11 @@ class WindowPlan:
     shows_end: bool = False  # replace the time of an event with the end of its batch
     with_expired: bool = False
     is_searched: bool = False  # a join looks into the window
-    per_ms: int = 1
+
+    @property
+    def is_sliding(self) -> bool:
+        """Whether events leave one by one, and not as a batch."""
+        return self.name in ("length", "time", "timeLength", "externalTime", "sort")
 
 
 class EventWindow:
