@@ -9,6 +9,7 @@ class LogicalHalf(WaitingState):
     """One side of ``and`` or ``or``; a partial match waits in both halves at once."""
 
     partner: LogicalHalf
+    resets_on_failure = False
 
     def __init__(self, slot: int, n_slots: int, operator: str, **keywords: bool):
         super().__init__(slot, n_slots, **keywords)

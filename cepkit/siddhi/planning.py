@@ -317,6 +317,7 @@ class _Planner:
         for state in given.pattern.walk():
             if isinstance(state, sp.AbsentState) and state.wait_ms is not None:
                 self._needs_clock("not … for", state.span)
+        self._refuse_optional_start(given.pattern)
         self._warn_of_states(given)
         plan = PatternPlan(
             given.pattern,
@@ -357,6 +358,24 @@ class _Planner:
             return calls[0]
         return lambda events: all(call(events) for call in calls)
 
+    def _refuse_optional_start(self, pattern: sp.StatePattern) -> None:
+        """Raise for patterns that need no event, and for waits that no event precedes."""
+        parts = pattern.parts if isinstance(pattern, sp.StateChain) else (pattern,)
+        leading = [isinstance(part, sp.CountedState) and part.low == 0 for part in map(_without_every, parts)]
+        if all(leading):
+            raise self._error(
+                pattern.span, "each state may be empty, so Siddhi matches nothing at all; one state needs an event"
+            )
+        after = _without_every(parts[leading.index(False)])
+        waits = [node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None]
+        if leading[0] and waits:
+            raise self._error(
+                waits[0].span,
+                "the states before this wait may be empty, and Siddhi then begins the wait at no time; write a "
+                "state with an event before it",
+                UnsupportedQueryError,
+            )
+
     def _warn_of_states(self, given: PatternInput) -> None:
         """Warn of sequences that Siddhi never completes."""
         if not given.is_sequence:
@@ -388,6 +407,13 @@ class _FilterScope(Scope):
             exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
             return exact[0] if exact else self._place
         return super().slot(node, name)
+
+
+def _without_every(part: sp.StatePattern) -> sp.StatePattern:
+    """Return a part, or the first state of a body of ``every``."""
+    while isinstance(part, sp.EveryState | sp.StateChain):
+        part = part.body if isinstance(part, sp.EveryState) else part.parts[0]
+    return part
 
 
 def _reference(state: sp.EventState | sp.AbsentState) -> str | None:

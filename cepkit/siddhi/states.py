@@ -63,6 +63,7 @@ class WaitingState:
     """
 
     waits = False  # whether an absent event is part of the state
+    resets_on_failure = True  # whether an event that does not fit lets an optional first state begin again
 
     def __init__(self, slot: int, n_slots: int, *, is_start: bool, is_sequence: bool):
         self.slot, self.n_slots = slot, n_slots
@@ -178,7 +179,7 @@ class WaitingState:
             partial.slots[slot] = None
             if not self.dies_without_event():
                 kept.append(partial)
-            if self.is_sequence and self.resets is not None:
+            if self.is_sequence and self.resets is not None and self.resets_on_failure:
                 self.resets.begin_later()
         self.pending[:] = kept
         return made
