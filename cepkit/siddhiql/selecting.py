@@ -10,8 +10,8 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhi import aggregators as ag
-from cepkit.siddhi.states import Slots
-from cepkit.siddhi.values import (
+from cepkit.siddhiql.states import Slots
+from cepkit.siddhiql.values import (
     OBJECT,
     Scope,
     SlotOf,

@@ -11,8 +11,8 @@ from cepkit.errors import CepError
 from cepkit.events import DURATION, TIME, ColumnType, Frame
 from cepkit.language.siddhi.parsing import parse_siddhi
 from cepkit.language.siddhi.query import SiddhiApp
-from cepkit.siddhi.app_run import run_app
-from cepkit.siddhi.inputs import (
+from cepkit.siddhiql.app_run import run_app
+from cepkit.siddhiql.inputs import (
     NANOSECONDS_PER_MS,
     StreamRows,
     events_of,
@@ -20,8 +20,8 @@ from cepkit.siddhi.inputs import (
     read_stream,
     source_of_stream,
 )
-from cepkit.siddhi.planning import AppPlan, plan_app
-from cepkit.siddhi.results import SiddhiResult
+from cepkit.siddhiql.planning import AppPlan, plan_app
+from cepkit.siddhiql.results import SiddhiResult
 
 OrderBy = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 

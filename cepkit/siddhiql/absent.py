@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cepkit.errors import UnsupportedQueryError
-from cepkit.siddhi.logical import LogicalHalf
-from cepkit.siddhi.states import UNSET, Event, PartialState, WaitingState
-from cepkit.siddhi.timers import RunClock
+from cepkit.siddhiql.logical import LogicalHalf
+from cepkit.siddhiql.states import UNSET, Event, PartialState, WaitingState
+from cepkit.siddhiql.timers import RunClock
 
 Report = Callable[[PartialState], None]
 

@@ -13,7 +13,7 @@ from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnT
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
-from cepkit.siddhi.states import Slots
+from cepkit.siddhiql.states import Slots
 
 Value = Callable[[Slots], Any]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cepkit.language.siddhi import patterns as sp
-from cepkit.siddhi.absent import AbsentHalf, AbsentWait
-from cepkit.siddhi.logical import LogicalHalf
-from cepkit.siddhi.states import CountState, Event, PartialState, WaitingState
-from cepkit.siddhi.timers import RunClock
-from cepkit.siddhi.values import Value
+from cepkit.siddhiql.absent import AbsentHalf, AbsentWait
+from cepkit.siddhiql.logical import LogicalHalf
+from cepkit.siddhiql.states import CountState, Event, PartialState, WaitingState
+from cepkit.siddhiql.timers import RunClock
+from cepkit.siddhiql.values import Value
 
 
 @dataclass(frozen=True)

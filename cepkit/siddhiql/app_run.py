@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from cepkit.progress import checkpoint
-from cepkit.siddhi.planning import AppPlan, PlannedPartition, PlannedQuery
-from cepkit.siddhi.runs import QueryRun
-from cepkit.siddhi.selecting import Row
-from cepkit.siddhi.states import Event
-from cepkit.siddhi.timers import RunClock
+from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery
+from cepkit.siddhiql.runs import QueryRun
+from cepkit.siddhiql.selecting import Row
+from cepkit.siddhiql.states import Event
+from cepkit.siddhiql.timers import RunClock
 
 _EVENTS_PER_CHECKPOINT = 4096
 Send = Callable[[str, list[Row]], None]

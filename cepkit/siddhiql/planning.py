@@ -19,11 +19,11 @@ from cepkit.language.siddhi.query import (
     SiddhiQuery,
     StreamInput,
 )
-from cepkit.siddhi.patterns import PatternPlan, slots_in_order
-from cepkit.siddhi.runs import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
-from cepkit.siddhi.selecting import attributes_of, compile_selection
-from cepkit.siddhi.values import Scope, SlotOf, Type, Value, compile_condition, compile_siddhi
-from cepkit.siddhi.window_parameters import plan_window
+from cepkit.siddhiql.patterns import PatternPlan, slots_in_order
+from cepkit.siddhiql.runs import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
+from cepkit.siddhiql.selecting import attributes_of, compile_selection
+from cepkit.siddhiql.values import Scope, SlotOf, Type, Value, compile_condition, compile_siddhi
+from cepkit.siddhiql.window_parameters import plan_window
 
 Schema = tuple[tuple[str, Type], ...]
 

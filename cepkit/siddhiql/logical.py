@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cepkit.siddhi.states import Event, PartialState, WaitingState
+from cepkit.siddhiql.states import Event, PartialState, WaitingState
 
 
 class LogicalHalf(WaitingState):
