@@ -172,7 +172,7 @@ class AbsentHalf(LogicalHalf):
         self.partner.fresh.append(made)
 
     def take(self, event: Event) -> list[PartialState]:
-        """End the partial matches that an event of the absent stream forbids, or let their wait begin again."""
+        """End the partial matches that an event of the absent stream forbids, or let them wait again."""
         if not self._is_active:
             return []
         kept, slot, other = [], self.slot, self.partner.slot
@@ -235,8 +235,8 @@ class AbsentHalf(LogicalHalf):
         is_race = self.is_or and self.every is not None and not self.is_sequence
         if is_race and isinstance(other, AbsentHalf) and other._sent_at == self._clock.now:
             raise UnsupportedQueryError(
-                "every (not … for … or not … for …): both waits end at the same time, and Siddhi's answer then "
-                "depends on the order of its threads; give the states different times, or use two queries"
+                "every (not … for … or not … for …): both waits end at the same time, and Siddhi's "
+                "answer then depends on the order of its threads; give the states different times"
             )
 
     def _end_waits(self, time: int) -> bool:

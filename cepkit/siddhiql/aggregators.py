@@ -228,5 +228,3 @@ def make_aggregator(name: str, of: Type | None) -> Aggregator:
         case "stddev":
             return Spread()
     return Extreme(less if name.startswith("min") else greater, name.endswith("forever"))
-
-

@@ -51,7 +51,9 @@ class _AppRun:
             for stream in streams:
                 self._readers.setdefault(stream, []).append(run)
 
-    def run(self, events: Iterable[tuple[str, Event]], n_events: int, end: int | None) -> dict[str, list[Row]]:
+    def run(
+        self, events: Iterable[tuple[str, Event]], n_events: int, end: int | None
+    ) -> dict[str, list[Row]]:
         """Take all events in, and return the rows."""
         clock, readers = self._clock, self._readers
         for i, (stream, event) in enumerate(events):

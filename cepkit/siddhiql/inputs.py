@@ -98,8 +98,8 @@ def read_stream(
         order_by = (source.clock,)
     if order_by and known[order_by[0]].kind not in (TIME, DURATION, INTEGER, FLOAT):
         raise CepError(
-            f"order_by: column {order_by[0]!r} of {name} is of type {known[order_by[0]]}; the first column must "
-            "be a time, or a number of milliseconds"
+            f"order_by: column {order_by[0]!r} of {name} is of type {known[order_by[0]]}; the first column "
+            "must be a time, or a number of milliseconds"
         )
     if defined is None:
         schema: Schema = tuple((column, type_of_column(of)) for column, of in known.items())
@@ -128,7 +128,9 @@ def _agreed(stream: str, attribute: str, kind: str, own: Type) -> Type:
     if not isinstance(own, str):
         if kind in (LONG, OBJECT):
             return own
-        raise CepError(f"define stream {stream}: {attribute!r} is defined as {kind}, and its column has times")
+        raise CepError(
+            f"define stream {stream}: {attribute!r} is defined as {kind}, and its column has times"
+        )
     fits = kind == OBJECT or own in (kind, OBJECT) or (kind in numbers and own in numbers)
     if not fits:
         raise CepError(
@@ -206,7 +208,7 @@ def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: 
                 first, second = parts[i][0], parts[k][0]
                 shown = ", ".join(map(str, one))
                 raise OrderError(
-                    f"an event of {first} and one of {second} are equal in order_by ({shown}). Siddhi's answer "
-                    "then depends on the order of its threads. Add a column to order_by that says which came "
-                    "first, as in order_by=['ts', 'sequence']"
+                    f"an event of {first} and one of {second} are equal in order_by ({shown}). Siddhi's "
+                    "answer then depends on the order of its threads. Add a column to order_by that says "
+                    "which came first, as in order_by=['ts', 'sequence']"
                 )

@@ -39,9 +39,9 @@ def slots_in_order(pattern: sp.StatePattern) -> list[sp.EventState | sp.AbsentSt
 
 def halves(state: sp.LogicalState) -> tuple[sp.EventState | sp.AbsentState, sp.EventState | sp.AbsentState]:
     """Return the halves; the absent event of ``and`` comes first."""
-    if state.operator == "and" and isinstance(state.right, sp.AbsentState):
-        if not isinstance(state.left, sp.AbsentState):
-            return state.right, state.left
+    left_is_absent = isinstance(state.left, sp.AbsentState)
+    if state.operator == "and" and isinstance(state.right, sp.AbsentState) and not left_is_absent:
+        return state.right, state.left
     return state.left, state.right
 
 
@@ -129,9 +129,7 @@ class PatternRun:
         if isinstance(tree, sp.AbsentState):
             nothing: Event = (-1, *[None] * self._plan.widths[slot])
             wait = self._ticks(tree.wait_ms)
-            return AbsentHalf(
-                slot, n_slots, operator, wait, self._clock, self._report, nothing, **common
-            )
+            return AbsentHalf(slot, n_slots, operator, wait, self._clock, self._report, nothing, **common)
         return LogicalHalf(slot, n_slots, operator, **common)
 
     def _add(self, state: WaitingState) -> None:

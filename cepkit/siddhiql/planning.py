@@ -124,7 +124,8 @@ class _Planner:
             known = sorted(name for name in read if not name.startswith("#"))
             hint = nearest(unused[0], known)
             raise CepError(
-                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(known)}{hint and '.' + hint}"
+                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(known)}"
+                f"{hint and '.' + hint}"
             )
         for query in self._app.queries():
             for source in query.sources():
@@ -159,7 +160,7 @@ class _Planner:
             if query.target is not None and query.target in reached(query.target):
                 raise self._error(
                     query.span,
-                    f"the queries feed {query.target!r} to itself, and may never end; write to another stream",
+                    f"the queries feed {query.target!r} to itself, without an end; write to another stream",
                     UnsupportedQueryError,
                 )
 
@@ -243,7 +244,8 @@ class _Planner:
         known, own = [name for name, _ in schemas[target]], [name for name, _ in schema]
         if known != own:
             raise self._error(
-                query.span, f"insert into {target}: the stream has the attributes {known}, the query gives {own}"
+                query.span,
+                f"insert into {target}: the stream has the attributes {known}, the query gives {own}",
             )
 
     def _slot(self, names: tuple[str, ...], schema: Schema, is_counted: bool = False) -> SlotOf:
@@ -265,9 +267,7 @@ class _Planner:
         window = plan_window(None, slot, query.events != "current", searched, self._per_ms, scope)
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):
-                window = plan_window(
-                    handler, slot, query.events != "current", searched, self._per_ms, scope
-                )
+                window = plan_window(handler, slot, query.events != "current", searched, self._per_ms, scope)
                 if window is not None and handler.name in ("time", "timeBatch", "timeLength"):
                     self._needs_clock(f"#window.{handler.name}", handler.span)
                 continue
@@ -364,15 +364,18 @@ class _Planner:
         leading = [isinstance(part, sp.CountedState) and part.low == 0 for part in map(_without_every, parts)]
         if all(leading):
             raise self._error(
-                pattern.span, "each state may be empty, so Siddhi matches nothing at all; one state needs an event"
+                pattern.span,
+                "each state may be empty, so Siddhi matches nothing at all; one state needs an event",
             )
         after = _without_every(parts[leading.index(False)])
-        waits = [node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None]
+        waits = [
+            node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None
+        ]
         if leading[0] and waits:
             raise self._error(
                 waits[0].span,
-                "the states before this wait may be empty, and Siddhi then begins the wait at no time; write a "
-                "state with an event before it",
+                "the states before this wait may be empty, and Siddhi then begins the wait at no time; write "
+                "a state with an event before it",
                 UnsupportedQueryError,
             )
 
@@ -383,7 +386,9 @@ class _Planner:
         parts = given.pattern.parts if isinstance(given.pattern, sp.StateChain) else (given.pattern,)
         if isinstance(parts[-1], sp.CountedState):
             shown = print_states(parts[-1])
-            warn(f"Siddhi completes no sequence that ends in a count, as {shown} does; write another state last")
+            warn(
+                f"Siddhi completes no sequence that ends in a count, as {shown} is; write another state last"
+            )
         for node in given.pattern.walk():
             if isinstance(node, sp.EveryState) and isinstance(node.body, sp.StateChain):
                 late = [part for part in node.body.parts[1:] if not isinstance(part, sp.AbsentState)]
@@ -396,7 +401,13 @@ class _FilterScope(Scope):
     """The names in the filter of a state: its own stream first, then the other states."""
 
     def __init__(
-        self, slots: Sequence[SlotOf], order: Sequence[SlotOf], place: int, source: str, where: str, per_ms: int
+        self,
+        slots: Sequence[SlotOf],
+        order: Sequence[SlotOf],
+        place: int,
+        source: str,
+        where: str,
+        per_ms: int,
     ):
         super().__init__(slots, source, where, place, None, per_ms)
         self._order, self._place = order, place

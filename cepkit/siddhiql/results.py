@@ -26,7 +26,8 @@ class SiddhiResult:
     >>> import cepkit as cep
     >>> import pandas as pd
     >>> ticks = pd.DataFrame({"ts": [0, 10, 20], "price": [1.0, 3.0, 2.0]})
-    >>> found = cep.siddhi("from Ticks[price > 1.5] select price insert into High", Ticks=ticks, order_by="ts")
+    >>> text = "from Ticks[price > 1.5] select price insert into High"
+    >>> found = cep.siddhi(text, Ticks=ticks, order_by="ts")
     >>> found.streams, found.count()
     (('High',), 2)
     """
@@ -132,11 +133,15 @@ class SiddhiResult:
             return self.streams[-1]
         if stream not in self._rows:
             hint = nearest(stream, self._rows)
-            raise CepError(f"no query writes {stream!r}; streams: {', '.join(self._rows)}{hint and '.' + hint}")
+            raise CepError(
+                f"no query writes {stream!r}; streams: {', '.join(self._rows)}{hint and '.' + hint}"
+            )
         return stream
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items())
+        counts = ", ".join(
+            f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
+        )
         return f"{counts}\n{self.to_frame()}"
 
 

@@ -152,7 +152,9 @@ def _clock(rows: Sequence[StreamRows]) -> ColumnType | None:
     if len(kinds) > 1:
         times = next(one.name for one in rows if one.is_time)
         numbers = next(one.name for one in rows if not one.is_time)
-        raise CepError(f"order_by: the clock of {times} has times, that of {numbers} has numbers; convert one")
+        raise CepError(
+            f"order_by: the clock of {times} has times, that of {numbers} has numbers; convert one"
+        )
     if kinds != {True}:
         return None
     return rows[0].source.schema[rows[0].order_by[0]]

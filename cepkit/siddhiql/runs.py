@@ -159,10 +159,7 @@ class PatternQueryRun:
     def receive(self, stream: str, event: Event) -> None:
         """Take an event in."""
         rows = [
-            row
-            for found in self._run.take(stream, event)
-            for partial in found
-            for row in self._rows(partial)
+            row for found in self._run.take(stream, event) for partial in found for row in self._rows(partial)
         ]
         self._deliver(rows)
 

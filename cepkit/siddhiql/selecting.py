@@ -1,4 +1,4 @@
-"""The rows of ``select``: columns, aggregates by group, ``having``, ``order by``, ``limit`` and ``offset``."""
+"""The rows of a query: columns, aggregates by group, ``having``, ``order by``, ``limit`` and ``offset``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
-from cepkit.siddhi import aggregators as ag
+from cepkit.siddhiql import aggregators as ag
 from cepkit.siddhiql.states import Slots
 from cepkit.siddhiql.values import (
     OBJECT,
@@ -88,7 +88,9 @@ def compile_selection(
         names.append(name)
         types.append(OBJECT if part.is_list else part.type)
         made.columns.append(part.call)
-    made.group_by = [compile_siddhi(tree, scope("group by", aggregates=False)).call for tree in query.group_by]
+    made.group_by = [
+        compile_siddhi(tree, scope("group by", aggregates=False)).call for tree in query.group_by
+    ]
     made.names, made.types = tuple(names), tuple(types)
     if query.having is not None:
         made.having = compile_condition(query.having, scope("having", after=True))
@@ -134,7 +136,8 @@ def _all_columns(query: SiddhiQuery, slots: Sequence[SlotOf], source: str) -> li
                 start = query.span or (0, 1)
                 place = ex.Attribute(name, span=start)
                 raise Scope(slots, source, "select").error(
-                    place, f"select *: {owner_of[name]} and {slot.names[0]} both have {name!r}; list the columns"
+                    place,
+                    f"select *: {owner_of[name]} and {slot.names[0]} both have {name!r}; list the columns",
                 )
             owner_of[name] = slot.names[0]
             columns.append(OutputColumn(ex.Reference(slot.names[0], name)))

@@ -117,9 +117,7 @@ class WaitingState:
 
     def _goes_on(self) -> bool:
         """Return whether the only partial match of a sequence without ``every`` waits in the next state."""
-        return (
-            self.is_sequence and self.every is None and self.next is not None and bool(self.next.pending)
-        )
+        return self.is_sequence and self.every is None and self.next is not None and bool(self.next.pending)
 
     # --- partial matches expire
 

@@ -89,7 +89,9 @@ class Scope:
         found = [i for i, slot in enumerate(self.slots) if name in slot.attributes]
         if len(found) > 1:
             owners = " and ".join(self.slots[i].names[0] for i in found[:2])
-            raise self.error(node, f"{owners} both have {name!r}; write {self.slots[found[0]].names[0]}.{name}")
+            raise self.error(
+                node, f"{owners} both have {name!r}; write {self.slots[found[0]].names[0]}.{name}"
+            )
         if not found:
             known = {attribute for slot in self.slots for attribute in slot.attributes}
             raise self._unknown(node, f"no attribute {name!r}", name, known)
@@ -130,7 +132,10 @@ class Scope:
 
 
 def chain_index(index: int | str | None, *, own: bool) -> int:
-    """Return the place in the events of a state, as Python counts; ``last`` is the one before in its own filter."""
+    """Return a place in the events of a state, as Python counts.
+
+    In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
+    """
     if index is None:
         return -1
     if isinstance(index, int):
@@ -285,7 +290,9 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
     if len(kinds) > 1 and OBJECT not in kinds:
         raise scope.error(tree, f"{print_condition(tree)} compares {left.type} with {right.type}")
     if tree.operator not in ("==", "!=") and kinds & {STRING, BOOL}:
-        raise scope.error(tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi")
+        raise scope.error(
+            tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
+        )
     one, other, test = left.call, right.call, _COMPARE[tree.operator]
 
     def holds(slots: Slots) -> bool:
@@ -408,7 +415,9 @@ def _call(tree: ex.Call, scope: Scope) -> Typed:
     if name in _CALLS:
         least, most, kind, function = _CALLS[name]
         if not least <= len(parts) <= most:
-            counts = str(least) if least == most else f"{least} or more" if most == 99 else f"{least} to {most}"
+            counts = (
+                str(least) if least == most else f"{least} or more" if most == 99 else f"{least} to {most}"
+            )
             raise scope.error(tree, f"{tree.function} takes {counts} arguments, {len(parts)} given")
         return Typed(_applied(function, parts), parts[-1].type if kind is None else kind)
     if fn.is_registered(tree.function):

@@ -37,7 +37,8 @@ def plan_window(
     if name is None:
         hint = nearest(handler.name, KNOWN_WINDOWS)
         raise scope.error(
-            place, f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint and '.' + hint}"
+            place,
+            f"#window.{handler.name} does not run; windows: {', '.join(KNOWN_WINDOWS)}{hint and '.' + hint}",
         )
     reader = _Parameters(name, handler.arguments, slot, scope, place)
     common: dict[str, Any] = {

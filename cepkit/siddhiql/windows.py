@@ -252,7 +252,7 @@ class TimeBatch(EventWindow):
 
 
 class ExternalTimeBatch(EventWindow):
-    """Batches of ``width`` ticks by the clock of an attribute; a timeout closes a batch without a later event."""
+    """Batches of ``width`` ticks by the clock of an attribute; a timeout closes a batch, too."""
 
     def __init__(self, plan: WindowPlan, clock: RunClock, emit: Emit):
         super().__init__(plan, clock, emit)

@@ -10,8 +10,8 @@ cards. This is what the documentation and the tests of Siddhi say, word by word:
 * The last place that reads the stream sees the event first. Each waiting card tries the event.
 * A card that finishes the last place is a match. ``every`` puts a copy without the later events into the tray
   of the place where its body begins. Without ``every`` only one card ever starts.
-* A place for ``low`` to ``high`` events puts the card into the next tray at the ``low``-th event, and keeps it
-  on its own table until the next place has an event or ``high`` is reached. It is the same card.
+* A place for ``low`` to ``high`` events puts the card into the next tray at the ``low``-th event, and keeps
+  it on its own table until the next place has an event or ``high`` is reached. It is the same card.
 * The halves of ``and`` and ``or`` have the same cards on their tables.
 * A place for absent events lets a card pass when time has passed, and drops it when the event comes.
 
@@ -22,11 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import patterns as sp
 from cepkit.language.siddhi.query import PatternInput, SiddhiQuery
+
+UNSET = -1  # the time of a partial match without events, and of an absent event
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Card:
     """A partial match."""
 
     events: dict[int, list[Given]] = field(default_factory=dict)
-    time: int | None = None
+    time: int = UNSET
     has_left: bool = False  # it was too old at some place
 
     def copy_up_to(self, place: int | None) -> Card:
@@ -125,7 +128,7 @@ class Definition:
             return first, end, [first]
         if isinstance(tree, sp.StateChain):
             laid = [self.lay_out(part, is_first=is_first and i == 0) for i, part in enumerate(tree.parts)]
-            for (_, end, _), (first, _, _) in zip(laid, laid[1:], strict=False):
+            for (_, end, _), (first, _, _) in pairwise(laid):
                 for half in end.halves:
                     half.after = first
                 if end.kind == "count" and end.is_first and self.is_sequence and end.low == 0:
@@ -133,9 +136,9 @@ class Definition:
             return laid[0][0], laid[-1][1], [head for _, _, heads in laid for head in heads]
         if isinstance(tree, sp.LogicalState):
             left, right = tree.left, tree.right
-            if tree.operator == "and" and isinstance(right, sp.AbsentState):
-                if not isinstance(left, sp.AbsentState):
-                    left, right = right, left
+            absent = [isinstance(half, sp.AbsentState) for half in (left, right)]
+            if tree.operator == "and" and absent == [False, True]:
+                left, right = right, left
             two = self.place(right, is_first, tree.operator)
             one = self.place(left, is_first, tree.operator)
             one.other, two.other = two, one
@@ -175,7 +178,7 @@ class Definition:
                 place.tray = []
             place.tray.append(card)
             if not place.is_first:
-                self.set_alarm(place, (card.time or 0) + (place.wait or 0))
+                self.set_alarm(place, card.time + (place.wait or 0))
             return
         alone = self.is_sequence or (place.other is not None and place.is_first)
         for half in place.halves:
@@ -186,7 +189,7 @@ class Definition:
         if place.kind == "absent half" and not place.is_first and place.wait is not None:
             for half in place.halves:
                 if half.kind == "absent half" and half.wait is not None:
-                    half.alarms.append((card.time or 0) + half.wait)
+                    half.alarms.append(card.time + half.wait)
 
     def put_again(self, place: Place, card: Card) -> None:
         """Put a copy of a card, without the events from a place on, on its tray."""
@@ -203,7 +206,7 @@ class Definition:
         for half in place.halves:
             half.tray.append(made)
         if place.kind == "absent":
-            self.set_alarm(place, (card.time or 0) + (place.wait or 0))
+            self.set_alarm(place, card.time + (place.wait or 0))
 
     def set_alarm(self, place: Place, time: int) -> None:
         """Let the wait of an absent state end at a time."""
@@ -216,14 +219,14 @@ class Definition:
             place.begin_soon = False
             self.begin(place)
         for half in place.halves:
-            half.table += sorted(half.tray, key=lambda card: (card.time is None, card.time or 0))
+            half.table += sorted(half.tray, key=lambda card: (card.time == UNSET, card.time))
             half.tray = []
 
     def clear(self, place: Place) -> None:
         """Clear the table before the next event of a sequence."""
-        if place.other is not None and place.operator == "and":
-            if len(place.table) != len(place.other.table):
-                return
+        other = place.other
+        if other is not None and place.operator == "and" and len(place.table) != len(other.table):
+            return
         for half in place.halves:
             half.table = []
         if place.is_first and (place.kind == "absent" or not place.tray):
@@ -360,9 +363,9 @@ class Definition:
                 left = left or n == place.high
             return left
         self.hand_on(place, card)
-        if place.operator == "or" and place.other is not None:
-            if place.other.is_end and place.reports is place.other:
-                place.other.flag = True
+        other = place.other
+        if place.operator == "or" and other is not None and other.is_end and place.reports is other:
+            other.flag = True
         return True
 
     def agrees(self, place: Place | None, card: Card) -> bool:
@@ -452,7 +455,7 @@ class Definition:
             if self.is_old(card, time):
                 if place.body is not None and place.again is not None and place.again is not place:
                     self.put_again(place.again, card)
-            elif time >= (place.deadline if card.time is None else card.time + (place.wait or 0)):
+            elif time >= (place.deadline if card.time == UNSET else card.time + (place.wait or 0)):
                 card.time = time
                 done.append(card)
             else:
@@ -473,9 +476,9 @@ class Definition:
             return
         other, wait = place.other, place.wait or 0
         assert other is not None
-        if place.operator == "or" and place.again is not None and not self.is_sequence:
-            if self.sent.get(other) == self.now:
-                raise Race
+        can_race = place.operator == "or" and place.again is not None and not self.is_sequence
+        if can_race and self.sent.get(other) == self.now:
+            raise Race
         has_sent = False
         if place.seen is None or time >= place.seen + wait:
             if place.is_first and self.is_sequence and not place.tray and not place.table:
@@ -485,10 +488,12 @@ class Definition:
             self.lay(place)
             stay, done, old = [], [], []
             for card in place.table:
-                since = card.time if place.number not in card.events else time_of(card.events[place.number][0])
+                since = (
+                    card.time if place.number not in card.events else time_of(card.events[place.number][0])
+                )
                 if self.is_old(card, time):
                     old.append(card)
-                elif time < (-1 if since is None else since) + wait:
+                elif time < since + wait:
                     stay.append(card)
                 elif place.operator == "or":
                     if other.number not in card.events:
@@ -530,7 +535,7 @@ class Definition:
     def match(self, card: Card) -> None:
         """Note a match: its time, and the values of ``select``."""
         row = [self.value(column.value, card, None) for column in self.query.select]
-        self.matches.append((card.time or 0, row))
+        self.matches.append((card.time, row))
 
     def holds(self, tree: ex.Expression, card: Card, place: Place) -> bool:
         """Return whether a condition is true; a missing value makes a comparison false."""
@@ -577,7 +582,7 @@ class Definition:
         raise AssertionError(tree)
 
 
-NOTHING = Given("", -1, {})
+NOTHING = Given("", UNSET, {})
 
 
 def time_of(event: Given) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import ExpressionBuilder, Refusal, span_of, whole_number
+from cepkit.language.expressions.building import Refusal, span_of, whole_number
 from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi.expression_building import NamePart, SiddhiExpressionBuilder, text_of_token
 from cepkit.language.siddhi.query import (
     TYPES,
     DefinedStream,
@@ -28,18 +29,7 @@ from cepkit.language.siddhi.query import (
 if TYPE_CHECKING:
     from lark import Token
 
-# Milliseconds of a unit. Siddhi's month has 30 days and its year 365.
-_UNITS = {
-    "millisecond": 1, "milliseconds": 1, "millisec": 1, "ms": 1,
-    "sec": 1_000, "second": 1_000, "seconds": 1_000,
-    "min": 60_000, "minute": 60_000, "minutes": 60_000,
-    "hour": 3_600_000, "hours": 3_600_000,
-    "day": 86_400_000, "days": 86_400_000,
-    "week": 604_800_000, "weeks": 604_800_000,
-    "month": 2_592_000_000, "months": 2_592_000_000,
-    "year": 31_536_000_000, "years": 31_536_000_000,
-}  # fmt: skip
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+MIXED_SIGNS = "a pattern has '->' between its states, and a sequence ','; use one"
 _COUNT = re.compile(r"<\s*(?P<low>[0-9]*)\s*(?P<colon>:?)\s*(?P<high>[0-9]*)\s*>")
 _QUERY_PARTS = ("select", "group_by", "having", "order_by", "limit", "offset", "rate")
 
@@ -51,13 +41,6 @@ class _Named(NamedTuple):
     value: Any
 
 
-class _Name(NamedTuple):
-    """A name and where it is."""
-
-    text: str
-    span: tuple[int, int]
-
-
 class _Part(NamedTuple):
     """A value without a span of its own, and where it is."""
 
@@ -65,21 +48,7 @@ class _Part(NamedTuple):
     span: tuple[int, int]
 
 
-def _text(token: Token) -> str:
-    """Return the text that a string spells."""
-    size = 3 if token.startswith('"""') else 1
-    inside = str(token)[size:-size]
-    if size == 3:
-        return inside
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), inside)
-
-
-def _index(position: int | str) -> int | str:
-    """Return an index of SiddhiQL, from 0 or from ``last``, as the trees have it: from 1, or from LEN."""
-    return position + 1 if isinstance(position, int) else position
-
-
-class SiddhiBuilder(ExpressionBuilder):
+class _SiddhiBuilder(SiddhiExpressionBuilder):
     """The parser's callbacks, one method for each rule and alias of ``siddhi.lark``."""
 
     # --- apps
@@ -98,7 +67,7 @@ class SiddhiBuilder(ExpressionBuilder):
 
     def annotation(self, children):
         at, first, second, *rest = children
-        items = [one for one in rest if isinstance(one, tuple) and not isinstance(one, _Name)]
+        items = [one for one in rest if isinstance(one, tuple) and not isinstance(one, NamePart)]
         name = str(first if second is None else f"{first}:{second}").lower()
         return _Part((name, items), (at.start_pos, at.end_pos + len(first)))
 
@@ -145,7 +114,7 @@ class SiddhiBuilder(ExpressionBuilder):
 
     def key_range(self, children):
         condition, label = children
-        return condition, _text(label)
+        return condition, text_of_token(label)
 
     # --- queries
 
@@ -211,7 +180,7 @@ class SiddhiBuilder(ExpressionBuilder):
             return _Named("output", (None, "current", span))
         words = word.lower().split()
         if words[-1] != "into":
-            raise Refusal(f"write {str(word)} into {children[1][0]}", span)
+            raise Refusal(f"write {word!s} into {children[1][0]}", span)
         return _Named("output", (children[1][0], words[1] if len(words) > 2 else "current", children[1][1]))
 
     # --- inputs
@@ -244,7 +213,7 @@ class SiddhiBuilder(ExpressionBuilder):
         kinds = {node.span[2] for node in pattern.walk() if isinstance(node, sp.StateChain)}
         pattern = _plain(pattern)
         if len(kinds) > 1:
-            raise Refusal("a pattern has '->' between its states, and a sequence ','; use one", pattern.span)
+            raise Refusal(MIXED_SIGNS, pattern.span)
         return PatternInput(pattern, "," in kinds, within)
 
     def within(self, children):
@@ -332,7 +301,7 @@ class SiddhiBuilder(ExpressionBuilder):
 
     def inner_stream(self, children):
         sign, name = children
-        return _Name("#" + name.text, (sign.start_pos, name.span[1]))
+        return NamePart("#" + name.text, (sign.start_pos, name.span[1]))
 
     def filter(self, children):
         return sp.FilterHandler(children[1])
@@ -351,107 +320,9 @@ class SiddhiBuilder(ExpressionBuilder):
         place = (children[0].start_pos, children[1].end_pos)
         raise Refusal(f"the stream function #{name}(…) does not run; compute its values before", place)
 
-    def time(self, children):
-        total, start = 0, children[0].start_pos
-        for number, unit in zip(children[::2], children[1::2], strict=True):
-            if unit.lower() not in _UNITS:
-                hint = nearest(unit, _UNITS)
-                raise Refusal(
-                    f"no unit of time {str(unit)!r}; write milliseconds, sec, min, hours or days"
-                    f"{hint and '.' + hint}",
-                    (unit.start_pos, unit.end_pos),
-                )
-            total += whole_number(number) * _UNITS[unit.lower()]
-        return Milliseconds(total, (start, children[-1].end_pos))
-
-    # --- expressions
-
-    def name(self, children):
-        token = children[0]
-        text = str(token)[1:-1] if token.startswith("`") else str(token)
-        return _Name(text, (token.start_pos, token.end_pos))
-
-    def is_missing(self, children):
-        return ex.IsNull(children[0], span=span_of([children[0], children[-1]]))
-
-    def in_table(self, children):
-        word = children[1]
-        raise Refusal("'in' looks into a table, and tables do not run", (word.start_pos, word.end_pos))
-
-    def attribute(self, children):
-        name, span = children[0]
-        return ex.Attribute(name, span=span)
-
-    def reference(self, children):
-        variable, _, name = children
-        return ex.Reference(variable.text, name.text, span=(variable.span[0], name.span[1]))
-
-    def indexed_reference(self, children):
-        variable, _, index, _, _, name = children
-        return ex.Reference(variable.text, name.text, index, span=(variable.span[0], name.span[1]))
-
-    def indexed_event(self, children):
-        variable, _, index, last = children
-        return ex.Reference(variable.text, None, index, span=(variable.span[0], last.end_pos))
-
-    def index(self, children):
-        first, minus, *rest = [*children, None, None][:3]
-        if first.isdigit():
-            return whole_number(first) + 1
-        if first.lower() != "last":
-            raise Refusal(
-                f"an index is a number from 0, last, or last-1; found {str(first)!r}",
-                (first.start_pos, first.end_pos),
-            )
-        return ex.LAST if minus is None else f"{ex.LAST}-{whole_number(rest[0])}"
-
-    def call(self, children):
-        name, _, *arguments, _ = children
-        return ex.Call(str(name), _values(arguments), span=span_of(children))
-
-    def call_of_all(self, children):
-        name, _, sign, _ = children
-        if sign != "*" or name.lower() != "count":
-            raise Refusal(f"write {name}(attribute)", span_of(children))
-        return ex.Call(str(name), (), span=span_of(children))
-
-    def call_of_namespace(self, children):
-        space, name, _, *arguments, _ = children
-        return ex.Call(f"{space}:{name}", _values(arguments), span=span_of(children))
-
-    def long(self, children):
-        return ex.Literal(int(children[0][:-1]), span=span_of(children))
-
-    def decimal(self, children):
-        value = float(children[0].rstrip("fFdD"))
-        if value == float("inf"):
-            raise Refusal("the number is too large for a double", span_of(children))
-        return ex.Literal(value, span=span_of(children))
-
-    def text(self, children):
-        return ex.Literal(_text(children[0]), span=span_of(children))
-
-    def duration(self, children):
-        return ex.Literal(int(children[0]), span=children[0].span)
-
-
-class Milliseconds(int):
-    """A duration, with its place in the text."""
-
-    span: tuple[int, int]
-
-    def __new__(cls, value: int, span: tuple[int, int]):
-        made = super().__new__(cls, value)
-        made.span = span
-        return made
-
-
-def _values(arguments: list) -> tuple[ex.Expression, ...]:
-    return tuple(one for one in arguments if one is not None)
-
 
 def _constant(token: Token) -> str:
-    return _text(token) if token.type == "STRING" else str(token)
+    return text_of_token(token) if token.type == "STRING" else str(token)
 
 
 def _plain(pattern: sp.StatePattern) -> sp.StatePattern:
@@ -475,11 +346,12 @@ def _annotated(made: Any, annotations: list[_Part]) -> Any:
     for (name, items), span in annotations:
         if name == "async":
             raise Refusal(
-                "@async hands events to threads, so Siddhi's answer depends on their order; leave it out", span
+                "@async hands events to threads, so Siddhi's answer depends on their order; leave it out",
+                span,
             )
         if name == "info" and isinstance(made, SiddhiQuery):
             made = replace(made, name=dict(items).get("name"))
     return made
 
 
-SIDDHI_BUILDER = SiddhiBuilder()
+SIDDHI_BUILDER = _SiddhiBuilder()

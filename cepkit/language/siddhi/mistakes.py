@@ -34,7 +34,11 @@ _OF_STATES = frozenset(
 
 SIDDHI_WORDS = Vocabulary(
     expected=(
-        ("FROM", frozenset({"AT", "DEFINE_STREAM", "PARTITION_WITH", "_SEMI"}), ("'from'", "'define stream'")),
+        (
+            "FROM",
+            frozenset({"AT", "DEFINE_STREAM", "PARTITION_WITH", "_SEMI"}),
+            ("'from'", "'define stream'"),
+        ),
         ("EVERY", _OF_STATES | {"NAME"}, ("a stream", "'every'", "'not'")),
         ("ARROW", _OF_STATES | _CLAUSES | {"_SELECT", "INSERT"}, ("'->'", "'select'", "'insert into'")),
         ("NAME", _OPERANDS | {"HASH"}, ("a name",)),
@@ -102,7 +106,9 @@ def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
         if before is not None and before[1].lower() == "define" and word in _DEFINED:
             return f"'define {word}': {_DEFINED[word]}", (before.start(), found.end())
         if word in _OUTPUTS and len(words) > 2 and re.match(r"\s+\w", text[found.end() :]):
-            follows = re.match(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b", text[found.end() :])
+            follows = re.match(
+                r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b", text[found.end() :]
+            )
             if follows:
                 return _OUTPUTS[word], found.span()
         words.append(found)

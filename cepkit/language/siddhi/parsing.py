@@ -12,7 +12,7 @@ from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.parsing import check_depth, parse
-from cepkit.language.siddhi.building import SIDDHI_BUILDER
+from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
 from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, refused_statement
 from cepkit.language.siddhi.patterns import StatePattern
 from cepkit.language.siddhi.query import PatternInput, SiddhiApp
@@ -68,15 +68,24 @@ def parse_siddhi(text: str) -> SiddhiApp:
 
 
 def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
-    """Return the error with the keyword that a misspelled word at its place, or before it, may mean."""
+    """Return the error with what the text at its place may mean: a keyword, or another sign."""
+    start, end = error.position, error.position + error.length
+    if text[start:end] in (",", "->") and "'->'" in error.message:
+        return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
     if not error.message.startswith("expected"):
         return error
-    words = [*re.finditer(r"[^\W\d]\w*", text[: error.position + error.length])][-2:]
-    for word in reversed(words):
-        hint = nearest(word[0], KEYWORDS) if word[0].lower() not in KEYWORDS else ""
+    for word in reversed([*re.finditer(r"[^\W\d]\w*", text[:end])][-2:]):
+        is_near = word.end() >= start - 1 and len(word[0]) > 2 and word[0].lower() not in KEYWORDS
+        hint = _meant_keyword(word[0]) if is_near else ""
         if hint:
             return PatternSyntaxError(f"{error.message}.{hint}", text, word.start(), len(word[0]))
     return error
+
+
+def _meant_keyword(word: str) -> str:
+    """Return the hint at a keyword; one with the same letters comes first."""
+    same = [one for one in KEYWORDS if sorted(one) == sorted(word.lower())]
+    return nearest(word, same or KEYWORDS)
 
 
 def _check_depth(app: SiddhiApp, text: str) -> None:

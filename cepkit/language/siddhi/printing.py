@@ -22,10 +22,13 @@ from cepkit.language.spelling import text_of
 
 # Words that a name without backticks cannot be, or should not be.
 _RESERVED = frozenset(
-    "from select every not for within and or is in null true false as on of having begin end define "
-    "partition insert return output group order limit offset join left right full inner unidirectional "
-    "asc desc".split()
-)
+    [
+        "from", "select", "every", "not", "for", "within", "and", "or", "is", "in", "null", "true", "false",
+        "as", "on", "of", "having", "begin", "end", "define", "partition", "insert", "return", "output",
+        "group", "order", "limit", "offset", "join", "left", "right", "full", "inner", "unidirectional",
+        "asc", "desc",
+    ]
+)  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("min", 60_000), ("sec", 1_000))
 
