@@ -57,6 +57,7 @@ if _TYPE_CHECKING:
     from cepkit.scaleout.gather.k_slack import KSlack
     from cepkit.scaleout.plan.derive import plan
     from cepkit.shedding.strategies.darling import Darling
+    from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
     from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.spark.rows import SparkStreamRows
@@ -101,6 +102,7 @@ _NAMES_OF_MODULE = {
     "scaleout.gather.k_slack": "KSlack",
     "scaleout.plan.derive": "plan",
     "shedding.strategies.darling": "Darling",
+    "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
     "streaming.spark.matches": "SparkStreamMatches",
     "streaming.spark.rows": "SparkStreamRows",
@@ -118,7 +120,8 @@ __all__ = [
     "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel", "Stream", "TieWarning", "Trace",
     "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
     "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
-    "seq", "sequence_query", "simulate", "step", "stream", "tag", "var", "view", "why_not", "window",
+    "seq", "sequence_query", "siddhi", "simulate", "step", "stream", "tag", "var", "view", "why_not",
+    "window",
 ]  # fmt: skip
 
 

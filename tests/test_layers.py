@@ -26,7 +26,7 @@ FLOORS = (
     ("results",),
     ("windows",),
     ("streaming",),
-    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout"),
+    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout", "siddhiql"),
     ("api",),
     ("accessor",),
     ("explorer",),
@@ -34,7 +34,7 @@ FLOORS = (
 )
 # Sub-rooms by floor, within rooms that have them; a module that lies beside them may import them all.
 SUB_FLOORS = {
-    "language": (("expressions",), ("regex", "match_recognize"), ("sequences",)),
+    "language": (("expressions",), ("regex", "match_recognize", "siddhi"), ("sequences",)),
     "compile": (("shared",), ("regex", "sequences", "match_recognize"), ("counting", "interpreted")),
     "engines": (
         ("shared",),

@@ -4,3 +4,4 @@ from cepkit.language.expressions import printing as _expressions  # noqa: F401 â
 from cepkit.language.match_recognize import printing as _match_recognize  # noqa: F401
 from cepkit.language.regex import printing as _regex  # noqa: F401 â€” the spelling of its trees
 from cepkit.language.sequences import printing as _sequences  # noqa: F401
+from cepkit.language.siddhi import printing as _siddhi  # noqa: F401

@@ -22,6 +22,7 @@ _FILES = (
     "sequences/sase.lark",
     "match_recognize/row_pattern.lark",
     "match_recognize/sql_expression.lark",
+    "siddhi/siddhi.lark",
 )
 GRAMMARS = tuple(_LANGUAGE / path for path in _FILES)
 FOLDER = _LANGUAGE / "tables"

@@ -1,0 +1,357 @@
+"""Build the trees of SiddhiQL from the rules of ``siddhi.lark`` during parsing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cepkit.errors import nearest
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.building import Refusal, span_of, whole_number
+from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi.expression_building import NamePart, SiddhiExpressionBuilder, text_of_token
+from cepkit.language.siddhi.query import (
+    TYPES,
+    DefinedStream,
+    JoinInput,
+    JoinSide,
+    OutputColumn,
+    PartitionKey,
+    PatternInput,
+    SiddhiApp,
+    SiddhiPartition,
+    SiddhiQuery,
+    SortColumn,
+    StreamInput,
+)
+
+if TYPE_CHECKING:
+    from lark import Token
+
+MIXED_SIGNS = "a pattern has '->' between its states, and a sequence ','; use one"
+_COUNT = re.compile(r"<\s*(?P<low>[0-9]*)\s*(?P<colon>:?)\s*(?P<high>[0-9]*)\s*>")
+_QUERY_PARTS = ("select", "group_by", "having", "order_by", "limit", "offset", "rate")
+
+
+class _Named(NamedTuple):
+    """A part of a query with the name of its clause."""
+
+    clause: str
+    value: Any
+
+
+class _Part(NamedTuple):
+    """A value without a span of its own, and where it is."""
+
+    value: Any
+    span: tuple[int, int]
+
+
+class _SiddhiBuilder(SiddhiExpressionBuilder):
+    """The parser's callbacks, one method for each rule and alias of ``siddhi.lark``."""
+
+    # --- apps
+
+    def start(self, children):
+        made = [one for one in children if one is not None]
+        streams = tuple(one for one in made if isinstance(one, DefinedStream))
+        return SiddhiApp(streams, tuple(one for one in made if not isinstance(one, DefinedStream)))
+
+    def statement(self, children):
+        *annotations, made = children
+        return _annotated(made, annotations)
+
+    def inner_query(self, children):
+        return self.statement(children)
+
+    def annotation(self, children):
+        at, first, second, *rest = children
+        items = [one for one in rest if isinstance(one, tuple) and not isinstance(one, NamePart)]
+        name = str(first if second is None else f"{first}:{second}").lower()
+        return _Part((name, items), (at.start_pos, at.end_pos + len(first)))
+
+    def annotation_item(self, children):
+        if isinstance(children[0], _Part):
+            return children[0].value
+        spelled = [str(getattr(one, "text", one)) for one in children if one is not None]
+        if "=" in spelled:
+            return "".join(spelled[: spelled.index("=")]).lower(), _constant(children[-1])
+        return "", _constant(children[-1])
+
+    def definition(self, children):
+        _, (name, span), _, *attributes, _ = children
+        seen: set[str] = set()
+        for attribute, _kind, place in attributes:
+            if attribute in seen:
+                raise Refusal(f"stream {name!r} defines {attribute!r} twice", place)
+            seen.add(attribute)
+        return DefinedStream(name, tuple((one, kind) for one, kind, _ in attributes), span=span)
+
+    def attribute_type(self, children):
+        name, kind = children
+        lower = kind.lower()
+        if lower not in TYPES:
+            hint = nearest(kind, TYPES)
+            raise Refusal(
+                f"{name.text!r} has the type {str(kind)!r}; types: {', '.join(TYPES)}{hint and '.' + hint}",
+                (kind.start_pos, kind.end_pos),
+            )
+        return name.text, lower, name.span
+
+    def partition(self, children):
+        keys = [one for one in children if isinstance(one, PartitionKey)]
+        queries = [one for one in children if isinstance(one, SiddhiQuery)]
+        return SiddhiPartition(tuple(keys), tuple(queries))
+
+    def value_key(self, children):
+        value, (stream, _) = children
+        return PartitionKey(stream, value)
+
+    def range_key(self, children):
+        *ranges, (stream, _) = children
+        return PartitionKey(stream, None, tuple(ranges))
+
+    def key_range(self, children):
+        condition, label = children
+        return condition, text_of_token(label)
+
+    # --- queries
+
+    def query(self, children):
+        start, given, *parts = children
+        named = {part.clause: part.value for part in parts if isinstance(part, _Named)}
+        if (rate := named.get("rate")) is not None:
+            words = " ".join(str(rate).split())
+            raise Refusal(
+                f"{words!r} limits the rate of the output, and does not run; take rows of the result instead",
+                (rate.start_pos, rate.end_pos),
+            )
+        target, events, span = named["output"]
+        return SiddhiQuery(
+            given,
+            named.get("select", ()),
+            named.get("group_by", ()),
+            named.get("having"),
+            named.get("order_by", ()),
+            named.get("limit"),
+            named.get("offset"),
+            target,
+            events,
+            span=(start.start_pos, span[1]),
+        )
+
+    def select_all(self, children):
+        return _Named("select", ())
+
+    def select(self, children):
+        return _Named("select", tuple(children))
+
+    def column(self, children):
+        value, name = children
+        return OutputColumn(value, None if name is None else name.text)
+
+    def group_by(self, children):
+        return _Named("group_by", tuple(children))
+
+    def having(self, children):
+        return _Named("having", children[0])
+
+    def order_by(self, children):
+        return _Named("order_by", tuple(children))
+
+    def sort_column(self, children):
+        value, direction = children
+        return SortColumn(value, direction is not None and direction.lower() == "desc")
+
+    def limit(self, children):
+        return _Named("limit", whole_number(children[0]))
+
+    def offset(self, children):
+        return _Named("offset", whole_number(children[0]))
+
+    def rate(self, children):
+        return _Named("rate", children[0])
+
+    def output(self, children):
+        word = children[0]
+        span = (word.start_pos, word.end_pos)
+        if len(children) == 1:
+            return _Named("output", (None, "current", span))
+        words = word.lower().split()
+        if words[-1] != "into":
+            raise Refusal(f"write {word!s} into {children[1][0]}", span)
+        return _Named("output", (children[1][0], words[1] if len(words) > 2 else "current", children[1][1]))
+
+    # --- inputs
+
+    def join(self, children):
+        left, kind, right, condition, within = children
+        if within is not None:
+            raise Refusal("'within' of a join belongs to aggregations; give the streams windows", within.span)
+        words = kind.lower().split()
+        how = words[0] if len(words) == 3 else "inner"
+        sides, triggers = [], [side for side, is_single in (left, right) if is_single]
+        for side, _ in (left, right):
+            sides.append(replace(side, is_trigger=not triggers or side in triggers))
+        return JoinInput(sides[0], sides[1], how, condition)
+
+    def joined_source(self, children):
+        source, name, single = children
+        return JoinSide(source, None if name is None else name.text), single is not None
+
+    def on(self, children):
+        return children[0]
+
+    def joined_within(self, children):
+        return _Part(None, span_of(children[:1]))
+
+    def pattern(self, children):
+        pattern, within = children
+        if isinstance(pattern, sp.EventState) and pattern.reference is None and within is None:
+            return StreamInput(pattern.source)
+        kinds = {node.span[2] for node in pattern.walk() if isinstance(node, sp.StateChain)}
+        pattern = _plain(pattern)
+        if len(kinds) > 1:
+            raise Refusal(MIXED_SIGNS, pattern.span)
+        return PatternInput(pattern, "," in kinds, within)
+
+    def within(self, children):
+        return children[1]
+
+    def pattern_chain(self, children):
+        return self._chain(children[::2], "->")
+
+    def sequence_chain(self, children):
+        return self._chain(children, ",")
+
+    def _chain(self, parts, sign):
+        start, stop = parts[0].span[0], parts[-1].span[1]
+        return sp.StateChain(tuple(parts), span=(start, stop, sign))
+
+    def every(self, children):
+        if isinstance(children[1], sp.EveryState):
+            raise Refusal("'every every' says it twice; write it once", span_of(children[:1]))
+        return sp.EveryState(children[1], span=(children[0].start_pos, children[1].span[1]))
+
+    def state_group(self, children):
+        _, chain, within, last = children
+        if within is not None:
+            raise Refusal(
+                "'within' in brackets is not part of Siddhi 5; write it once, after the whole pattern",
+                (last.start_pos, last.end_pos),
+            )
+        return chain
+
+    def both(self, children):
+        return self._logical("and", children)
+
+    def either(self, children):
+        return self._logical("or", children)
+
+    def _logical(self, operator, children):
+        for one in children:
+            if isinstance(one, sp.CountedState):
+                raise Refusal(f"'{operator}' takes single events; a count cannot be a side of it", one.span)
+        left, right = children
+        absent = [one for one in children if isinstance(one, sp.AbsentState)]
+        endless = [one for one in absent if one.wait_ms is None]
+        if operator == "or" and endless:
+            raise Refusal("'not' beside 'or' needs a time: write not A for 1 sec or e2=B", endless[0].span)
+        if len(absent) == 2 and endless:
+            raise Refusal("'not' beside 'not' needs a time: write not A for 1 sec and …", endless[0].span)
+        return sp.LogicalState(operator, left, right, span=(left.span[0], right.span[1]))
+
+    def absent(self, children):
+        word, source, wait = children
+        return sp.AbsentState(source, wait, span=(word.start_pos, source.span[1]))
+
+    def event(self, children):
+        name, _, source, times = children
+        start = source.span[0] if name is None else name.span[0]
+        made = sp.EventState(source, None if name is None else name.text, span=(start, source.span[1]))
+        if times is None:
+            return made
+        low, high = times
+        return sp.CountedState(made, low, high, span=made.span)
+
+    def times(self, children):
+        token = children[0]
+        place = (token.start_pos, token.end_pos)
+        if token in ("+", "*", "?"):
+            return {"+": (1, None), "*": (0, None), "?": (0, 1)}[str(token)]
+        found = _COUNT.fullmatch(token)
+        if found is None:
+            raise Refusal(f"{str(token)!r} is no count; write <2:5>, <2:>, <:5>, <3>, + * or ?", place)
+        low = int(found["low"] or 0)
+        high = (int(found["high"]) if found["high"] else None) if found["colon"] else low
+        if high is not None and high < max(low, 1):
+            raise Refusal(f"the upper bound {high} must be 1 or more, and not below the lower one", place)
+        return low, high
+
+    def source(self, children):
+        (name, span), *handlers = children
+        windows = [one for one in handlers if isinstance(one, sp.WindowHandler)]
+        if len(windows) > 1:
+            raise Refusal("a stream has one window", windows[1].span)
+        return sp.StreamSource(name, tuple(handlers), span=span)
+
+    def stream_name(self, children):
+        return children[0]
+
+    def inner_stream(self, children):
+        sign, name = children
+        return NamePart("#" + name.text, (sign.start_pos, name.span[1]))
+
+    def filter(self, children):
+        return sp.FilterHandler(children[1])
+
+    def hash_filter(self, children):
+        return sp.FilterHandler(children[2])
+
+    def window(self, children):
+        sign, name, *rest = children
+        arguments = [one for one in rest if isinstance(one, ex.Expression)]
+        return sp.WindowHandler(str(name), tuple(arguments), span=(sign.start_pos, name.end_pos))
+
+    def stream_function(self, children):
+        names = [str(one) for one in children[1:3] if one is not None]
+        name = ":".join(names)
+        place = (children[0].start_pos, children[1].end_pos)
+        raise Refusal(f"the stream function #{name}(…) does not run; compute its values before", place)
+
+
+def _constant(token: Token) -> str:
+    return text_of_token(token) if token.type == "STRING" else str(token)
+
+
+def _plain(pattern: sp.StatePattern) -> sp.StatePattern:
+    """Return a pattern whose chains lie in their brackets' chains no longer, with spans of two numbers."""
+    match pattern:
+        case sp.StateChain(parts=parts, span=span):
+            flat: list[sp.StatePattern] = []
+            for part in map(_plain, parts):
+                flat.extend(part.parts if isinstance(part, sp.StateChain) else (part,))
+            return sp.StateChain(tuple(flat), span=span and (span[0], span[1]))
+        case sp.EveryState(body=body):
+            return replace(pattern, body=_plain(body))
+        case sp.AbsentState(wait_ms=None):
+            raise Refusal("'not' needs a time here: write not A for 1 sec", pattern.span or (0, 1))
+        case sp.LogicalState():
+            return pattern
+    return pattern
+
+
+def _annotated(made: Any, annotations: list[_Part]) -> Any:
+    for (name, items), span in annotations:
+        if name == "async":
+            raise Refusal(
+                "@async hands events to threads, so Siddhi's answer depends on their order; leave it out",
+                span,
+            )
+        if name == "info" and isinstance(made, SiddhiQuery):
+            made = replace(made, name=dict(items).get("name"))
+    return made
+
+
+SIDDHI_BUILDER = _SiddhiBuilder()

@@ -1,0 +1,106 @@
+"""Parse SiddhiQL by ``siddhi.lark``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.language.expressions.mistakes import located
+from cepkit.language.expressions.parsers import make_parser
+from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
+from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, refused_statement
+from cepkit.language.siddhi.patterns import StatePattern
+from cepkit.language.siddhi.query import PatternInput, SiddhiApp
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+
+@lru_cache(maxsize=32)
+def parse_siddhi(text: str) -> SiddhiApp:
+    """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions.
+
+    Keywords ignore case, and names do not. Annotations are read and have no effect, but ``@info(name='…')``
+    names a query.
+
+    Parameters
+    ----------
+    text : str
+        Statements with ``;`` between them.
+
+    Returns
+    -------
+    SiddhiApp
+        A tree whose nodes have their spans in ``text``.
+
+    Raises
+    ------
+    PatternSyntaxError
+        If the text is not SiddhiQL, or has a clause that does not run here. The message shows the position.
+
+    Examples
+    --------
+    >>> app = parse_siddhi("from every e1=A[x > 1] -> e2=B<2:> within 1 min select e1.x insert into C")
+    >>> [query] = app.elements
+    >>> query.input.within_ms, query.target, str(query.input.pattern)
+    (60000, 'C', 'every e1=A[x > 1] -> e2=B<2:>')
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+    if not text.strip(" \t\n;"):
+        raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
+    refused = refused_statement(text)
+    if refused is not None:
+        raise located(refused[0], text, refused[1], None)
+    try:
+        app = parse(text, _parser, SIDDHI_WORDS, None)
+    except PatternSyntaxError as error:
+        raise _with_hint(error, text) from None
+    if not app.elements:
+        raise PatternSyntaxError("expected a query: from … select … insert into …", text, len(text.rstrip()))
+    _check_depth(app, text)
+    return replace(app, source=text)
+
+
+def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
+    """Return the error with what the text at its place may mean: a keyword, or another sign."""
+    start, end = error.position, error.position + error.length
+    if text[start:end] in (",", "->") and "'->'" in error.message:
+        return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
+    if not error.message.startswith("expected"):
+        return error
+    for word in reversed([*re.finditer(r"[^\W\d]\w*", text[:end])][-2:]):
+        is_near = word.end() >= start - 1 and len(word[0]) > 2 and word[0].lower() not in KEYWORDS
+        hint = _meant_keyword(word[0]) if is_near else ""
+        if hint:
+            return PatternSyntaxError(f"{error.message}.{hint}", text, word.start(), len(word[0]))
+    return error
+
+
+def _meant_keyword(word: str) -> str:
+    """Return the hint at a keyword; one with the same letters comes first."""
+    same = [one for one in KEYWORDS if sorted(one) == sorted(word.lower())]
+    return nearest(word, same or KEYWORDS)
+
+
+def _check_depth(app: SiddhiApp, text: str) -> None:
+    """Raise if the trees are too deep for the passes that walk them."""
+    for query in app.queries():
+        if isinstance(query.input, PatternInput):
+            check_depth(query.input.pattern, StatePattern.children, text, None)
+        trees = [column.value for column in query.select]
+        trees += [] if query.having is None else [query.having]
+        for source in query.sources():
+            trees += source.conditions
+        for tree in trees:
+            check_depth(tree, type(tree).children, text, None)
+
+
+@cache
+def _parser() -> Lark:
+    return make_parser(Path(__file__).with_name("siddhi.lark"), SIDDHI_BUILDER)

@@ -1,0 +1,154 @@
+"""SiddhiQL apps as trees: definitions of streams, queries and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from cepkit.language.expressions.trees import Expression
+from cepkit.language.siddhi.patterns import Span, StatePattern, StreamSource
+from cepkit.language.spelling import text_of
+
+TYPES = ("string", "int", "long", "float", "double", "bool", "object")
+EVENTS = ("current", "expired", "all")
+JOINS = ("inner", "left", "right", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedStream:
+    """``define stream Name (attribute type, …)``."""
+
+    name: str
+    attributes: tuple[tuple[str, str], ...]
+    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInput:
+    """``from Stream[filter]#window.length(5)``: one stream."""
+
+    source: StreamSource
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One side of a join: a stream with a window, and its name in conditions."""
+
+    source: StreamSource
+    reference: str | None = None
+    is_trigger: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """``from A#window.length(5) as a join B#window.time(1 min) as b on condition``."""
+
+    left: JoinSide
+    right: JoinSide
+    how: str = "inner"
+    on: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternInput:
+    """A pattern (``->``), or a sequence (``,``), with the time in which it must be complete."""
+
+    pattern: StatePattern
+    is_sequence: bool = False
+    within_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A column of ``select``; ``name`` is None if the text names none."""
+
+    value: Expression
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """A column of ``order by``."""
+
+    value: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SiddhiQuery:
+    """``from … select … group by … having … insert into …``.
+
+    ``select`` is empty for ``select *``. ``target`` is None for a query that ends in ``return``.
+    """
+
+    input: StreamInput | JoinInput | PatternInput
+    select: tuple[OutputColumn, ...] = ()
+    group_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    order_by: tuple[SortColumn, ...] = ()
+    limit: int | None = None
+    offset: int | None = None
+    target: str | None = None
+    events: str = "current"
+    name: str | None = None
+    span: Span | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def sources(self) -> Iterator[StreamSource]:
+        """Yield the streams that the query reads, in reading order."""
+        match self.input:
+            case StreamInput(source=source):
+                yield source
+            case JoinInput(left=left, right=right):
+                yield left.source
+                yield right.source
+            case PatternInput(pattern=pattern):
+                for node in pattern.walk():
+                    source = getattr(node, "source", None)
+                    if source is not None:
+                        yield source
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKey:
+    """The key of a stream: a value, or names of ranges with their conditions."""
+
+    stream: str
+    value: Expression | None
+    ranges: tuple[tuple[Expression, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SiddhiPartition:
+    """``partition with (key of Stream) begin … end``: each key has its own instance of the queries."""
+
+    keys: tuple[PartitionKey, ...]
+    queries: tuple[SiddhiQuery, ...]
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SiddhiApp:
+    """A whole text: definitions, and queries and partitions in their order."""
+
+    streams: tuple[DefinedStream, ...]
+    elements: tuple[SiddhiQuery | SiddhiPartition, ...]
+    source: str = field(default="", compare=False, repr=False)
+
+    def queries(self) -> Iterator[SiddhiQuery]:
+        """Yield all queries, also those of partitions, in reading order."""
+        for element in self.elements:
+            if isinstance(element, SiddhiPartition):
+                yield from element.queries
+            else:
+                yield element
+
+    def __str__(self) -> str:
+        return text_of(self)

@@ -1,0 +1,214 @@
+"""The frames of a call as one sequence of events in order, with the clock that they share."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, UnsupportedQueryError, nearest
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.mistakes import no_frame
+from cepkit.frames.pandas import PandasSource
+from cepkit.frames.row_order import nulls, plain_values
+from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.siddhi.query import DefinedStream
+from cepkit.siddhiql.states import Event
+from cepkit.siddhiql.values import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
+
+NANOSECONDS_PER_MS = NANOSECONDS["ms"]
+Schema = tuple[tuple[str, Type], ...]
+
+
+def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], Frame]]:
+    """Return a frame as a source of columns, and a function that converts results to the frame's kind.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        For Spark frames.
+    CepError
+        For anything else that is no frame.
+    """
+    if isinstance(frame, pd.DataFrame):
+        return PandasSource(frame), _unchanged
+    if isinstance(frame, pa.Table):
+        return ArrowSource(frame, frame), _unchanged
+    if isinstance(frame, pa.RecordBatch):
+        return ArrowSource(pa.Table.from_batches([frame]), frame), _unchanged
+    if type(frame).__module__.startswith("pyspark."):
+        raise UnsupportedQueryError(
+            f"{name}: SiddhiQL needs all events in one order, and runs in one process; pass "
+            f"{name}=frame.toArrow(), or run each key on its own with frame.groupBy(key).applyInPandas(…)"
+        )
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(frame, polars.LazyFrame):
+        raise CepError(f"{name}: a polars LazyFrame has no rows yet; call collect() first")
+    if not isinstance(frame, pd.Series) and hasattr(frame, "__arrow_c_stream__"):
+        is_polars = polars is not None and isinstance(frame, polars.DataFrame)
+        return ArrowSource(pa.table(frame), frame), polars.from_arrow if is_polars else _unchanged
+    raise CepError(f"{name}: {no_frame(frame)}")
+
+
+def _unchanged(frame: Frame) -> Frame:
+    return frame
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """A stream with its frame: attributes, and the columns that order its events."""
+
+    name: str
+    source: Source
+    schema: Schema
+    order_by: tuple[str, ...]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the clock is a column of times, and not of milliseconds."""
+        return bool(self.order_by) and self.source.schema[self.order_by[0]].kind in (TIME, DURATION)
+
+
+def read_stream(
+    name: str, source: Source, defined: DefinedStream | None, order_by: Sequence[str]
+) -> StreamRows:
+    """Return a stream after all checks that need no rows.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        If the frame lacks an attribute of ``define stream``, or a column of ``order_by``.
+    CepError
+        If a column has another type than its definition says.
+    """
+    known = source.schema
+    for column in order_by:
+        if column not in known:
+            raise ColumnNotFoundError(
+                f"order_by: {name} has no column {column!r}.{nearest(column, known) or _listed(known)}"
+            )
+    if not order_by and source.clock is not None:
+        order_by = (source.clock,)
+    if order_by and known[order_by[0]].kind not in (TIME, DURATION, INTEGER, FLOAT):
+        raise CepError(
+            f"order_by: column {order_by[0]!r} of {name} is of type {known[order_by[0]]}; the first column "
+            "must be a time, or a number of milliseconds"
+        )
+    if defined is None:
+        schema: Schema = tuple((column, type_of_column(of)) for column, of in known.items())
+        return StreamRows(name, source, schema, tuple(order_by))
+    made = []
+    for attribute, kind in defined.attributes:
+        if attribute not in known:
+            raise ColumnNotFoundError(
+                f"define stream {name}: its frame has no column {attribute!r}."
+                f"{nearest(attribute, known) or _listed(known)}"
+            )
+        own = type_of_column(known[attribute])
+        if nulls(source.column(attribute)).all():
+            own = OBJECT  # no value says what the type is
+        made.append((attribute, _agreed(name, attribute, kind, own)))
+    return StreamRows(name, source, tuple(made), tuple(order_by))
+
+
+def _listed(known: Mapping[str, Any]) -> str:
+    return f" Columns: {', '.join(known)}."
+
+
+def _agreed(stream: str, attribute: str, kind: str, own: Type) -> Type:
+    """Return the type of an attribute, for its definition and its column."""
+    numbers = (INT, LONG, SINGLE, DOUBLE)
+    if not isinstance(own, str):
+        if kind in (LONG, OBJECT):
+            return own
+        raise CepError(
+            f"define stream {stream}: {attribute!r} is defined as {kind}, and its column has times"
+        )
+    fits = kind == OBJECT or own in (kind, OBJECT) or (kind in numbers and own in numbers)
+    if not fits:
+        raise CepError(
+            f"define stream {stream}: {attribute!r} is defined as {kind}, and its column is of type {own}"
+        )
+    return kind
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {INT: int, LONG: int, SINGLE: float, DOUBLE: float}
+
+
+def events_of(stream: StreamRows, is_time: bool) -> tuple[list[tuple], list[Event]]:
+    """Return the order keys and the events of a stream, in order.
+
+    Raises
+    ------
+    OrderError
+        If a value of an order column is missing.
+    """
+    source = stream.source
+    columns = []
+    for name, kind in stream.schema:
+        values = plain_values(source.column(name)).tolist()
+        convert = _CONVERT.get(kind) if isinstance(kind, str) else None
+        if convert is not None:
+            values = [None if value is None else convert(value) for value in values]
+        elif kind == BOOL:
+            values = [None if value is None else bool(value) for value in values]
+        elif kind == STRING:
+            values = [None if value is None else str(value) for value in values]
+        columns.append(values)
+    keys = [plain_values(source.column(name)).tolist() for name in stream.order_by]
+    for name, key in zip(stream.order_by, keys, strict=True):
+        if n_missing := sum(value is None or value != value for value in key):
+            raise OrderError(
+                f"order_by: column {name!r} of {stream.name} has {n_missing} missing values of {len(key)}"
+            )
+    if not keys:
+        keys = [list(range(source.n_rows))]
+    elif is_time:
+        size = NANOSECONDS[source.schema[stream.order_by[0]].unit or "ns"]
+        keys[0] = [value * size for value in keys[0]]
+    rows = list(zip(*keys, strict=True))
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    cells = list(zip(keys[0], *columns, strict=True))
+    return [rows[i] for i in order], [cells[i] for i in order]
+
+
+def merged(
+    parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]
+) -> Iterator[tuple[str, Event]]:
+    """Return the events of all streams in order.
+
+    Raises
+    ------
+    OrderError
+        If two events of different streams that meet in one query have equal order keys.
+    """
+    _check_ties(parts, meeting)
+    numbered = [
+        [(key, i, name, event) for key, event in zip(keys, events, strict=True)]
+        for i, (name, keys, events) in enumerate(parts)
+    ]
+    for _, _, name, event in heapq.merge(*numbered, key=lambda one: (one[0], one[1])):
+        yield name, event
+
+
+def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]) -> None:
+    for names in meeting:
+        keys = sorted(
+            ((key, i) for i, (name, own, _) in enumerate(parts) if name in names for key in own),
+        )
+        for (one, i), (other, k) in pairwise(keys):
+            if one == other and i != k:
+                first, second = parts[i][0], parts[k][0]
+                shown = ", ".join(map(str, one))
+                raise OrderError(
+                    f"an event of {first} and one of {second} are equal in order_by ({shown}). Siddhi's "
+                    "answer then depends on the order of its threads. Add a column to order_by that says "
+                    "which came first, as in order_by=['ts', 'sequence']"
+                )

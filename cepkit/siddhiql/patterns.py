@@ -1,0 +1,166 @@
+"""Runs of patterns and sequences: states made from a tree, and what they do with each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cepkit.language.siddhi import patterns as sp
+from cepkit.siddhiql.absent import AbsentHalf, AbsentWait
+from cepkit.siddhiql.logical import LogicalHalf
+from cepkit.siddhiql.states import CountState, Event, PartialState, WaitingState
+from cepkit.siddhiql.timers import RunClock
+from cepkit.siddhiql.values import Value
+
+
+@dataclass(frozen=True)
+class PatternPlan:
+    """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``."""
+
+    pattern: sp.StatePattern
+    is_sequence: bool
+    within: int | None  # in ticks
+    streams: tuple[str, ...]
+    tests: tuple[Value | None, ...]
+    widths: tuple[int, ...]  # attributes of each stream
+    ticks_per_ms: int
+
+
+def slots_in_order(pattern: sp.StatePattern) -> list[sp.EventState | sp.AbsentState]:
+    """Return the single states in the order of their slots: the right half of a logical state comes first."""
+    match pattern:
+        case sp.EventState() | sp.AbsentState():
+            return [pattern]
+        case sp.LogicalState():
+            left, right = halves(pattern)
+            return [right, left]
+    return [slot for part in pattern.children() for slot in slots_in_order(part)]
+
+
+def halves(state: sp.LogicalState) -> tuple[sp.EventState | sp.AbsentState, sp.EventState | sp.AbsentState]:
+    """Return the halves; the absent event of ``and`` comes first."""
+    left_is_absent = isinstance(state.left, sp.AbsentState)
+    if state.operator == "and" and isinstance(state.right, sp.AbsentState) and not left_is_absent:
+        return state.right, state.left
+    return state.left, state.right
+
+
+Report = Callable[[PartialState], None]
+
+
+class PatternRun:
+    """The states of one pattern and their partial matches."""
+
+    def __init__(self, plan: PatternPlan, clock: RunClock, report: Report):
+        self._plan, self._clock, self._report = plan, clock, report
+        self._states: list[WaitingState] = []
+        first, last, self._units = self._build(plan.pattern, is_start=True)
+        self._mark_last(plan.pattern, last)
+        first.completed = last
+        starts = tuple(state.slot for state in self._states if state.is_start)
+        for state in self._states:
+            state.within, state.start_slots = plan.within, starts
+        self._of_stream: Mapping[str, list[WaitingState]] = {
+            name: [self._states[i] for i, stream in enumerate(plan.streams) if stream == name]
+            for name in plan.streams
+        }
+        for state in self._in_order_of_start(plan.pattern):
+            state.begin()
+        for state in self._states:
+            state.start()
+
+    # --- states from the tree
+
+    def _build(
+        self, tree: sp.StatePattern, *, is_start: bool
+    ) -> tuple[WaitingState, WaitingState, list[WaitingState]]:
+        """Return the first and the last state of a tree, and the states that a sequence resets."""
+        slot, n_slots = len(self._states), len(self._plan.streams)
+        common = {"is_start": is_start, "is_sequence": self._plan.is_sequence}
+        made: WaitingState
+        match tree:
+            case sp.EventState():
+                made = WaitingState(slot, n_slots, **common)
+            case sp.CountedState(low=low, high=high):
+                made = CountState(slot, n_slots, low, high, **common)
+            case sp.AbsentState(wait_ms=wait):
+                made = AbsentWait(slot, n_slots, self._ticks(wait) or 0, self._clock, self._report, **common)
+            case sp.LogicalState(operator=operator):
+                left, right = halves(tree)
+                # The timer of the left half is the older one; its slot is the later one.
+                first = self._half(left, slot + 1, operator, common)
+                second = self._half(right, slot, operator, common)
+                self._add(second)
+                self._add(first)
+                first.partner, second.partner = second, first
+                return first, second, [second]
+            case sp.EveryState(body=body):
+                start, end, _ = self._build(body, is_start=is_start)
+                for state in (end, getattr(end, "partner", end)):
+                    state.every = start
+                for state in self._states[slot:]:
+                    state.restart = start
+                return start, end, [start]
+            case sp.StateChain(parts=parts):
+                return self._chain(parts, is_start=is_start)
+            case _:
+                raise TypeError(f"no state for {type(tree).__name__}")
+        self._add(made)
+        return made, made, [made]
+
+    def _chain(
+        self, parts: Sequence[sp.StatePattern], *, is_start: bool
+    ) -> tuple[WaitingState, WaitingState, list[WaitingState]]:
+        first, end, units = self._build(parts[0], is_start=is_start)
+        for part in parts[1:]:
+            start, after, more = self._build(part, is_start=False)
+            for state in (end, getattr(end, "partner", end)):
+                state.next = start
+            if isinstance(end, CountState) and end.is_start and end.is_sequence and end.low == 0:
+                start.resets = end
+            end = after
+            units = units + more
+        return first, end, units
+
+    def _half(
+        self, tree: sp.EventState | sp.AbsentState, slot: int, operator: str, common: dict[str, bool]
+    ) -> LogicalHalf:
+        n_slots = len(self._plan.streams)
+        if isinstance(tree, sp.AbsentState):
+            nothing: Event = (-1, *[None] * self._plan.widths[slot])
+            wait = self._ticks(tree.wait_ms)
+            return AbsentHalf(slot, n_slots, operator, wait, self._clock, self._report, nothing, **common)
+        return LogicalHalf(slot, n_slots, operator, **common)
+
+    def _add(self, state: WaitingState) -> None:
+        state.test = self._plan.tests[state.slot]
+        self._states.append(state)
+
+    def _ticks(self, milliseconds: int | None) -> int | None:
+        return None if milliseconds is None else milliseconds * self._plan.ticks_per_ms
+
+    def _mark_last(self, tree: sp.StatePattern, last: WaitingState) -> None:
+        last.is_last = True
+        getattr(last, "partner", last).is_last = True
+
+    def _in_order_of_start(self, tree: sp.StatePattern) -> list[WaitingState]:
+        return [state for state in self._states if state.is_start]
+
+    # --- events
+
+    def take(self, stream: str, event: Event) -> list[list[PartialState]]:
+        """Offer an event to the states of its stream, the last state first; return complete matches."""
+        time = event[0]
+        if self._plan.within is not None:
+            for state in self._states:
+                state.expire(time)
+        states = self._of_stream[stream]
+        if self._plan.is_sequence:
+            for state in reversed(self._units):
+                state.reset()
+            for state in self._units:
+                state.update()
+        else:
+            for state in states:
+                state.update()
+        return [state.take(event) for state in reversed(states)]

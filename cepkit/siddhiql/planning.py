@@ -1,0 +1,431 @@
+"""From a SiddhiQL app and the schemas of frames to plans of its queries. All errors come from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi.printing import print_states
+from cepkit.language.siddhi.query import (
+    JoinInput,
+    JoinSide,
+    PartitionKey,
+    PatternInput,
+    SiddhiApp,
+    SiddhiPartition,
+    SiddhiQuery,
+    StreamInput,
+)
+from cepkit.siddhiql.patterns import PatternPlan, slots_in_order
+from cepkit.siddhiql.runs import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
+from cepkit.siddhiql.selecting import attributes_of, compile_selection
+from cepkit.siddhiql.values import Scope, SlotOf, Type, Value, compile_condition, compile_siddhi
+from cepkit.siddhiql.window_parameters import plan_window
+
+Schema = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class PlannedQuery:
+    """The plan of a query, and the stream that its rows go to."""
+
+    plan: QueryPlan
+    target: str
+
+
+@dataclass(frozen=True)
+class KeyOfStream:
+    """How a partition finds the keys of an event: one value, or the names of the ranges that hold."""
+
+    value: Value | None
+    ranges: tuple[tuple[Value, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedPartition:
+    """The plans of the queries of a partition, and the keys of its streams."""
+
+    keys: Mapping[str, KeyOfStream]
+    queries: tuple[PlannedQuery, ...]
+
+
+@dataclass
+class AppPlan:
+    """An app that can run: the schema of each stream, and its elements in order."""
+
+    app: SiddhiApp
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    elements: list[PlannedQuery | PlannedPartition] = field(default_factory=list)
+    meeting: list[set[str]] = field(default_factory=list)  # streams whose order in one query matters
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The streams that queries write, in the order of the text."""
+        targets = [query.target or query.name or "return" for query in self.app.queries()]
+        return tuple(dict.fromkeys(name for name in targets if not name.startswith("#")))
+
+
+def plan_app(app: SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool) -> AppPlan:
+    """Return the plan of an app.
+
+    Raises
+    ------
+    CepError
+        For streams without a frame, unknown names, types that do not fit, and clauses that do not run.
+    """
+    return _Planner(app, frames, ticks_per_ms, has_clock).plan()
+
+
+class _Planner:
+    def __init__(self, app: SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool):
+        self._app, self._frames, self._per_ms, self._has_clock = app, frames, ticks_per_ms, has_clock
+        self._made = AppPlan(app)
+        self._inner: dict[str, Schema] = {}
+
+    def plan(self) -> AppPlan:
+        """Return the plan of the app."""
+        self._read_streams()
+        self._refuse_cycles()
+        waiting = list(enumerate(self._app.elements))
+        done: dict[int, PlannedQuery | PlannedPartition] = {}
+        while waiting:
+            ready = [(i, element) for i, element in waiting if self._is_ready(element)]
+            if not ready:
+                self._refuse_unknown(waiting[0][1])
+            for i, element in ready:
+                done[i] = self._element(element)
+            waiting = [(i, element) for i, element in waiting if i not in done]
+        self._made.elements = [done[i] for i in range(len(done))]
+        return self._made
+
+    # --- streams
+
+    def _error(self, span: tuple[int, int] | None, message: str, kind: type[CepError] = CepError) -> CepError:
+        source = self._app.source
+        if span is not None and source:
+            message += f"\n{underline(source, span[0], span[1] - span[0])}"
+        return kind(message)
+
+    def _read_streams(self) -> None:
+        schemas = self._made.schemas
+        for stream in self._app.streams:
+            if stream.name in schemas:
+                raise self._error(stream.span, f"stream {stream.name!r} is defined twice")
+            schemas[stream.name] = stream.attributes
+        schemas.update({name: schema for name, schema in self._frames.items() if name not in schemas})
+        read = {source.stream for query in self._app.queries() for source in query.sources()}
+        targets = {query.target for query in self._app.queries()}
+        defined = {stream.name for stream in self._app.streams}
+        unused = [name for name in self._frames if name not in read | targets | defined]
+        if unused:
+            known = sorted(name for name in read if not name.startswith("#"))
+            hint = nearest(unused[0], known)
+            raise CepError(
+                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(known)}"
+                f"{hint and '.' + hint}"
+            )
+        for query in self._app.queries():
+            for source in query.sources():
+                name = source.stream
+                if name not in self._frames and name not in targets:
+                    raise self._no_frame(source)
+
+    def _no_frame(self, source: sp.StreamSource) -> CepError:
+        name = source.stream
+        if name.startswith("#"):
+            return self._error(source.span, f"no query of the partition writes the inner stream {name!r}")
+        hint = nearest(name, [*self._frames, *self._made.outputs])
+        return self._error(
+            source.span, f"stream {name!r} has no frame; pass it as {name}=frame{hint and '.' + hint}"
+        )
+
+    def _refuse_cycles(self) -> None:
+        feeds: dict[str, set[str]] = {}
+        for query in self._app.queries():
+            if query.target is not None:
+                for source in query.sources():
+                    feeds.setdefault(source.stream, set()).add(query.target)
+
+        def reached(start: str) -> set[str]:
+            found, new = set[str](), {start}
+            while new:
+                new = {after for name in new for after in feeds.get(name, ())} - found
+                found |= new
+            return found
+
+        for query in self._app.queries():
+            if query.target is not None and query.target in reached(query.target):
+                raise self._error(
+                    query.span,
+                    f"the queries feed {query.target!r} to itself, without an end; write to another stream",
+                    UnsupportedQueryError,
+                )
+
+    def _is_ready(self, element: SiddhiQuery | SiddhiPartition) -> bool:
+        queries = element.queries if isinstance(element, SiddhiPartition) else (element,)
+        own = {query.target for query in queries}
+        return all(
+            source.stream in self._made.schemas or (source.stream in own and len(queries) > 1)
+            for query in queries
+            for source in query.sources()
+        )
+
+    def _refuse_unknown(self, element: SiddhiQuery | SiddhiPartition) -> None:
+        queries = element.queries if isinstance(element, SiddhiPartition) else (element,)
+        for query in queries:
+            for source in query.sources():
+                if source.stream not in self._made.schemas:
+                    raise self._no_frame(source)
+
+    def _schema(self, source: sp.StreamSource) -> Schema:
+        if source.stream in self._inner:
+            return self._inner[source.stream]
+        if source.stream not in self._made.schemas:
+            raise self._no_frame(source)
+        return self._made.schemas[source.stream]
+
+    # --- elements
+
+    def _element(self, element: SiddhiQuery | SiddhiPartition) -> PlannedQuery | PlannedPartition:
+        if isinstance(element, SiddhiQuery):
+            for name in (*(source.stream for source in element.sources()), element.target):
+                if name is not None and name.startswith("#"):
+                    raise self._error(element.span, f"the inner stream {name!r} belongs into a partition")
+            return self._query(element)
+        keys: dict[str, KeyOfStream] = {}
+        for key in element.keys:
+            keys[key.stream] = self._key(key)
+        self._inner = {}
+        queries = tuple(self._query(query) for query in element.queries)
+        read = {source.stream for query in element.queries for source in query.sources()}
+        self._inner = {}
+        unused = sorted(set(keys) - read)
+        if unused:
+            raise CepError(f"partition with: no query of the partition reads {unused[0]!r}")
+        return PlannedPartition(keys, queries)
+
+    def _key(self, key: PartitionKey) -> KeyOfStream:
+        if key.stream not in self._made.schemas:
+            hint = nearest(key.stream, self._made.schemas)
+            raise CepError(f"partition with: no stream {key.stream!r}{hint and '.' + hint}")
+        slot = self._slot((key.stream,), self._made.schemas[key.stream])
+        scope = Scope([slot], self._app.source, "partition with", 0, None, self._per_ms)
+        if key.value is not None:
+            return KeyOfStream(compile_siddhi(key.value, scope).call)
+        return KeyOfStream(
+            None, tuple((compile_condition(condition, scope), name) for condition, name in key.ranges)
+        )
+
+    def _query(self, query: SiddhiQuery) -> PlannedQuery:
+        match query.input:
+            case StreamInput(source=source):
+                made: QueryPlan = self._stream_plan(query, source)
+            case JoinInput():
+                made = self._join_plan(query, query.input)
+            case PatternInput():
+                made = self._pattern_plan(query, query.input)
+        if len(made.streams) > 1:
+            self._made.meeting.append(set(made.streams))
+        schema = tuple(zip(made.selection.names, made.selection.types, strict=True))
+        target = query.target or query.name or "return"
+        if query.target is None:
+            self._made.schemas.setdefault(target, schema)
+        self._write(query, target, schema)
+        return PlannedQuery(made, target)
+
+    def _write(self, query: SiddhiQuery, target: str, schema: Schema) -> None:
+        schemas = self._inner if target.startswith("#") else self._made.schemas
+        if target not in schemas:
+            schemas[target] = schema
+            return
+        known, own = [name for name, _ in schemas[target]], [name for name, _ in schema]
+        if known != own:
+            raise self._error(
+                query.span,
+                f"insert into {target}: the stream has the attributes {known}, the query gives {own}",
+            )
+
+    def _slot(self, names: tuple[str, ...], schema: Schema, is_counted: bool = False) -> SlotOf:
+        return SlotOf(
+            names, attributes_of([name for name, _ in schema], [kind for _, kind in schema]), is_counted
+        )
+
+    def _needs_clock(self, what: str, span: tuple[int, int] | None) -> None:
+        if not self._has_clock:
+            raise self._error(span, f"{what} needs a clock; name a column of times, as in order_by='ts'")
+
+    # --- streams and joins
+
+    def _side(self, source: sp.StreamSource, names: tuple[str, ...], query: SiddhiQuery, searched: bool):
+        slot = self._slot(names, self._schema(source))
+        scope = Scope([slot], self._app.source, "filter", 0, None, self._per_ms)
+        before: list[Value] = []
+        after: list[Value] = []
+        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, scope)
+        for handler in source.handlers:
+            if isinstance(handler, sp.WindowHandler):
+                window = plan_window(handler, slot, query.events != "current", searched, self._per_ms, scope)
+                if window is not None and handler.name in ("time", "timeBatch", "timeLength"):
+                    self._needs_clock(f"#window.{handler.name}", handler.span)
+                continue
+            (before if window is None or window.name == "" else after).append(
+                compile_condition(handler.condition, scope)
+            )
+        return SidePlan(source.stream, tuple(before), window, tuple(after)), slot
+
+    def _stream_plan(self, query: SiddhiQuery, source: sp.StreamSource) -> StreamPlan:
+        side, slot = self._side(source, (source.stream,), query, False)
+        selection = compile_selection(query, [slot], self._app.source, self._per_ms)
+        selection.keeps_last = side.window is not None and not side.window.is_sliding
+        return StreamPlan(side, selection)
+
+    def _join_plan(self, query: SiddhiQuery, given: JoinInput) -> JoinedPlan:
+        left, one = self._joined(given.left, query)
+        right, other = self._joined(given.right, query)
+        if one.names[0] == other.names[0]:
+            raise self._error(
+                given.right.source.span, f"both sides are named {one.names[0]!r}; name them with 'as'"
+            )
+        scope = Scope([one, other], self._app.source, "on", None, None, self._per_ms)
+        on = None if given.on is None else compile_condition(given.on, scope)
+        keeps = (given.how in ("left", "full"), given.how in ("right", "full"))
+        selection = compile_selection(query, [one, other], self._app.source, self._per_ms)
+        selection.keeps_last = not all(side.window and side.window.is_sliding for side in (left, right))
+        return JoinedPlan(
+            (left, right), (given.left.is_trigger, given.right.is_trigger), keeps, on, selection
+        )
+
+    def _joined(self, side: JoinSide, query: SiddhiQuery):
+        name = side.reference or side.source.stream
+        return self._side(side.source, (name,), query, True)
+
+    # --- patterns
+
+    def _pattern_plan(self, query: SiddhiQuery, given: PatternInput) -> PatternQueryPlan:
+        states = slots_in_order(given.pattern)
+        slots = [self._state_slot(state, given.pattern) for state in states]
+        names = [slot.names[0] for state, slot in zip(states, slots, strict=True) if _reference(state)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise self._error(query.span, f"two states are named {twice[0]!r}; give each its own name")
+        tests = tuple(self._test(state, i, slots) for i, state in enumerate(states))
+        if given.within_ms is not None:
+            self._needs_clock("within", query.span)
+        for state in given.pattern.walk():
+            if isinstance(state, sp.AbsentState) and state.wait_ms is not None:
+                self._needs_clock("not … for", state.span)
+        self._refuse_optional_start(given.pattern)
+        self._warn_of_states(given)
+        plan = PatternPlan(
+            given.pattern,
+            given.is_sequence,
+            None if given.within_ms is None else given.within_ms * self._per_ms,
+            tuple(state.source.stream for state in states),
+            tests,
+            tuple(len(slot.attributes) for slot in slots),
+            self._per_ms,
+        )
+        return PatternQueryPlan(plan, compile_selection(query, slots, self._app.source, self._per_ms))
+
+    def _state_slot(self, state: sp.EventState | sp.AbsentState, pattern: sp.StatePattern) -> SlotOf:
+        source = state.source
+        for handler in source.handlers:
+            if isinstance(handler, sp.WindowHandler):
+                raise self._error(handler.span, "a state of a pattern has no window; write 'within' after it")
+        counted = any(isinstance(node, sp.CountedState) and node.body is state for node in pattern.walk())
+        slot = self._slot((_reference(state) or source.stream,), self._schema(source), counted)
+        return replace(slot, is_absent=isinstance(state, sp.AbsentState))
+
+    def _test(
+        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
+    ) -> Value | None:
+        conditions = state.source.conditions
+        if not conditions:
+            return None
+        where = f"filter of {slots[place].names[0]}"
+        # The stream's own name means the event at hand, also where the state has a name of its own.
+        own = [*slots]
+        own[place] = SlotOf(
+            (*slots[place].names, state.source.stream), slots[place].attributes, slots[place].is_counted
+        )
+        order = [own[place], *own]  # so that the stream's name finds this state first
+        scope = _FilterScope(own, order, place, self._app.source, where, self._per_ms)
+        calls = [compile_condition(condition, scope) for condition in conditions]
+        if len(calls) == 1:
+            return calls[0]
+        return lambda events: all(call(events) for call in calls)
+
+    def _refuse_optional_start(self, pattern: sp.StatePattern) -> None:
+        """Raise for patterns that need no event, and for waits that no event precedes."""
+        parts = pattern.parts if isinstance(pattern, sp.StateChain) else (pattern,)
+        leading = [isinstance(part, sp.CountedState) and part.low == 0 for part in map(_without_every, parts)]
+        if all(leading):
+            raise self._error(
+                pattern.span,
+                "each state may be empty, so Siddhi matches nothing at all; one state needs an event",
+            )
+        after = _without_every(parts[leading.index(False)])
+        waits = [
+            node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None
+        ]
+        if leading[0] and waits:
+            raise self._error(
+                waits[0].span,
+                "the states before this wait may be empty, and Siddhi then begins the wait at no time; write "
+                "a state with an event before it",
+                UnsupportedQueryError,
+            )
+
+    def _warn_of_states(self, given: PatternInput) -> None:
+        """Warn of sequences that Siddhi never completes."""
+        if not given.is_sequence:
+            return
+        parts = given.pattern.parts if isinstance(given.pattern, sp.StateChain) else (given.pattern,)
+        if isinstance(parts[-1], sp.CountedState):
+            shown = print_states(parts[-1])
+            warn(
+                f"Siddhi completes no sequence that ends in a count, as {shown} is; write another state last"
+            )
+        for node in given.pattern.walk():
+            if isinstance(node, sp.EveryState) and isinstance(node.body, sp.StateChain):
+                late = [part for part in node.body.parts[1:] if not isinstance(part, sp.AbsentState)]
+                if late:
+                    shown = print_states(node, is_sequence=True)
+                    warn(f"Siddhi never passes the first state of '{shown}'; write 'every' before one state")
+
+
+class _FilterScope(Scope):
+    """The names in the filter of a state: its own stream first, then the other states."""
+
+    def __init__(
+        self,
+        slots: Sequence[SlotOf],
+        order: Sequence[SlotOf],
+        place: int,
+        source: str,
+        where: str,
+        per_ms: int,
+    ):
+        super().__init__(slots, source, where, place, None, per_ms)
+        self._order, self._place = order, place
+
+    def slot(self, node: ex.Expression, name: str) -> int:
+        """Return the slot of a reference or a stream."""
+        if name in self.slots[self._place].names:
+            exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
+            return exact[0] if exact else self._place
+        return super().slot(node, name)
+
+
+def _without_every(part: sp.StatePattern) -> sp.StatePattern:
+    """Return a part, or the first state of a body of ``every``."""
+    while isinstance(part, sp.EveryState | sp.StateChain):
+        part = part.body if isinstance(part, sp.EveryState) else part.parts[0]
+    return part
+
+
+def _reference(state: sp.EventState | sp.AbsentState) -> str | None:
+    return state.reference if isinstance(state, sp.EventState) else None

@@ -1,0 +1,158 @@
+"""`SiddhiResult`: the rows that the queries of a text wrote, by stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from cepkit.errors import CepError, nearest
+from cepkit.events import TIME, ColumnType, Frame, Source
+from cepkit.siddhiql.selecting import Row
+from cepkit.siddhiql.values import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
+
+_ARROW = {
+    INT: pa.int64(), LONG: pa.int64(), SINGLE: pa.float64(), DOUBLE: pa.float64(), BOOL: pa.bool_(),
+    STRING: pa.string(),
+}  # fmt: skip
+
+
+class SiddhiResult:
+    """The rows of each stream that SiddhiQL queries write; `cepkit.siddhi` returns it.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> ticks = pd.DataFrame({"ts": [0, 10, 20], "price": [1.0, 3.0, 2.0]})
+    >>> text = "from Ticks[price > 1.5] select price insert into High"
+    >>> found = cep.siddhi(text, Ticks=ticks, order_by="ts")
+    >>> found.streams, found.count()
+    (('High',), 2)
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, list[Row]],
+        schemas: Mapping[str, tuple[tuple[str, Type], ...]],
+        source: Source,
+        native: Callable[[Frame], Frame],
+        clock: ColumnType | None,
+    ):
+        self._rows, self._schemas = rows, schemas
+        self._source, self._native, self._clock = source, native, clock
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that the queries write, in the order of the text.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = "from A select x insert into B; from B[x > 1] select x insert into C"
+        >>> cep.siddhi(text, A=pd.DataFrame({"x": [1, 2]})).streams
+        ('B', 'C')
+        """
+        return tuple(self._rows)
+
+    def count(self, stream: str | None = None) -> int:
+        """Return the number of rows of a stream.
+
+        Parameters
+        ----------
+        stream : str, optional
+            One of ``streams``; the last one if omitted.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.siddhi("from A[x > 1] select x insert into B", A=pd.DataFrame({"x": [1, 2]})).count("B")
+        1
+        """
+        return len(self._rows[self._named(stream)])
+
+    def to_frame(self, stream: str | None = None, *, time: str | None = None) -> Frame:
+        """Return the rows of a stream, as the same kind of frame as the first input.
+
+        Parameters
+        ----------
+        stream : str, optional
+            One of ``streams``; the last one if omitted.
+        time : str, optional
+            The name of a further first column: when Siddhi writes the row. An absent event makes rows at the
+            end of its wait.
+
+        Returns
+        -------
+        DataFrame or table
+            The columns of ``select``; the rows in the order in which they were written.
+
+        Raises
+        ------
+        CepError
+            For a stream that no query writes, and a name that the stream has already.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> calls = pd.DataFrame({"ts": [0, 900, 5000], "kind": ["ask", "answer", "ask"]})
+        >>> text = '''from every e1=Calls[kind == 'ask'] -> not Calls[kind == 'answer'] for 2 sec
+        ...     select e1.ts as asked insert into Unanswered'''
+        >>> cep.siddhi(text, Calls=calls, order_by="ts", end=9000).to_frame(time="at")
+             at  asked
+        0  7000   5000
+        """
+        name = self._named(stream)
+        rows, schema = self._rows[name], self._schemas[name]
+        columns: dict[str, pa.Array] = {}
+        if time is not None:
+            if time in dict(schema):
+                raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
+            columns[time] = self._times([row[1] for row in rows])
+        for i, (column, kind) in enumerate(schema):
+            columns[column] = _arrow([row[2][i] for row in rows], kind)
+        return self._native(self._source.result(columns))
+
+    def _times(self, ticks: list[int]) -> pa.Array:
+        if self._clock is None:
+            return pa.array(ticks)
+        unit = self._clock.unit or "ns"
+        size = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit]
+        is_time = self._clock.kind == TIME
+        return pa.array(
+            [tick // size for tick in ticks],
+            pa.timestamp(unit, self._clock.timezone) if is_time else pa.duration(unit),
+        )
+
+    def _named(self, stream: str | None) -> str:
+        if stream is None:
+            return self.streams[-1]
+        if stream not in self._rows:
+            hint = nearest(stream, self._rows)
+            raise CepError(
+                f"no query writes {stream!r}; streams: {', '.join(self._rows)}{hint and '.' + hint}"
+            )
+        return stream
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
+        )
+        return f"{counts}\n{self.to_frame()}"
+
+
+def _arrow(values: list[Any], kind: Type) -> pa.Array:
+    """Return values as an Arrow array; values that do not fit choose the type themselves."""
+    if isinstance(kind, ColumnType):
+        unit = kind.unit or "ns"
+        wanted = pa.timestamp(unit, kind.timezone) if kind.kind == TIME else pa.duration(unit)
+    else:
+        wanted = _ARROW.get(kind)
+    try:
+        return pa.array(values, wanted)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array(values)

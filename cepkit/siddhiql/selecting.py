@@ -1,0 +1,230 @@
+"""The rows of a query: columns, aggregates by group, ``having``, ``order by``, ``limit`` and ``offset``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cepkit.language.expressions import trees as ex
+from cepkit.language.siddhi.printing import print_condition
+from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
+from cepkit.siddhiql import aggregators as ag
+from cepkit.siddhiql.states import Slots
+from cepkit.siddhiql.values import (
+    OBJECT,
+    Scope,
+    SlotOf,
+    Type,
+    Typed,
+    Value,
+    compile_condition,
+    compile_siddhi,
+)
+
+CURRENT, EXPIRED, RESET = "current", "expired", "reset"
+
+# What a window, a join or a pattern hands over: the kind of the event, the events it consists of, and when.
+Handed = tuple[str, Slots, int]
+Row = tuple[str, int, tuple[Any, ...]]
+
+
+@dataclass
+class RowSelection:
+    """The compiled clauses after ``from``. Queries of one text share it; ``RowSelector`` has the state."""
+
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    columns: list[Value]
+    group_by: list[Value]
+    having: Value | None
+    order_by: list[tuple[Value, bool]]
+    limit: int | None
+    offset: int | None
+    kinds: frozenset[str]
+    aggregates: list[tuple[str, Type | None, Value | None]]
+    keeps_last: bool = True  # with aggregates, only the last of several events that come together gives a row
+    cells: list[Any] = field(default_factory=list)  # the aggregates of the present row
+    row: list[Any] = field(default_factory=list)  # the columns of the present row
+
+
+def compile_selection(
+    query: SiddhiQuery, slots: Sequence[SlotOf], source: str, ticks_per_ms: int, current: int | None = None
+) -> RowSelection:
+    """Compile the clauses of a query after ``from``.
+
+    Raises
+    ------
+    ColumnNotFoundError, PredicateError
+        For unknown names, a column without a name, two columns of one name, and types that do not fit.
+    """
+    made = RowSelection((), (), [], [], None, [], query.limit, query.offset, _kinds(query), [])
+
+    def scope(where: str, *, after: bool = False, aggregates: bool = True) -> Scope:
+        def other(node: ex.Expression) -> Typed | None:
+            if after and isinstance(node, ex.Attribute) and node.name in made.names:
+                place = made.names.index(node.name)
+                return Typed(lambda _: made.row[place], made.types[place])
+            if isinstance(node, ex.Call) and aggregates and _is_aggregate(node, slots):
+                return _aggregate(node, made, scope(where, aggregates=False))
+            return None
+
+        return Scope(slots, source, where, current, other, ticks_per_ms)
+
+    columns = query.select or _all_columns(query, slots, source)
+    names: list[str] = []
+    types: list[Type] = []
+    for column in columns:
+        of = scope("select")
+        name = column.name
+        if name is None:
+            if not isinstance(column.value, ex.Attribute | ex.Reference) or column.value.name is None:
+                text = print_condition(column.value)
+                raise of.error(column.value, f"a computed column needs a name; write {text} as name")
+            name = column.value.name
+        if name in names:
+            raise of.error(column.value, f"two columns are named {name!r}; write … as another name")
+        part = compile_siddhi(column.value, of)
+        names.append(name)
+        types.append(OBJECT if part.is_list else part.type)
+        made.columns.append(part.call)
+    made.group_by = [
+        compile_siddhi(tree, scope("group by", aggregates=False)).call for tree in query.group_by
+    ]
+    made.names, made.types = tuple(names), tuple(types)
+    if query.having is not None:
+        made.having = compile_condition(query.having, scope("having", after=True))
+    made.order_by = [
+        (compile_siddhi(key.value, scope("order by", after=True)).call, key.descending)
+        for key in query.order_by
+    ]
+    return made
+
+
+def _kinds(query: SiddhiQuery) -> frozenset[str]:
+    return frozenset((CURRENT, EXPIRED) if query.events == "all" else (query.events,))
+
+
+def _is_aggregate(node: ex.Call, slots: Sequence[SlotOf]) -> bool:
+    return node.function.lower() in ag.NAMES
+
+
+def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
+    name = node.function.lower()
+    if len(node.arguments) > 1 or (not node.arguments and name != "count"):
+        raise scope.error(node, f"{node.function} takes one argument, {len(node.arguments)} given")
+    part = compile_siddhi(node.arguments[0], scope) if node.arguments else None
+    if part is not None and part.is_list:
+        raise scope.error(node, f"{print_condition(node)}: the argument is a list; write e1[0]… or e1[last]…")
+    kind = None if part is None else part.type
+    if not ag.fits(name, kind) and name != "count":
+        raise scope.error(node, f"{print_condition(node)}: no {node.function} of values of type {kind}")
+    place = len(made.aggregates)
+    made.aggregates.append((name, kind, None if part is None else part.call))
+    made.cells.append(None)
+    return Typed(lambda _: made.cells[place], ag.result_type(name, kind))
+
+
+def _all_columns(query: SiddhiQuery, slots: Sequence[SlotOf], source: str) -> list[OutputColumn]:
+    slots = [slot for slot in slots if not slot.is_absent]
+    if len(slots) == 1:
+        return [OutputColumn(ex.Attribute(name)) for name in slots[0].attributes]
+    columns, owner_of = [], dict[str, str]()
+    for slot in slots:
+        for name in slot.attributes:
+            if name in owner_of:
+                start = query.span or (0, 1)
+                place = ex.Attribute(name, span=start)
+                raise Scope(slots, source, "select").error(
+                    place,
+                    f"select *: {owner_of[name]} and {slot.names[0]} both have {name!r}; list the columns",
+                )
+            owner_of[name] = slot.names[0]
+            columns.append(OutputColumn(ex.Reference(slot.names[0], name)))
+    return columns
+
+
+class RowSelector:
+    """The aggregates of one query, by group, and the rows that it selects."""
+
+    def __init__(self, selection: RowSelection):
+        self._of = selection
+        self._groups: dict[tuple, list[ag.Aggregator]] = {}
+        self._keeps_last = selection.keeps_last and bool(selection.aggregates or selection.group_by)
+
+    def select(self, chunk: Sequence[Handed]) -> list[Row]:
+        """Return the rows for events that came together.
+
+        With aggregates only the last event of a batch gives a row, and with groups the last of each group.
+        A sliding window gives a row for each event.
+        """
+        of = self._of
+        made: list[tuple[tuple, list, Row]] = []
+        last_of_group: dict[tuple, tuple[list, Row]] = {}
+        for kind, slots, time in chunk:
+            if kind == RESET:
+                for aggregates in self._groups.values():
+                    for one in aggregates:
+                        one.reset()
+                continue
+            key = tuple(call(slots) for call in of.group_by)
+            self._enter(key, kind, slots)
+            of.row[:] = [call(slots) for call in of.columns]
+            if kind not in of.kinds or (of.having is not None and not of.having(slots)):
+                continue
+            row = (kind, time, tuple(of.row))
+            order = [_sortable(call(slots), descending) for call, descending in of.order_by]
+            if self._keeps_last:
+                last_of_group[key] = (order, row)
+                if not of.group_by:
+                    last_of_group = {key: (order, row)}
+            else:
+                made.append((key, order, row))
+        if last_of_group:
+            made = [(key, order, row) for key, (order, row) in last_of_group.items()]
+        if of.order_by:
+            made.sort(key=lambda one: one[1])
+        rows = [row for _, _, row in made][of.offset or 0 :]
+        return rows if of.limit is None else rows[: of.limit]
+
+    def _enter(self, key: tuple, kind: str, slots: Slots) -> None:
+        of = self._of
+        if not of.aggregates:
+            return
+        aggregates = self._groups.get(key)
+        if aggregates is None:
+            aggregates = [ag.make_aggregator(name, of_type) for name, of_type, _ in of.aggregates]
+            self._groups[key] = aggregates
+        for place, (one, (_, _, call)) in enumerate(zip(aggregates, of.aggregates, strict=True)):
+            value = None if call is None else call(slots)
+            if kind == CURRENT:
+                one.add(value)
+            else:
+                one.remove(value)
+            of.cells[place] = one.value()
+
+
+class _Reversed:
+    """A value that sorts in the opposite order."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return other.value < self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and other.value == self.value
+
+
+def _sortable(value: Any, descending: bool) -> tuple:
+    if value is None:
+        return (1, 0)
+    return (0, _Reversed(value) if descending else value)
+
+
+def attributes_of(names: Sequence[str], types: Sequence[Type]) -> Mapping[str, tuple[int, Type]]:
+    """Return the places of attributes in events: the time is at place 0."""
+    return {name: (i + 1, kind) for i, (name, kind) in enumerate(zip(names, types, strict=True))}

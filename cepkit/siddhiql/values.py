@@ -1,0 +1,434 @@
+"""Turn expressions of SiddhiQL into Python functions of the events that a query holds."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, nearest, underline
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
+from cepkit.language.expressions import functions as fn
+from cepkit.language.expressions import trees as ex
+from cepkit.language.siddhi.printing import print_condition
+from cepkit.siddhiql.states import Slots
+
+Value = Callable[[Slots], Any]
+
+# Siddhi's types, with those of times as ColumnType so that results keep the unit.
+INT, LONG, SINGLE, DOUBLE, BOOL, STRING, OBJECT = "int", "long", "float", "double", "bool", "string", "object"
+_NUMBERS = (INT, LONG, SINGLE, DOUBLE)
+_OF_KIND = {INTEGER: LONG, FLOAT: DOUBLE, TEXT: STRING, BOOLEAN: BOOL}
+Type = str | ColumnType
+
+
+def type_of_column(of: ColumnType) -> Type:
+    """Return Siddhi's type of a column; times and durations keep their own."""
+    if of.kind in (TIME, DURATION):
+        return of
+    return _OF_KIND.get(of.kind, OBJECT)
+
+
+@dataclass(frozen=True)
+class SlotOf:
+    """The events of one state or one side: its names, and the places and types of its attributes."""
+
+    names: tuple[str, ...]
+    attributes: Mapping[str, tuple[int, Type]]
+    is_counted: bool = False
+    is_absent: bool = False
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression as a function, with the type of its values."""
+
+    call: Value
+    type: Type
+    is_list: bool = False
+
+
+Other = Callable[[ex.Expression], Typed | None]
+
+
+class Scope:
+    """The names that expressions of a query can use.
+
+    ``current`` is the slot whose attributes need no prefix; without it, a name must belong to one slot only.
+    ``other`` compiles what only some clauses know: aggregates, and columns of the result.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[SlotOf],
+        source: str,
+        where: str,
+        current: int | None = None,
+        other: Other | None = None,
+        ticks_per_ms: int = 1,
+    ):
+        self.slots, self.source, self.where, self.current = slots, source, where, current
+        self.other, self.ticks_per_ms = other, ticks_per_ms
+
+    def error(self, node: ex.Expression, message: str, kind: type[CepError] = PredicateError) -> CepError:
+        """Return an error that shows the place of a node."""
+        text = f"{self.where}: {message}"
+        if node.span is not None and node.span[1] <= len(self.source):
+            text += f"\n{underline(self.source, node.span[0], node.span[1] - node.span[0])}"
+        return kind(text)
+
+    # --- attributes
+
+    def attribute(self, node: ex.Attribute) -> Typed:
+        """Compile an attribute without a prefix."""
+        name = node.name
+        if self.current is not None:
+            return self._value(node, self.current, name, None)
+        found = [i for i, slot in enumerate(self.slots) if name in slot.attributes]
+        if len(found) > 1:
+            owners = " and ".join(self.slots[i].names[0] for i in found[:2])
+            raise self.error(
+                node, f"{owners} both have {name!r}; write {self.slots[found[0]].names[0]}.{name}"
+            )
+        if not found:
+            known = {attribute for slot in self.slots for attribute in slot.attributes}
+            raise self._unknown(node, f"no attribute {name!r}", name, known)
+        return self._value(node, found[0], name, None)
+
+    def reference(self, node: ex.Reference) -> Typed:
+        """Compile an attribute of a named state, ``e1.price`` or ``e1[0].price``."""
+        slot = self.slot(node, node.variable)
+        if node.name is None:
+            raise self.error(node, f"{print_condition(node)} is a whole event; name an attribute of it")
+        return self._value(node, slot, node.name, node.index)
+
+    def slot(self, node: ex.Expression, name: str) -> int:
+        """Return the slot of a reference or a stream."""
+        for i, slot in enumerate(self.slots):
+            if name in slot.names:
+                return i
+        known = {one for slot in self.slots for one in slot.names}
+        raise self._unknown(node, f"nothing in this query is named {name!r}", name, known)
+
+    def _unknown(self, node: ex.Expression, message: str, name: str, known: set[str]) -> CepError:
+        hint = nearest(name, sorted(known))
+        listed = f" Known: {', '.join(sorted(known))}." if not hint and known else hint
+        return self.error(node, f"{message}.{listed}", ColumnNotFoundError)
+
+    def _value(self, node: ex.Expression, slot: int, name: str, index: int | str | None) -> Typed:
+        of = self.slots[slot]
+        if name not in of.attributes:
+            owner = of.names[0]
+            raise self._unknown(node, f"{owner} has no attribute {name!r}", name, set(of.attributes))
+        place, kind = of.attributes[name]
+        pick = chain_index(index, own=slot == self.current)
+        if index is None and of.is_counted and self.current is None:
+            return Typed(_listed(slot, place), kind, is_list=True)
+        if pick == -1 and not of.is_counted:
+            return Typed(_first(slot, place), kind)
+        return Typed(_picked(slot, place, pick), kind)
+
+
+def chain_index(index: int | str | None, *, own: bool) -> int:
+    """Return a place in the events of a state, as Python counts.
+
+    In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
+    """
+    if index is None:
+        return -1
+    if isinstance(index, int):
+        return index - 1
+    back = int(index.partition("-")[2] or 0)
+    return -1 - back - own
+
+
+def _first(slot: int, place: int) -> Value:
+    def value(slots: Slots) -> Any:
+        taken = slots[slot]
+        return None if taken is None else taken[-1][place]
+
+    return value
+
+
+def _picked(slot: int, place: int, pick: int) -> Value:
+    def value(slots: Slots) -> Any:
+        taken = slots[slot]
+        if taken is None or not -len(taken) <= pick < len(taken):
+            return None
+        return taken[pick][place]
+
+    return value
+
+
+def _listed(slot: int, place: int) -> Value:
+    def value(slots: Slots) -> Any:
+        return [event[place] for event in slots[slot] or ()]
+
+    return value
+
+
+# --- expressions
+
+
+def compile_siddhi(tree: ex.Expression, scope: Scope) -> Typed:
+    """Return an expression as a function of the events that a query holds.
+
+    Conditions have two values: a comparison with a missing value is false.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For an attribute or a reference that does not exist.
+    PredicateError
+        For a function that does not exist, and for types that do not fit.
+    """
+    if scope.other is not None:
+        made = scope.other(tree)
+        if made is not None:
+            return made
+    match tree:
+        case ex.Literal(value=value):
+            return Typed(lambda slots: value, _type_of(value))
+        case ex.Attribute():
+            return scope.attribute(tree)
+        case ex.Reference():
+            return scope.reference(tree)
+        case ex.IsNull(operand=operand):
+            return _is_null(operand, scope)
+        case ex.And(operands=operands):
+            calls = [_condition(operand, scope) for operand in operands]
+            return Typed(lambda slots: all(call(slots) for call in calls), BOOL)
+        case ex.Or(operands=operands):
+            calls = [_condition(operand, scope) for operand in operands]
+            return Typed(lambda slots: any(call(slots) for call in calls), BOOL)
+        case ex.Not(operand=operand):
+            call = _condition(operand, scope)
+            return Typed(lambda slots: not call(slots), BOOL)
+        case ex.Comparison():
+            return _comparison(tree, scope)
+        case ex.Arithmetic():
+            return _arithmetic(tree, scope)
+        case ex.Negative(operand=operand):
+            part = _number(operand, scope)
+            return Typed(lambda slots: None if (v := part.call(slots)) is None else -v, part.type)
+        case ex.Call():
+            return _call(tree, scope)
+    raise scope.error(tree, f"SiddhiQL has no {type(tree).__name__}")
+
+
+def _type_of(value: Any) -> Type:
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT if abs(value) < 2**31 else LONG
+    return {float: DOUBLE, str: STRING}.get(type(value), OBJECT)
+
+
+def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
+    """Return a condition as a function that gives true or false."""
+    return _condition(tree, scope)
+
+
+def _condition(tree: ex.Expression, scope: Scope) -> Value:
+    part = compile_siddhi(tree, scope)
+    if part.type not in (BOOL, OBJECT) or part.is_list:
+        raise scope.error(tree, f"{print_condition(tree)} is no condition; its type is {part.type}")
+    call = part.call
+    return lambda slots: call(slots) is True or call(slots) == 1
+
+
+def _single(tree: ex.Expression, scope: Scope) -> Typed:
+    part = compile_siddhi(tree, scope)
+    if part.is_list:
+        text = print_condition(tree)
+        name, _, attribute = text.partition(".")
+        raise scope.error(
+            tree, f"{text} is a list, one value for each event; write {name}[0].{attribute} or {name}[last]…"
+        )
+    return part
+
+
+def _number(tree: ex.Expression, scope: Scope) -> Typed:
+    part = _single(tree, scope)
+    if part.type not in (*_NUMBERS, OBJECT) and not isinstance(part.type, ColumnType):
+        raise scope.error(tree, f"{print_condition(tree)} is no number; its type is {part.type}")
+    return part
+
+
+def _is_null(operand: ex.Expression, scope: Scope) -> Typed:
+    whole = isinstance(operand, ex.Reference) and operand.name is None
+    if isinstance(operand, ex.Attribute):
+        names = {name for slot in scope.slots for name in slot.names}
+        own = scope.slots[scope.current].attributes if scope.current is not None else {}
+        whole = operand.name in names and operand.name not in own
+    if not whole:
+        call = compile_siddhi(operand, scope).call
+        return Typed(lambda slots: call(slots) is None, BOOL)
+    name = operand.variable if isinstance(operand, ex.Reference) else operand.name  # type: ignore[union-attr]
+    index = operand.index if isinstance(operand, ex.Reference) else 1
+    slot = scope.slot(operand, name)
+    pick = chain_index(index, own=slot == scope.current)
+    place = _picked(slot, 0, pick)
+    return Typed(lambda slots: place(slots) is None, BOOL)
+
+
+_COMPARE = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+
+
+def _family(of: Type) -> object:
+    return "number" if of in _NUMBERS else of
+
+
+def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
+    left, right = _single(tree.left, scope), _single(tree.right, scope)
+    kinds = {_family(left.type), _family(right.type)}
+    if len(kinds) > 1 and OBJECT not in kinds:
+        raise scope.error(tree, f"{print_condition(tree)} compares {left.type} with {right.type}")
+    if tree.operator not in ("==", "!=") and kinds & {STRING, BOOL}:
+        raise scope.error(
+            tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
+        )
+    one, other, test = left.call, right.call, _COMPARE[tree.operator]
+
+    def holds(slots: Slots) -> bool:
+        a, b = one(slots), other(slots)
+        return a is not None and b is not None and test(a, b)
+
+    return Typed(holds, BOOL)
+
+
+def _wider(left: Type, right: Type) -> Type:
+    if OBJECT in (left, right):
+        return OBJECT
+    if isinstance(left, ColumnType) or isinstance(right, ColumnType):
+        return LONG
+    return _NUMBERS[max(_NUMBERS.index(left), _NUMBERS.index(right))]
+
+
+def _whole_quotient(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _whole_rest(a: int, b: int) -> int:
+    return a - b * _whole_quotient(a, b)
+
+
+def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
+    left, right = _number(tree.left, scope), _number(tree.right, scope)
+    kind, sign = _wider(left.type, right.type), tree.operator
+    is_whole = kind in (INT, LONG)
+    calculate: Callable[[Any, Any], Any]
+    if sign == "/":
+        calculate = _whole_quotient if is_whole else operator.truediv
+    elif sign == "%":
+        calculate = _whole_rest if is_whole else math.fmod
+    else:
+        calculate = {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign]
+    one, other, divides = left.call, right.call, sign in "/%"
+
+    def value(slots: Slots) -> Any:
+        a, b = one(slots), other(slots)
+        if a is None or b is None or (divides and b == 0):
+            return None
+        return calculate(a, b)
+
+    return Typed(value, kind)
+
+
+# --- functions
+
+
+def _missing_is_missing(call: Callable) -> Callable:
+    return lambda *values: None if any(value is None for value in values) else call(*values)
+
+
+def _coalesce(*values: Any) -> Any:
+    return next((value for value in values if value is not None), None)
+
+
+def _extreme(choose: Callable) -> Callable:
+    def of(*values: Any) -> Any:
+        present = [value for value in values if value is not None]
+        return choose(present) if present else None
+
+    return of
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Function: least and most arguments, type of the result (None: that of the last argument), and what to call.
+_CALLS: dict[str, tuple[int, int, Type | None, Callable]] = {
+    "ifthenelse": (3, 3, None, lambda test, then, otherwise: then if test is True else otherwise),
+    "coalesce": (1, 99, None, _coalesce),
+    "default": (2, 2, None, lambda value, otherwise: otherwise if value is None else value),
+    "maximum": (1, 99, None, _extreme(max)),
+    "minimum": (1, 99, None, _extreme(min)),
+    "math:abs": (1, 1, None, _missing_is_missing(abs)),
+    "math:sqrt": (1, 1, DOUBLE, _missing_is_missing(lambda x: math.sqrt(x) if x >= 0 else None)),
+    "math:power": (2, 2, DOUBLE, _missing_is_missing(lambda x, y: float(x) ** y)),
+    "math:floor": (1, 1, DOUBLE, _missing_is_missing(lambda x: float(math.floor(x)))),
+    "math:ceil": (1, 1, DOUBLE, _missing_is_missing(lambda x: float(math.ceil(x)))),
+    "math:round": (1, 1, LONG, _missing_is_missing(lambda x: math.floor(x + 0.5))),
+    "str:length": (1, 1, INT, _missing_is_missing(len)),
+    "str:lower": (1, 1, STRING, _missing_is_missing(str.lower)),
+    "str:upper": (1, 1, STRING, _missing_is_missing(str.upper)),
+    "str:trim": (1, 1, STRING, _missing_is_missing(str.strip)),
+    "str:contains": (2, 2, BOOL, _missing_is_missing(lambda text, part: part in text)),
+    "str:concat": (1, 99, STRING, _missing_is_missing(lambda *parts: "".join(map(_as_text, parts)))),
+}
+_TESTS = {
+    "instanceofstring": (STRING,), "instanceofboolean": (BOOL,), "instanceofinteger": (INT, LONG),
+    "instanceoflong": (LONG, INT), "instanceoffloat": (SINGLE, DOUBLE), "instanceofdouble": (DOUBLE, SINGLE),
+}  # fmt: skip
+_CASTS: dict[str, Callable] = {
+    INT: int, LONG: int, SINGLE: float, DOUBLE: float, STRING: _as_text,
+    BOOL: lambda value: value if isinstance(value, bool) else str(value).lower() == "true",
+}  # fmt: skip
+_CLOCKS = ("currenttimemillis", "uuid", "time:currenttimestamp", "time:currentdate", "math:rand")
+
+
+def _call(tree: ex.Call, scope: Scope) -> Typed:
+    name, arguments = tree.function.lower(), tree.arguments
+    if name == "eventtimestamp" and not arguments:
+        slot, per_ms = scope.current or 0, scope.ticks_per_ms
+        time = _picked(slot, 0, -1)
+        return Typed(lambda slots: None if (t := time(slots)) is None else t // per_ms, LONG)
+    if name in _CLOCKS:
+        raise scope.error(tree, f"{tree.function}() gives another value in each run; leave it out")
+    parts = [_single(argument, scope) for argument in arguments]
+    if name in _TESTS and len(parts) == 1:
+        fits, call = parts[0].type in _TESTS[name], parts[0].call
+        return Typed(lambda slots: fits and call(slots) is not None, BOOL)
+    if name in ("convert", "cast") and len(parts) == 2 and isinstance(arguments[1], ex.Literal):
+        wanted = str(arguments[1].value)
+        if wanted in _CASTS:
+            cast, call = _CASTS[wanted], parts[0].call
+            return Typed(lambda slots: None if (v := call(slots)) is None else cast(v), wanted)
+    if name in _CALLS:
+        least, most, kind, function = _CALLS[name]
+        if not least <= len(parts) <= most:
+            counts = (
+                str(least) if least == most else f"{least} or more" if most == 99 else f"{least} to {most}"
+            )
+            raise scope.error(tree, f"{tree.function} takes {counts} arguments, {len(parts)} given")
+        return Typed(_applied(function, parts), parts[-1].type if kind is None else kind)
+    if fn.is_registered(tree.function):
+        return Typed(_applied(fn.registered_function(tree.function).call, parts), OBJECT)
+    known = ["ifThenElse", "coalesce", "default", "maximum", "minimum", "convert", "cast", "eventTimestamp"]
+    known += [*_CALLS, "instanceOfFloat", "instanceOfString", "sum", "avg", "count", "min", "max", "stdDev"]
+    hint = nearest(tree.function, known)
+    own = "register your own with @cep.pure"
+    raise scope.error(tree, f"no function {tree.function!r}; {own}{hint and '.' + hint}")
+
+
+def _applied(function: Callable, parts: Sequence[Typed]) -> Value:
+    calls = [part.call for part in parts]
+    return lambda slots: function(*(call(slots) for call in calls))
