@@ -28,7 +28,7 @@ from cepkit.frames.spark import EmptySource
 from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
 
 CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
-METHODS = (*CALLS, "window", "join")  # those of the accessor
+METHODS = (*CALLS, "window", "join", "runs", "sessions")  # those of the accessor
 FRAME = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
 QUERY = "PATTERN SEQ(a x, b y)"
 
@@ -60,7 +60,7 @@ def test_the_list_for_type_checkers_has_the_names_of_the_table():
 def test_dir_shows_the_public_names_only():
     shown = dir(cepkit)
     assert set(shown) == {*cepkit.__all__, "__version__"}
-    assert 45 <= len(shown) <= 66
+    assert 45 <= len(shown) <= 72
 
 
 def test_all_public_names_are_there():

@@ -26,7 +26,7 @@ FLOORS = (
     ("results",),
     ("windows",),
     ("streaming",),
-    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout"),
+    ("parallel", "linked", "partition_and_compose", "shedding", "scaleout", "idioms", "translation"),
     ("api",),
     ("accessor",),
     ("explorer",),

@@ -1,4 +1,4 @@
-"""What the idioms ask of a frame: the rows for which a condition holds, in memory or in the tasks of Spark."""
+"""The rows for which a condition holds, in memory or in the tasks of Spark, and the results of idioms."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def mask_of(hits: MatchSet) -> np.ndarray:
 
 
 def check_rows(rows: str) -> None:
-    """Raise for another value of ``rows`` than the two that there are."""
+    """Raise unless ``rows`` is one of its two values."""
     if rows not in (ONE, ALL):
         raise CepError(f"rows={rows!r}: 'one' for one row each, or 'all' for the rows of the frame")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,15 +28,18 @@ from cepkit.idioms.asking import (
 )
 from cepkit.idioms.sessions import clock_ticks, gap_ticks
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.query_parts import Duration
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
+from cepkit.planning.arguments import Arguments
 
 if TYPE_CHECKING:
     from cepkit.frames.spark import TaskMatches
 
 ANY, STRICT = "any", "strict"
 MODES = (ANY, STRICT)
+_OWN = ("event_type", "partition_by", "order_by", "within", "within_closed", "params")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,60 +53,14 @@ class Funnel:
     within_closed: bool
 
 
-def count_steps(
-    frame: Frame,
-    steps: Sequence[Any],
-    *,
-    mode: str = ANY,
-    event_type: str | None = None,
-    partition_by: str | Sequence[str] | None = None,
-    order_by: str | Sequence[str] | None = None,
-    within: Duration | None = None,
-    within_closed: bool = True,
-    params: Mapping[str, Any] | None = None,
-) -> pd.DataFrame:
-    """Count the users who reach each of several steps, one step after the other.
-
-    A user is a partition. It reaches a step if it has rows for this step and for all steps before it, in
-    this order, and the last of these rows comes at most ``within`` after the first.
-
-    Parameters
-    ----------
-    frame : DataFrame or table
-        As for `match`.
-    steps : list
-        Two or more values of the column ``event_type``. Without ``event_type``, conditions on a row, such as
-        ``["page == 'home'", "amount > 0"]``.
-    mode : str
-        What a user may do between two steps. ``"any"``: anything. ``"strict"``: nothing; the rows of the
-        steps follow each other directly in the partition. To ignore rows of some kinds under ``"strict"``,
-        filter the frame first.
-    event_type : str, optional
-        Column of event types.
-    partition_by : str or list of str
-        Columns, such as the user.
-    order_by : str or list of str, optional
-        Columns; the first is the clock. Default in memory: a DatetimeIndex, or else the order of the rows.
-        Spark needs a total order.
-    within : str, timedelta or int, optional
-        Longest time from the first step to a later one.
-    within_closed : bool
-        Whether a step that comes exactly ``within`` after the first one counts.
-    params : mapping of str to value, optional
-        Values of ``:name`` in conditions.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per step: ``step``; ``reached`` (the number of partitions that reach it); ``lost`` (the
-        partitions that reach the step before it and not this one; for the first step, those without it);
-        ``share`` (of the partitions that reach the first step) and ``share_of_previous``.
+def funnel_of_steps(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> pd.DataFrame:
+    """Count the users who reach each of several steps; see `cepkit.funnel`.
 
     Raises
     ------
     CepError
-        Without ``partition_by``, for fewer than two steps, unknown modes and columns, and a window without
-        a clock.
+        Without ``partition_by``, for fewer than two steps, unknown modes and columns, a window without a
+        clock, and keywords of other queries.
     UnsupportedQueryError
         For steps that are neither values nor conditions.
 
@@ -114,60 +71,41 @@ def count_steps(
 
     Notes
     -----
-    A user may begin again: the best of all attempts counts, so a repeated first step never hides a later
-    success. In ClickHouse, whose ``windowFunnel`` has the modes ``strict_order`` and
-    ``strict_deduplication``, an attempt that fails can hide another one (ClickHouse/ClickHouse 21833 and
-    27469). Time O(rows x steps), and the time to sort the rows and the partitions. A step needs a row of its
-    own, also when two steps are equal.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> clicks = pd.DataFrame({"user": list("aaabbb"), "kind": ["view", "help", "cart", "view", "cart", "buy"]})
-    >>> count_steps(clicks, ["view", "cart", "buy"], event_type="kind", partition_by="user")
-       step  reached  lost  share  share_of_previous
-    0  view        2     0    1.0                1.0
-    1  cart        2     0    1.0                1.0
-    2   buy        1     1    0.5                0.5
+    Time O(rows x steps), and the time to sort the rows and the partitions.
     """
     if mode not in MODES:
         raise CepError(
             f"mode={mode!r}.{nearest(str(mode), MODES)} 'any' lets a user do anything between two steps, "
             "'strict' nothing"
         )
-    if partition_by is None or partition_by == []:
+    foreign = [
+        item.name for item in fields(given)
+        if item.name not in _OWN and getattr(given, item.name) != item.default
+    ]  # fmt: skip
+    if foreign:
+        raise CepError(f"{foreign}: a funnel of steps takes {list(_OWN)} and mode")
+    if not given.partition_by:
         raise CepError("a funnel counts users; name their column, as in partition_by='user'")
-    value = _funnel_of(
-        frame, steps, event_type, mode, within, within_closed,
-        {"partition_by": partition_by, "order_by": order_by}, params,
-    )  # fmt: skip
+    value = _funnel_of(frame, steps, mode, given)
     if is_spark(frame):
         reached, n_users = _count_on_spark(frame, value)
     else:
         source, _ = source_and_native(frame)
-        source = with_types(source, replace(value.queries[0], within=within))
-        if event_type is not None:
-            _warn_of_unknown_types(source, event_type, steps)
+        source = with_types(source, replace(value.queries[0], within=given.within))
+        if given.event_type is not None:
+            _warn_of_unknown_types(source, given.event_type, steps)
         found = [find_hits(source, query) for query in value.queries]
-        reached, n_users = _count(value, found[0][0], source, [hits.events for _, hits in found],
-                                  [mask_of(hits) for _, hits in found])  # fmt: skip
+        events, masks = found[0][1].events, [mask_of(hits) for _, hits in found]
+        reached, n_users = _count(value, found[0][0], source, events, masks)
     return _frame_of(value.names, reached, n_users)
 
 
-def _funnel_of(
-    frame: Frame,
-    steps: Sequence[Any],
-    event_type: str | None,
-    mode: str,
-    within: Duration | None,
-    within_closed: bool,
-    columns: Mapping[str, Any],
-    params: Mapping[str, Any] | None,
-) -> Funnel:
+def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> Funnel:
     if len(steps) < 2:
         raise CepError(f"a funnel has two or more steps, got {len(steps)}")
-    name = free_name("step", frame)
-    queries = []
+    name, event_type = free_name("step", frame), given.event_type
+    columns = {"partition_by": given.partition_by, "order_by": given.order_by}
+    queries, used = [], set()
     for one in steps:
         condition = one
         if event_type is not None:
@@ -180,10 +118,18 @@ def _funnel_of(
             raise UnsupportedQueryError(
                 f"step {one!r}: without event_type a step is a condition on a row, such as \"page == 'home'\""
             )
-        query = regex_query(name, define={name: condition}, **columns)
-        own = {key: value for key, value in (params or {}).items() if key in query.parameters()}
+        named = _parameters(condition)
+        used |= named
+        own = {key: value for key, value in (given.params or {}).items() if key in named}
         queries.append(regex_query(name, define={name: condition}, params=own, **columns))
-    return Funnel(tuple(map(str, steps)), tuple(queries), mode, within, within_closed)
+    if unused := sorted(set(given.params or ()) - used):
+        raise CepError(f"params: {unused[0]!r} is used by no step")
+    return Funnel(tuple(map(str, steps)), tuple(queries), mode, given.within, given.within_closed)
+
+
+def _parameters(condition: str | ex.Expression) -> set[str]:
+    tree = parse_expression(condition, role="step") if isinstance(condition, str) else condition
+    return {node.name for node in tree.walk(literals=False) if isinstance(node, ex.Parameter)}
 
 
 def reach_steps(
@@ -234,10 +180,9 @@ def reach_steps(
 
 
 def _count(
-    value: Funnel, query: RegexQuery, source: Source, events: list[Events], masks: list[np.ndarray]
+    value: Funnel, query: RegexQuery, source: Source, own: Events, masks: list[np.ndarray]
 ) -> tuple[list[int], int]:
     """Return the number of partitions that reach each step, and the number of partitions."""
-    own = events[0]  # all queries have the same order and the same partitions
     ticks = longest = None
     if value.within is not None:
         longest = gap_ticks(value.within, query.order_by, source, "within")
@@ -283,17 +228,13 @@ class FunnelOfTask:
 
     def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
         """Return the counts, and the number of partitions last, in one row."""
-        queries, schema = self.value.queries, found.program.schema
-        programs = [found.program, *(compile_regex(query, schema) for query in queries[1:])]
-        events = [found.matches.events, *(build_events(found.source, one) for one in programs[1:])]
-        hits = [
-            found.matches,
-            *(
-                match_regex(program, own, threads=1, tier="compiled")
-                for program, own in zip(programs[1:], events[1:], strict=True)
-            ),
-        ]
-        counts, n_users = _count(self.value, queries[0], found.source, events, [mask_of(one) for one in hits])
+        queries, source = self.value.queries, found.source
+        masks = [mask_of(found.matches)]
+        for query in queries[1:]:  # all queries have the same order and the same partitions
+            program = compile_regex(query, found.program.schema)
+            events = build_events(source, program)
+            masks.append(mask_of(match_regex(program, events, threads=1, tier="compiled")))
+        counts, n_users = _count(self.value, queries[0], source, found.matches.events, masks)
         return [(f"n{i}", pa.array([n], pa.int64())) for i, n in enumerate([*counts, n_users])]
 
 

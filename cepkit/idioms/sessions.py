@@ -49,7 +49,9 @@ def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: st
         of plain numbers.
     """
     if not order_by:
-        raise CepError(f"{role}={gap!r} needs a clock: name a column of times or numbers, as in order_by='ts'")
+        raise CepError(
+            f"{role}={gap!r} needs a clock: name a column of times or numbers, as in order_by='ts'"
+        )
     name = order_by[0]
     of = source.schema[name]
     if of.kind not in CLOCKS:

@@ -152,7 +152,9 @@ def test_times_on_the_index_are_the_clock():
 def test_a_run_may_take_a_function_and_parameters():
     frame = pd.DataFrame({"price": [1.0, 5.0, 6.0, 2.0]})
     assert frame.cep.runs("price > :least", params={"least": 4})["length"].tolist() == [2]
-    assert cep.runs(frame, "price > :least", params={"least": 4}, measures={"n": "count()"})["n"].tolist() == [2]
+    assert cep.runs(frame, "price > :least", params={"least": 4}, measures={"n": "count()"})[
+        "n"
+    ].tolist() == [2]
 
 
 @pytest.mark.parametrize("rows", ["one", "all"])

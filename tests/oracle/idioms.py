@@ -1,4 +1,4 @@
-"""The meaning of runs, sessions and funnels, word by word, in plain Python. Nothing of the package is imported.
+"""The meaning of runs, sessions and funnels, in plain Python. Nothing of the package is imported.
 
 Rows are mappings. A partition is the list of its rows in stream order: sorted by the order column, rows with
 equal values in the order of the frame.
@@ -7,7 +7,7 @@ equal values in the order of the frame.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 
@@ -41,7 +41,9 @@ def runs(
         for first in range(len(own)):
             for last in range(first, len(own)):
                 is_run = all(true[first : last + 1])
-                is_longest = (first == 0 or not true[first - 1]) and (last + 1 == len(own) or not true[last + 1])
+                is_longest = (first == 0 or not true[first - 1]) and (
+                    last + 1 == len(own) or not true[last + 1]
+                )
                 if is_run and is_longest:
                     number += 1
                     found.append(Group(of, number, tuple(own[first : last + 1])))
@@ -57,7 +59,7 @@ def sessions(rows: Sequence[dict], gap: float, key: str | None, order: str) -> l
             if rows[own[place]][order] - rows[own[place - 1]][order] > gap
         ]  # fmt: skip
         bounds = [0, *cuts, len(own)]
-        for number, (first, end) in enumerate(zip(bounds, bounds[1:], strict=False), 1):
+        for number, (first, end) in enumerate(pairwise(bounds), 1):
             found.append(Group(of, number, tuple(own[first:end])))
     return found
 
@@ -86,7 +88,7 @@ def _is_chain(rows, chosen, own, steps, order, mode, within, closed) -> bool:
     taken = [rows[own[place]] for place in chosen]
     if any(step(row) is not True for step, row in zip(steps, taken, strict=False)):
         return False
-    if mode == "strict" and any(b != a + 1 for a, b in zip(chosen, chosen[1:], strict=False)):
+    if mode == "strict" and any(b != a + 1 for a, b in pairwise(chosen)):
         return False
     if within is None:
         return True
