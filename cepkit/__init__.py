@@ -63,6 +63,7 @@ if _TYPE_CHECKING:
     from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.spark.rows import SparkStreamRows
     from cepkit.streaming.stream import Stream
+    from cepkit.translation.translating import translate
     from cepkit.windows.values import Join, Window
 
 __version__ = "0.1.0"
@@ -109,6 +110,7 @@ _NAMES_OF_MODULE = {
     "streaming.spark.matches": "SparkStreamMatches",
     "streaming.spark.rows": "SparkStreamRows",
     "streaming.stream": "Stream",
+    "translation.translating": "translate",
     "windows.values": "Join Window",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
@@ -122,8 +124,8 @@ __all__ = [
     "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel", "Stream", "TieWarning", "Trace",
     "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
     "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
-    "runs", "seq", "sequence_query", "sessions", "simulate", "step", "stream", "tag", "var", "view",
-    "why_not", "window",
+    "runs", "seq", "sequence_query", "sessions", "simulate", "step", "stream", "tag", "translate", "var",
+    "view", "why_not", "window",
 ]  # fmt: skip
 
 
