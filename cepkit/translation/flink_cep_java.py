@@ -58,9 +58,28 @@ def print_flink(query: SequenceQuery) -> str:
         if len(query.partition_by) > 1:
             refuse(TARGET, f"[{', '.join(query.partition_by)}]", "make one column of the keys first")
         stream = f"stream.keyBy(e -> e.{getter(query.partition_by[0])})"
-    return (
-        f"Pattern<Event, ?> pattern = {text};\nPatternStream<Event> matches = CEP.pattern({stream}, pattern);"
-    )
+    lines = [
+        f"Pattern<Event, ?> pattern = {text};",
+        f"PatternStream<Event> matches = CEP.pattern({stream}, pattern);",
+    ]
+    if query.measures is not None:
+        lines.append(_rows(query, {event.variable for event in events}))
+    return "\n".join(lines)
+
+
+def _rows(query: SequenceQuery, variables: set[str]) -> str:
+    """Return the statement that makes a row of the measures for each match."""
+    single = variables - query.group_variables - query.absent_variables
+    params, made = dict(query.params), []
+    for name, tree in query.measures or ():
+        for node in tree.walk(literals=False):
+            if isinstance(node, ex.Aggregate) or (
+                isinstance(node, ex.Reference) and (node.index is not None or node.variable not in single)
+            ):
+                refuse(TARGET, f"measure {name!r}: {node}", "only values of single events are translated")
+        made.append(SelectText("").text(with_values(tree, params)))
+    names = ", ".join(name for name, _ in query.measures or ())
+    return f"DataStream<Row> rows = matches.select(m -> Row.of({', '.join(made)}));  // {names}"
 
 
 def _check_clauses(query: SequenceQuery) -> None:

@@ -91,6 +91,7 @@ _RESERVED = frozenset(
 
 def print_siddhi(query: SequenceQuery) -> str:
     """Return a sequence of single events under skip_till_next_match as a pattern of SiddhiQL."""
+    single_events(TARGET, query)
     for step in steps_of(query)[1:]:
         if step != "next":
             refuse(
@@ -119,14 +120,14 @@ def _text(query: SequenceQuery, sign: str) -> str:
     if query.functions:
         refuse(TARGET, f"WHERE: {query.functions[0][0]}()", "a function of Python has no text")
     params = dict(query.params)
-    for event in events:
-        _check_name(event.variable, "variable")
+    if len({event.event_type is None for event in events}) > 1:
+        refuse(TARGET, "events with and without a type", "an event there comes from one stream")
     parts = []
     for event, own in zip(events, own_conditions(TARGET, query, _without_types(events)), strict=True):
         tests = [with_values(tree, params) for tree in own]
         test = joined_with_and(tests)
         filters = "" if test is None else f"[{SiddhiText(event.variable).text(test)}]"
-        parts.append(f"{event.variable}={stream_of(event)}{filters}")
+        parts.append(f"{name_text(event.variable, 'variable')}={stream_of(event)}{filters}")
     lines = [f"from every {sign.join(parts)}"]
     if query.within is not None:
         lines[0] += f" within {_within(query)}"
@@ -136,7 +137,7 @@ def _text(query: SequenceQuery, sign: str) -> str:
         if len(query.partition_by) > 1:
             refuse(TARGET, f"[{', '.join(query.partition_by)}]", "a partition has one key for a stream")
         streams = dict.fromkeys(map(stream_of, events))
-        keys = ", ".join(f"{_column(query.partition_by[0])} of {stream}" for stream in streams)
+        keys = ", ".join(f"{name_text(query.partition_by[0], 'column')} of {stream}" for stream in streams)
         return "\n".join([f"partition with ({keys})", "begin", *(f"  {line}" for line in lines), "end;"])
     return "\n".join(lines)
 
@@ -151,19 +152,14 @@ def stream_of(event: sq.EventPattern) -> str:
         return STREAM
     if not isinstance(event.event_type, str):
         refuse(TARGET, f"type {event.event_type}", "a stream has a name")
-    _check_name(event.event_type, "type")
-    return event.event_type
+    return name_text(event.event_type, "type")
 
 
-def _check_name(name: str, what: str) -> None:
-    if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
-        refuse(TARGET, f"{what} {name!r}", "it is no name there")
-
-
-def _column(name: str) -> str:
-    if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
-        refuse(TARGET, f"column {name!r}", "it is no name there")
-    return name
+def name_text(name: str, what: str) -> str:
+    """Return a name, in backticks if it is a word of the language; raise if it is no name."""
+    if not _NAME.fullmatch(name):
+        refuse(TARGET, f"{what} {name!r}", "names there have letters, digits and underscores")
+    return f"`{name}`" if name.lower() in _RESERVED else name
 
 
 def _within(query: SequenceQuery) -> str:
@@ -184,11 +180,10 @@ def _selected(query: SequenceQuery, params: dict) -> list[str]:
         refuse(TARGET, "a result without measures and order_by", "SELECT names columns; give order_by=")
     made = []
     for name, tree in measures:
-        _check_name(name, "measure")
         for node in tree.walk(literals=False):
             if isinstance(node, ex.Aggregate):
                 refuse(TARGET, f"measure {name!r}: {node}", "aggregates there range over several matches")
-        made.append(f"{SiddhiText('').text(with_values(tree, params))} as {name}")
+        made.append(f"{SiddhiText('').text(with_values(tree, params))} as {name_text(name, 'measure')}")
     return made
 
 
@@ -200,8 +195,8 @@ class SiddhiText(Infix):
 
     def column(self, node: ex.Reference) -> str:
         """Return a column of an event."""
-        name = _column(node.name or "")
-        return name if node.variable == self.own else f"{node.variable}.{name}"
+        name = name_text(node.name or "", "column")
+        return name if node.variable == self.own else f"{name_text(node.variable, 'variable')}.{name}"
 
     def literal(self, value: object) -> str:
         """Return a constant."""

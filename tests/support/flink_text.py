@@ -1,8 +1,8 @@
 """An interpreter of the Java text of FlinkCEP that `translate` prints, by Flink's documented rules.
 
 ``next`` takes the very next event, ``followedBy`` the next one that fits, ``followedByAny`` any later one
-that fits; the same holds between the rounds of a loop. A window excludes its end. A greedy loop takes an event
-that could also be the next step.
+that fits; the same holds between the rounds of a loop. A window excludes its end. A greedy loop takes an
+event that could also be the next step.
 """
 
 from __future__ import annotations
