@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cepkit.api.calls import program_for, query_of
@@ -94,7 +94,7 @@ def explain(
 @show_progress("counting steps")
 def funnel(
     frame: Frame,
-    query: Query | Sequence[str | int],
+    query: Query | list[str] | list[int],
     *,
     mode: str | None = None,
     engine: str | EngineValue = "auto",
@@ -166,7 +166,7 @@ def funnel(
     1  cart        2     0    1.0                1.0
     2   buy        1     1    0.5                0.5
     """
-    if isinstance(query, list | tuple):
+    if isinstance(query, list):
         from cepkit.idioms.funnel import funnel_of_steps
 
         return funnel_of_steps(frame, query, mode or "any", read_arguments(funnel, keywords))

@@ -104,7 +104,7 @@ def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) 
     if len(steps) < 2:
         raise CepError(f"a funnel has two or more steps, got {len(steps)}")
     name, event_type = free_name("step", frame), given.event_type
-    columns = {"partition_by": given.partition_by, "order_by": given.order_by}
+    partition_by, order_by = given.partition_by, given.order_by
     queries, used = [], set()
     for one in steps:
         condition = one
@@ -121,7 +121,10 @@ def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) 
         named = _parameters(condition)
         used |= named
         own = {key: value for key, value in (given.params or {}).items() if key in named}
-        queries.append(regex_query(name, define={name: condition}, params=own, **columns))
+        query = regex_query(
+            name, define={name: condition}, params=own, partition_by=partition_by, order_by=order_by
+        )
+        queries.append(query)
     if unused := sorted(set(given.params or ()) - used):
         raise CepError(f"params: {unused[0]!r} is used by no step")
     return Funnel(tuple(map(str, steps)), tuple(queries), mode, given.within, given.within_closed)
@@ -239,8 +242,6 @@ class FunnelOfTask:
 
 
 def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
-    from pyspark.sql import functions as F
-
     program, source, needed = bind_on_spark(frame, value.queries[0])
     columns = set(needed)
     for query in value.queries[1:]:
@@ -248,6 +249,6 @@ def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
     made = run_on_spark(
         frame, source, program, [name for name in source.names if name in columns], FunnelOfTask(value)
     )
-    total = made.agg(*(F.sum(name).alias(name) for name in made.columns)).collect()[0]
+    total = made.groupBy().sum().collect()[0]
     *reached, n_users = (int(n or 0) for n in total)
     return reached, n_users

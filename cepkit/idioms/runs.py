@@ -19,7 +19,7 @@ from cepkit.planning.arguments import names_keywords
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class ConditionRuns:
     """The longest runs of rows that a query of one row finds."""
 
     query: RegexQuery
@@ -107,7 +107,7 @@ def runs(
         name, define={name: condition}, partition_by=partition_by, order_by=order_by, params=params,
         **as_measures(measures),
     )  # fmt: skip
-    return answer(frame, Runs(query), rows)
+    return answer(frame, ConditionRuns(query), rows)
 
 
 def _refuse_aggregates(condition: object) -> None:

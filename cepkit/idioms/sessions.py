@@ -22,7 +22,7 @@ from cepkit.planning.clocks import CLOCKS, order_advice
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class PausedSessions:
     """Groups of rows whose pauses are at most ``gap`` long."""
 
     query: RegexQuery
@@ -138,4 +138,4 @@ def sessions(
     query = regex_query(
         ".", partition_by=partition_by, order_by=order_by, params=params, **as_measures(measures)
     )
-    return answer(frame, Sessions(query, gap), rows)
+    return answer(frame, PausedSessions(query, gap), rows)

@@ -22,7 +22,7 @@ AGGREGATES = ("count", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RowChain:
     """A pattern of a fixed number of neighbouring rows.
 
     Parameters
@@ -119,7 +119,7 @@ def joined_with_and(conditions: list[ex.Expression]) -> ex.Expression | None:
     return None if not flat else flat[0] if len(flat) == 1 else ex.And(tuple(flat))
 
 
-def with_window_as_condition(chain: Chain) -> tuple[ex.Expression | None, ...]:
+def with_window_as_condition(chain: RowChain) -> tuple[ex.Expression | None, ...]:
     """Return the conditions of a chain with a window in whole ticks as a further one."""
     if chain.within is None or chain.length == 1:
         return chain.conditions
@@ -131,7 +131,7 @@ def with_window_as_condition(chain: Chain) -> tuple[ex.Expression | None, ...]:
     return (*chain.conditions[:-1], joined_with_and([*([own] if own is not None else []), limit]))
 
 
-def map_measures(target: str, chain: Chain, leaf: Callable[[ex.Expression], ex.Expression]) -> list:
+def map_measures(target: str, chain: RowChain, leaf: Callable[[ex.Expression], ex.Expression]) -> list:
     """Return the measures with each value of a step and each aggregate replaced by ``leaf``."""
 
     def change(node: ex.Expression) -> ex.Expression:

@@ -55,9 +55,10 @@ def print_flink(query: SequenceQuery) -> str:
     text += _windows(query)
     stream = "stream"
     if query.partition_by:
-        if len(query.partition_by) > 1:
+        key, *others = query.partition_by
+        if others:
             refuse(TARGET, f"[{', '.join(query.partition_by)}]", "make one column of the keys first")
-        stream = f"stream.keyBy(e -> e.{getter(query.partition_by[0])})"
+        stream = f"stream.keyBy(e -> e.{getter(key)})"
     lines = [
         f"Pattern<Event, ?> pattern = {text};",
         f"PatternStream<Event> matches = CEP.pattern({stream}, pattern);",
@@ -95,8 +96,8 @@ def _check_clauses(query: SequenceQuery) -> None:
         refuse(TARGET, "strict_time", "events with equal times may follow each other there")
     if query.within_events is not None:
         refuse(TARGET, f"WITHIN {query.within_events} EVENTS", "its windows are times")
-    if query.functions:
-        refuse(TARGET, f"WHERE: {query.functions[0][0]}()", "a function of Python has no text")
+    for name, _ in query.functions:
+        refuse(TARGET, f"WHERE: {name}()", "a function of Python has no text")
 
 
 def _event_of(part: sq.SequencePattern) -> sq.EventPattern:

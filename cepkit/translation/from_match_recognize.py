@@ -8,7 +8,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, RowPatternQuery
-from cepkit.translation.chains import AGGREGATES, Chain, at_distance, unique_names
+from cepkit.translation.chains import AGGREGATES, RowChain, at_distance, unique_names
 from cepkit.translation.refusing import refuse
 
 MOST_STEPS = 64
@@ -26,7 +26,7 @@ def check_clauses(target: str, query: RowPatternQuery) -> None:
         refuse(target, f"SUBSET {query.subset[0][0]}", "a name there is one variable")
 
 
-def chain_of_rows(target: str, query: RowPatternQuery) -> Chain:
+def chain_of_rows(target: str, query: RowPatternQuery) -> RowChain:
     """Return a clause of MATCH_RECOGNIZE as a chain.
 
     Raises
@@ -46,12 +46,12 @@ def chain_of_rows(target: str, query: RowPatternQuery) -> Chain:
         for place, label in enumerate(labels)
     ]  # fmt: skip
     conditions = [None if tree == ex.Literal(True) else tree for tree in conditions]
-    columns = Chain(
+    columns = RowChain(
         tuple(labels), tuple(conditions), 1, query.partition_by, tuple(key.column for key in query.order_by)
     ).columns()
     names = unique_names([label.lower() if label == label.upper() else label for label in labels], columns)
     measures = tuple((name, _measured(target, name, tree, labels, names)) for name, tree in query.measures)
-    return Chain(
+    return RowChain(
         names, tuple(conditions), advance_of(target, query, labels), query.partition_by,
         tuple(key.column for key in query.order_by), query.within, False, measures,
     )  # fmt: skip

@@ -7,13 +7,13 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.query import RegexQuery
-from cepkit.translation.chains import Chain, at_distance, check_aggregate, unique_names
+from cepkit.translation.chains import RowChain, at_distance, check_aggregate, unique_names
 from cepkit.translation.refusing import refuse
 
 MOST_STEPS = 64
 
 
-def chain_of_regex(target: str, query: RegexQuery) -> Chain:
+def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
     """Return a regex as a chain.
 
     A loop at the end of a regex ends with its first possible round, because a match is reported at its
@@ -42,12 +42,12 @@ def chain_of_regex(target: str, query: RegexQuery) -> Chain:
         ]
         conditions.append(trees[0] if len(trees) == 1 else ex.Or(tuple(trees)))
     named = ["row" if None in names else "_or_".join(map(str, names)) for names in options]
-    chain = Chain(
+    chain = RowChain(
         unique_names(named), tuple(conditions), len(options), query.partition_by, query.order_by,
         query.within, query.within_closed,
     )  # fmt: skip
     names = unique_names(named, chain.columns())
-    return Chain(
+    return RowChain(
         names, chain.conditions, chain.advance, chain.partition_by, chain.order_by, chain.within,
         chain.within_closed, _measures(target, query, names),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt, with_parts
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.translation.chains import Chain, at_distance, check_aggregate, joined_with_and
+from cepkit.translation.chains import RowChain, at_distance, check_aggregate, joined_with_and
 from cepkit.translation.refusing import refuse
 
 CONTIGUOUS = ("strict", "partition")
@@ -90,7 +90,7 @@ def own_conditions(
     return made
 
 
-def chain_of_sequence(target: str, query: SequenceQuery) -> Chain:
+def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
     """Return a sequence of neighbouring single events as a chain.
 
     Raises
@@ -119,7 +119,7 @@ def chain_of_sequence(target: str, query: SequenceQuery) -> Chain:
     measures = query.measures
     if measures is None and query.order_by:
         measures = default_measures(query)
-    return Chain(
+    return RowChain(
         tuple(event.variable for event in events), tuple(conditions), advance, query.partition_by,
         query.order_by, query.within, query.within_closed,
         None if measures is None else tuple((n, _of_match(target, n, t, events)) for n, t in measures),

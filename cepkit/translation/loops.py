@@ -2,9 +2,9 @@
 
 A pattern ``X z`` has unique ends if its conditions read only the row itself and rows before it, and ``z``, a
 single row, can never be one of the rows of ``X``. Its match ends at the first row after its start that is a
-``z``, since no row between them can be one. Hence a start has at most one end. Of two matches that overlap,
-both end at the same ``z``. The earliest end with the earliest start (regex) and the leftmost start with any
-preference (SQL) are then the same match. Both continue after ``z``, so all matches are the same.
+``z``, since no row between them can be one. Hence a start has at most one end. Two matches that overlap end
+at the same ``z``. The earliest end with the earliest start (regex) and the leftmost start with any preference
+(SQL) are then the same match. Both continue after ``z``, so all matches are the same.
 """
 
 from __future__ import annotations

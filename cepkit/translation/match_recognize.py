@@ -13,7 +13,7 @@ from cepkit.language.query_parts import Duration
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.translation.chains import (
-    Chain,
+    RowChain,
     joined_with_and,
     map_measures,
     map_values,
@@ -28,7 +28,7 @@ TARGET = "match_recognize"
 _UNITS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "ms": 1000}
 
 
-def rows_of_chain(chain: Chain) -> RowPatternQuery:
+def rows_of_chain(chain: RowChain) -> RowPatternQuery:
     """Return a chain as a clause of MATCH_RECOGNIZE.
 
     Raises
@@ -56,9 +56,10 @@ def rows_of_chain(chain: Chain) -> RowPatternQuery:
 
     for name, tree in chain.measures or ():
         check_portable(TARGET, f"measure {name!r}", tree)
+    first, *others = variables
     return RowPatternQuery(
-        rp.Concatenation(variables) if len(variables) > 1 else variables[0],
-        define=tuple(define) or ((variables[0].name, ex.Literal(True)),),
+        rp.Concatenation(variables) if others else first,
+        define=tuple(define) or ((first.name, ex.Literal(True)),),
         measures=tuple(map_measures(TARGET, chain, leaf)),
         partition_by=chain.partition_by,
         order_by=order_of(chain.order_by),

@@ -57,7 +57,7 @@ def _comparisons(tree: ex.Expression) -> Iterator[tuple[ex.Expression, str, obje
 
 
 def _can_both(outcomes: str, constant: object, outcomes_2: str, constant_2: object) -> bool:
-    """Return whether a value can compare in both ways with what stands on the right; True without a proof."""
+    """Return whether a value can compare in both ways with the right sides; True without a proof."""
     if constant == constant_2 and not isinstance(constant, tuple):
         return bool(set(outcomes) & set(outcomes_2))
     firsts, seconds = _values(constant), _values(constant_2)

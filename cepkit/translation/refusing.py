@@ -45,12 +45,10 @@ def with_values(tree: Any, params: dict[str, Any]) -> Any:
     def put(node: ex.Expression) -> ex.Expression:
         if isinstance(node, ex.Parameter) and node.name in params:
             value = params[node.name]
+            if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+                return ex.Negative(ex.Literal(-value))
             if value is None or isinstance(value, bool | int | float | str):
-                return ex.Negative(ex.Literal(-value)) if _is_negative(value) else ex.Literal(value)
+                return ex.Literal(value)
         return node
 
     return rebuilt(tree, ex.Expression, put)
-
-
-def _is_negative(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0

@@ -12,7 +12,7 @@ from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.printing import sase_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.translation.calls import call_text, long_text
-from cepkit.translation.chains import Chain, map_measures, map_values
+from cepkit.translation.chains import RowChain, map_measures, map_values
 from cepkit.translation.refusing import refuse, with_values
 
 TARGET = "sase"
@@ -26,8 +26,8 @@ def print_sase(query: SequenceQuery) -> str:
 
 def sequence_keywords(query: SequenceQuery) -> dict[str, Any]:
     """Return the keywords that the text of SASE lacks."""
-    if query.functions:
-        refuse(TARGET, f"WHERE: {query.functions[0][0]}()", "a function of Python has no text")
+    for name, _ in query.functions:
+        refuse(TARGET, f"WHERE: {name}()", "a function of Python has no text")
     kind, variable = query.after_match
     return {
         "event_type": query.event_type, "order_by": query.order_by,
@@ -62,7 +62,7 @@ def _with_values(query: SequenceQuery) -> SequenceQuery:
     return replace(made, params=tuple((name, value) for name, value in params.items() if name in left))
 
 
-def sequence_of_chain(target: str, chain: Chain) -> SequenceQuery:
+def sequence_of_chain(target: str, chain: RowChain) -> SequenceQuery:
     """Return a chain as a sequence of neighbouring events.
 
     Raises

@@ -15,7 +15,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.translation.chains import Chain, joined_with_and
+from cepkit.translation.chains import RowChain, joined_with_and
 from cepkit.translation.from_sequence import own_conditions, single_events, steps_of, with_counts
 from cepkit.translation.infix import Infix
 from cepkit.translation.refusing import refuse, with_values
@@ -101,7 +101,7 @@ def print_siddhi(query: SequenceQuery) -> str:
     return _text(query, " -> ")
 
 
-def print_chain_for_siddhi(chain: Chain) -> str:
+def print_chain_for_siddhi(chain: RowChain) -> str:
     """Return a chain as a sequence of SiddhiQL over the single stream ``Events``."""
     if chain.advance != 1:
         refuse(TARGET, "matches that may not overlap", "with every, each event begins a match")
@@ -117,8 +117,8 @@ def _text(query: SequenceQuery, sign: str) -> str:
             refuse(TARGET, name, "it has no limit between two events")
     if query.within_events is not None:
         refuse(TARGET, f"WITHIN {query.within_events} EVENTS", "its windows are times")
-    if query.functions:
-        refuse(TARGET, f"WHERE: {query.functions[0][0]}()", "a function of Python has no text")
+    for name, _ in query.functions:
+        refuse(TARGET, f"WHERE: {name}()", "a function of Python has no text")
     params = dict(query.params)
     if len({event.event_type is None for event in events}) > 1:
         refuse(TARGET, "events with and without a type", "an event there comes from one stream")
@@ -134,10 +134,11 @@ def _text(query: SequenceQuery, sign: str) -> str:
     lines.append(f"select {', '.join(_selected(query, params))}")
     lines.append("insert into Matches;")
     if query.partition_by:
-        if len(query.partition_by) > 1:
+        key, *others = query.partition_by
+        if others:
             refuse(TARGET, f"[{', '.join(query.partition_by)}]", "a partition has one key for a stream")
         streams = dict.fromkeys(map(stream_of, events))
-        keys = ", ".join(f"{name_text(query.partition_by[0], 'column')} of {stream}" for stream in streams)
+        keys = ", ".join(f"{name_text(key, 'column')} of {stream}" for stream in streams)
         return "\n".join([f"partition with ({keys})", "begin", *(f"  {line}" for line in lines), "end;"])
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.translation.chains import Chain
+from cepkit.translation.chains import RowChain
 from cepkit.translation.from_match_recognize import chain_of_rows
 from cepkit.translation.from_regex import chain_of_regex
 from cepkit.translation.from_sequence import CONTIGUOUS, chain_of_sequence, steps_of
@@ -138,7 +138,7 @@ def _clause_of(to: str, query: RowPatternQuery | SelectedRows) -> RowPatternQuer
     return query.rows
 
 
-def chain_of(to: str, query: AnyQuery) -> Chain:
+def chain_of(to: str, query: AnyQuery) -> RowChain:
     """Return a query as a chain; raise if it is none."""
     if isinstance(query, RegexQuery):
         params = dict(query.params)
@@ -188,8 +188,7 @@ def _to_regex(query: AnyQuery) -> str:
 
 def regex_of(to: str, query: AnyQuery) -> RegexQuery:
     """Return a query as a regex."""
-    from cepkit.translation.regex import regex_of_chain
-    from cepkit.translation.regex_loops import regex_of_rows
+    from cepkit.translation.regex import regex_of_chain, regex_of_rows
 
     if isinstance(query, RegexQuery):
         return query
@@ -213,8 +212,7 @@ def has_loops(query: RegexQuery | RowPatternQuery) -> bool:
             return True
         return any(map(has_some, node.children()))
 
-    pattern = query.pattern
-    return has_some(without_open_end(pattern) if isinstance(query, RegexQuery) else pattern)
+    return has_some(without_open_end(query.pattern) if isinstance(query, RegexQuery) else query.pattern)
 
 
 def _is_one_row(node: Any) -> bool:

@@ -128,7 +128,7 @@ def random_loops(random: Random) -> cep.RegexQuery:
 @pytest.mark.parametrize("seed", range(8))
 def test_regexes_of_a_fixed_length(seed, full):
     random, counts = Random(seed), Counter()
-    n = 300 if full else 20
+    n = 200 if full else 12
     for _ in range(n):
         query = random_chain(random)
         check(query, query, random, counts)
@@ -139,7 +139,7 @@ def test_regexes_of_a_fixed_length(seed, full):
 @pytest.mark.parametrize("seed", range(8))
 def test_regexes_with_loops(seed, full):
     random, counts = Random(seed), Counter()
-    n = 300 if full else 20
+    n = 200 if full else 12
     for _ in range(n):
         query = random_loops(random)
         check(query, query, random, counts)
@@ -150,7 +150,7 @@ def test_regexes_with_loops(seed, full):
 @pytest.mark.parametrize("seed", range(8))
 def test_any_regex_that_is_translated(seed, full):
     """Regexes that nobody made for translation: most are refused, the others mean the same."""
-    for i in range(250 if full else 12):
+    for i in range(150 if full else 6):
         case = generate.case(1000 * seed + i)
         query = cep.regex_query(case.pattern, define=case.define, **case.keywords())
         for target in ("regex", "python"):
@@ -209,7 +209,7 @@ def random_clause(random: Random) -> str:
 @pytest.mark.parametrize("seed", range(8))
 def test_clauses_of_match_recognize(seed, full):
     random, counts = Random(seed), Counter()
-    n = 300 if full else 30
+    n = 200 if full else 16
     for _ in range(n):
         text = random_clause(random)
         try:
@@ -230,7 +230,7 @@ def test_clauses_of_match_recognize(seed, full):
 def test_any_clause_that_is_translated(seed, full):
     """Clauses that nobody made for translation: most are refused, the others mean the same."""
     random = Random(seed)
-    for _ in range(400 if full else 25):
+    for _ in range(250 if full else 15):
         query = generate_match_recognize.random_query(random, depth=2, row_local=random.random() < 0.7)
         query = replace(query, rows_per_match="one")
         text = print_match_recognize(query)
@@ -287,7 +287,7 @@ def random_sequence(random: Random) -> cep.SequenceQuery:
 @pytest.mark.parametrize("seed", range(8))
 def test_sequences_of_single_events(seed, full):
     random, counts = Random(seed), Counter()
-    n = 400 if full else 40
+    n = 250 if full else 20
     for _ in range(n):
         query = random_sequence(random)
         check(query, query, random, counts)
@@ -324,7 +324,7 @@ def random_flink_sequence(random: Random) -> cep.SequenceQuery:
 @pytest.mark.parametrize("seed", range(8))
 def test_sequences_with_loops_in_flink(seed, full):
     random, counts = Random(seed), Counter()
-    n = 400 if full else 40
+    n = 250 if full else 20
     for _ in range(n):
         try:
             query = random_flink_sequence(random)
@@ -339,7 +339,7 @@ def test_sequences_with_loops_in_flink(seed, full):
 @pytest.mark.parametrize("seed", range(8))
 def test_round_trips_of_any_sequence(seed, full):
     """Every sequence comes back from its text in SASE's language and from its Python code."""
-    for i in range(250 if full else 12):
+    for i in range(150 if full else 6):
         case = generate_sequences.case(1000 * seed + i)
         query = cep.sequence_query(case.query)
         for target in ("sase", "python"):

@@ -100,7 +100,8 @@ def test_loops_keep_their_pattern_where_the_ends_are_unique():
         ),
         (
             """MATCH_RECOGNIZE (PARTITION BY sym ORDER BY ts
-            MEASURES A.ts AS s, LAST(C.price) - A.price AS gain, MAX(price) AS top AFTER MATCH SKIP TO NEXT ROW PATTERN (A B C) DEFINE B AS B.price > A.price)""",
+            MEASURES A.ts AS s, LAST(C.price) - A.price AS gain, MAX(price) AS top
+            AFTER MATCH SKIP TO NEXT ROW PATTERN (A B C) DEFINE B AS B.price > A.price)""",
             {},
             ("sase", "python"),
         ),
