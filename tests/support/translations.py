@@ -50,6 +50,7 @@ def query_of_code(code: str) -> RegexQuery | SequenceQuery:
 
 def run_text(target: str, text: str, rows: list[dict]) -> Matched:
     """Return the rows of each match of a printed query, as row numbers, sorted."""
+    rows = [{name: naive.without_nan(value) for name, value in row.items()} for row in rows]  # as in frames
     if target == "siddhi":
         return run_siddhi(text, rows)
     if target == "flink_cep_java":

@@ -240,7 +240,10 @@ def test_any_clause_that_is_translated(seed, full):
                 made = cep.translate(text, target)
             except UnsupportedQueryError:
                 continue
-            rows = sorted(generate_match_recognize.random_rows(random, 8), key=lambda row: row["t"])
+            names = [key.column for key in query.order_by] or ["t"]
+            rows = generate_match_recognize.random_rows(random, 8)
+            rows = [row for row in rows if all(row[name] is not None for name in names)]
+            rows.sort(key=lambda row, names=names: [row[name] for name in names])  # the order of the stream
             try:
                 wanted = run_query(query, rows)
             except Exception as error:
