@@ -32,6 +32,8 @@ if _TYPE_CHECKING:
         UnsupportedQueryError,
     )
     from cepkit.explorer.explorer import Explorer
+    from cepkit.idioms.runs import runs
+    from cepkit.idioms.sessions import sessions
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment, PartialMatch
     from cepkit.insight.why_not import WhyNot
@@ -62,6 +64,7 @@ if _TYPE_CHECKING:
     from cepkit.streaming.spark.matches import SparkStreamMatches
     from cepkit.streaming.spark.rows import SparkStreamRows
     from cepkit.streaming.stream import Stream
+    from cepkit.translation.translating import translate
     from cepkit.windows.values import Join, Window
 
 __version__ = "0.1.0"
@@ -77,6 +80,8 @@ _NAMES_OF_MODULE = {
     "errors": "CepError CepWarning ColumnNotFoundError MissingDependencyError OrderError PatternSyntaxError "
     "PredicateError ResultTooLargeError TieWarning UnsupportedQueryError",
     "explorer.explorer": "Explorer",
+    "idioms.runs": "runs",
+    "idioms.sessions": "sessions",
     "insight.funnel": "FunnelResult",
     "insight.moments": "Moment PartialMatch",
     "insight.why_not": "WhyNot",
@@ -107,6 +112,7 @@ _NAMES_OF_MODULE = {
     "streaming.spark.matches": "SparkStreamMatches",
     "streaming.spark.rows": "SparkStreamRows",
     "streaming.stream": "Stream",
+    "translation.translating": "translate",
     "windows.values": "Join Window",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names.split()}
@@ -120,8 +126,8 @@ __all__ = [
     "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel", "Stream", "TieWarning", "Trace",
     "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
     "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
-    "seq", "sequence_query", "siddhi", "simulate", "step", "stream", "tag", "var", "view", "why_not",
-    "window",
+    "runs", "seq", "sequence_query", "sessions", "siddhi", "simulate", "step", "stream", "tag", "translate",
+    "var", "view", "why_not", "window",
 ]  # fmt: skip
 
 
@@ -154,6 +160,7 @@ _register_accessor()
 _add_wings(_load_wings)
 # What results open without knowing it.
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
+_name_door("source of a frame", "cepkit.api.sources:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
 _name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")

@@ -23,6 +23,8 @@ from cepkit.errors import CepError
 if TYPE_CHECKING:
     from cepkit.api import exploring, matching, questions, virtual_time, windows
     from cepkit.events import Frame
+    from cepkit.idioms import runs as runs_of_rows
+    from cepkit.idioms import sessions as user_sessions
 
 _EXAMPLES = {
     "match": 'df.cep.match("a b+ c", define={"a": "x > 1", …}, partition_by="key", order_by="ts")',
@@ -36,6 +38,8 @@ _EXAMPLES = {
     "explore": 'df.cep.explore("a b+ c", …)',
     "window": 'df.cep.window({"total": "sum(price)"}, time="15 s", group_by="symbol", order_by="ts")',
     "join": 'df.cep.join(other, left=cep.Window(length=20), right=cep.Window(time="1 min"), on="symbol", …)',
+    "runs": 'df.cep.runs("price > prev(price)", partition_by="symbol", order_by="ts")',
+    "sessions": 'df.cep.sessions(gap="30 min", partition_by="user", order_by="ts")',
 }
 
 
@@ -105,6 +109,8 @@ class CepAccessor:
         explore = exploring.explore
         window = windows.window
         join = windows.join
+        runs = runs_of_rows.runs
+        sessions = user_sessions.sessions
 
     def __repr__(self) -> str:
         return "\n".join(

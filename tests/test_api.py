@@ -28,7 +28,7 @@ from cepkit.frames.spark import EmptySource
 from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
 
 CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
-METHODS = (*CALLS, "window", "join")  # those of the accessor
+METHODS = (*CALLS, "window", "join", "runs", "sessions")  # those of the accessor
 FRAME = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
 QUERY = "PATTERN SEQ(a x, b y)"
 

@@ -10,11 +10,11 @@ from cepkit.api.sources import source_of, spark_module
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.regex.matching import match_regex
-from cepkit.errors import whole_number
+from cepkit.errors import CepError, whole_number
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
-from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
 from cepkit.planning.queries import Query
@@ -23,6 +23,8 @@ from cepkit.progress import show_progress
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
+    import pandas as pd
+
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
@@ -91,35 +93,56 @@ def explain(
 @takes_query_keywords
 @show_progress("counting steps")
 def funnel(
-    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-) -> FunnelResult:
-    """Count how many events and partial matches reach each step of a query.
+    frame: Frame,
+    query: Query | list[str] | list[int],
+    *,
+    mode: str | None = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> FunnelResult | pd.DataFrame:
+    """Count how many events and partial matches reach each step of a query, or how many users each of a list.
 
     The steps of a sequence are its events. The steps of a regex are the parts of its pattern.
+
+    A list of two or more steps asks another question: how many users reach each step, one after the other. A
+    user is a partition. It reaches a step if it has rows for this step and all steps before it, in this
+    order, the last at most ``within`` after the first. The steps are values of the column ``event_type``.
+    Without ``event_type`` they are conditions on a row, such as ``"amount > 0"``.
 
     Parameters
     ----------
     frame, query, engine
-        As for `match`; Spark frames are refused.
+        As for `match`; Spark frames are refused. For a list of steps, frames of Spark are welcome, and
+        ``engine`` has no effect.
     **keywords
+    mode : str, optional
+        Only for a list of steps: what a user may do between two steps. ``"any"`` (default): anything.
+        ``"strict"``: nothing; the rows of the steps follow each other directly in the partition.
 
     Returns
     -------
-    FunnelResult
-        Prints as a table; ``to_frame()`` and ``conditions()`` have its numbers, ``plot()`` draws them.
+    FunnelResult or pandas.DataFrame
+        A `FunnelResult` prints as a table; ``to_frame()`` and ``conditions()`` have its numbers, ``plot()``
+        draws them. A list of steps gives one row per step: ``step``; ``reached``, the number of partitions
+        that reach it; ``lost``, those that reach the step before it and not this one (for the first step:
+        those without it); ``share`` of the partitions with the first step; and ``share_of_previous``.
 
     Raises
     ------
     UnsupportedQueryError
         For Spark frames, and for sequences with too many alternatives.
     CepError
-        As `match`.
+        As `match`. For a list of steps also without ``partition_by``.
 
     Notes
     -----
     The numbers of a step are those of the pattern cut off after it. Counts are exact. If walking over the
     partial matches of a sequence takes too long, the counts are lower bounds, marked with ``≥``. A regex is
     run once for each part of its pattern.
+
+    A user of a list of steps may begin again, and the best attempt counts. A repeated first step never hides
+    a later success, as it can in ClickHouse's ``windowFunnel`` (ClickHouse/ClickHouse 21833 and 27469). To
+    ignore rows of some kinds under ``"strict"``, filter the frame first. Time O(rows x steps).
 
     Examples
     --------
@@ -135,7 +158,20 @@ def funnel(
     2      deep       7     <NA>        0
     >>> made.words()
     ['no match; most is lost here: 1 partial match up to rise{2,}, 0 up to deep']
+    >>> kinds = ["view", "help", "cart", "view", "cart", "buy"]
+    >>> clicks = pd.DataFrame({"user": list("aaabbb"), "kind": kinds})
+    >>> cep.funnel(clicks, ["view", "cart", "buy"], event_type="kind", partition_by="user")
+       step  reached  lost  share  share_of_previous
+    0  view        2     0    1.0                1.0
+    1  cart        2     0    1.0                1.0
+    2   buy        1     1    0.5                0.5
     """
+    if isinstance(query, list):
+        from cepkit.idioms.funnel import funnel_of_steps
+
+        return funnel_of_steps(frame, query, mode or "any", read_arguments(funnel, keywords))
+    if mode is not None:
+        raise CepError(f"mode={mode!r} is for a list of steps, as in ['view', 'cart', 'buy']")
     program, source, chosen = program_for(funnel, frame, query, engine, keywords)
     return _funnel(program, build_events(source, program), chosen)
 

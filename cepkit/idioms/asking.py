@@ -1,0 +1,215 @@
+"""The rows for which a condition holds, in memory or in the tasks of Spark, and the results of idioms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.compile.regex.program import Program
+from cepkit.engines.measures.regex_measures import Measured, Picked, measure
+from cepkit.engines.regex.matching import match_regex
+from cepkit.engines.shared.match_set import MatchSet
+from cepkit.errors import CepError, warn
+from cepkit.events import Events, Frame, Source
+from cepkit.frames.building import build_events
+from cepkit.frames.empty import with_types
+from cepkit.idioms.groups import Groups
+from cepkit.language.query_parts import Duration
+from cepkit.language.regex.query import RegexQuery
+from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
+from cepkit.planning.validation import compile_checked
+from cepkit.results.doors import open_door
+
+if TYPE_CHECKING:
+    from cepkit.frames.spark import TaskMatches
+
+ONE, ALL = "one", "all"
+
+
+class Idiom(Protocol):
+    """Divides the rows of each partition into groups. Its query finds the rows that can be in one."""
+
+    @property
+    def query(self) -> RegexQuery:
+        """A pattern of one row."""
+        ...
+
+    @property
+    def noun(self) -> str:
+        """The name of the column with the numbers of the groups."""
+        ...
+
+    @property
+    def gap(self) -> Duration | None:
+        """Longest time between two rows of a group; None if time does not matter."""
+        ...
+
+    def group(self, query: RegexQuery, source: Source, hits: MatchSet) -> Groups:
+        """Return the groups; ``hits`` are the rows that the query finds, ``query`` has its clock."""
+        ...
+
+
+def is_spark(frame: Frame) -> bool:
+    """Return whether a frame is one of Spark. Never imports pyspark."""
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and isinstance(frame, sql.DataFrame)
+
+
+def source_and_native(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
+    """Return a frame in memory as a source, and the function that converts results to its kind."""
+    return open_door("source of a frame")(frame)
+
+
+def find_hits(source: Source, query: RegexQuery) -> tuple[RegexQuery, MatchSet]:
+    """Return the query as bound to the source, and the rows that its pattern of one row finds."""
+    program = compile_checked(query, source)
+    assert isinstance(program, Program)
+    events = build_events(source, program)
+    warn_of_numbers_as_text(program, events)
+    warn_of_ties(program, source, events)
+    return program.query, match_regex(program, events)
+
+
+def mask_of(hits: MatchSet) -> np.ndarray:
+    """Return by stream position whether a row is among the matches of one row."""
+    mask = np.zeros(hits.events.n_events, bool)
+    mask[hits.last] = True
+    return mask
+
+
+def check_rows(rows: str) -> None:
+    """Raise unless ``rows`` is one of its two values."""
+    if rows not in (ONE, ALL):
+        raise CepError(f"rows={rows!r}: 'one' for one row each, or 'all' for the rows of the frame")
+
+
+def answer(frame: Frame, idiom: Idiom, rows: str) -> Frame:
+    """Return one row per group, or all rows of the frame with the number of their group."""
+    check_rows(rows)
+    if is_spark(frame):
+        return _answer_on_spark(frame, idiom, rows)
+    source, native = source_and_native(frame)
+    source = with_types(source, replace(idiom.query, within=idiom.gap))
+    query, hits = find_hits(source, idiom.query)
+    groups = idiom.group(query, source, hits)
+    if rows == ALL:
+        return native(source.tagged({idiom.noun: _numbers(groups, hits.events)}))
+    return native(source.result(_columns(idiom, query, source, hits.events, groups)))
+
+
+def _numbers(groups: Groups, events: Events) -> Any:
+    """Return the number of the group of each row of the frame; null for rows without one."""
+    number = np.zeros(events.n_events, np.int64)
+    number[events.rows(np.arange(events.n_events))] = groups.number_of_event
+    return pd.arrays.IntegerArray(number, number == 0) if (number == 0).any() else number
+
+
+def _columns(
+    idiom: Idiom, query: RegexQuery, source: Source, events: Events, groups: Groups
+) -> dict[str, Measured]:
+    found = MatchSet(events, groups.first, groups.last)
+    last_rows = events.rows(groups.last)
+    columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
+    own: dict[str, Measured] = {idiom.noun: pa.array(groups.number)}
+    for name, ends in (("start", groups.first), ("end", groups.last)):
+        own[name] = Picked(query.order_by[0], events.rows(ends)) if query.order_by else pa.array(ends)
+    own["length"] = pa.array(groups.length)
+    measured = {} if query.measures is None else measure(query, found, source)
+    wanted = {name: values for name, values in measured.items() if name not in query.partition_by}
+    if twice := sorted({*own} & {*columns, *wanted}):
+        raise CepError(f"the result has a column {twice[0]!r} already; rename that key or measure")
+    return columns | own | wanted
+
+
+# --- Spark
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOfTask:
+    """Computes the result columns of an idiom for the rows of one Spark task."""
+
+    idiom: Any  # Idiom
+    rows: str
+
+    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
+        """Return the columns of the result."""
+        query, events = found.program.query, found.matches.events
+        groups = self.idiom.group(query, found.source, found.matches)
+        if self.rows == ALL:
+            number = np.zeros(events.n_events, np.int64)
+            number[events.rows(np.arange(events.n_events))] = groups.number_of_event
+            own = [(name, Picked(name, np.arange(found.source.n_rows))) for name in found.columns]
+            return [*own, (self.idiom.noun, pa.array(number, mask=number == 0))]
+        return list(_columns(self.idiom, query, found.source, events, groups).items())
+
+
+def _answer_on_spark(frame: Frame, idiom: Idiom, rows: str) -> Frame:
+    from cepkit.frames.arrow import check_free
+    from cepkit.frames.spark import TaskMatches
+
+    program, source, needed = bind_on_spark(frame, idiom.query)
+    columns = source.names if rows == ALL else needed
+    emit = AnswerOfTask(idiom, rows)
+    if rows == ALL:
+        check_free([idiom.noun], source.names)
+    none = np.empty(0, np.int64)
+    nothing = TaskMatches(program, source, MatchSet(build_events(source, program), none, none), columns)
+    names = [name for name, _ in emit(nothing)]
+    return run_on_spark(frame, source, program, columns, emit).toDF(*names)
+
+
+def bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[str]]:
+    """Return a query bound to a Spark frame, the frame's columns, and the names of the columns it reads."""
+    from cepkit.frames.spark import needed_columns
+    from cepkit.results.spark.binding import bind
+
+    program, source = bind(frame, query)
+    assert isinstance(program, Program)
+    if not query.partition_by:
+        warn(
+            "without partition_by all rows are one stream, which a single Spark task must hold; with "
+            "partition_by the tasks share the work"
+        )
+    return program, source, needed_columns(program, source)
+
+
+def run_on_spark(
+    frame: Frame,
+    source: Any,
+    program: Program,
+    columns: Sequence[str],
+    emit: Callable[[TaskMatches], list[tuple[str, Measured]]],
+) -> Any:
+    """Return the output of ``emit`` for every task, lazily."""
+    from cepkit.frames.spark import check_convertible, run_tasks
+    from cepkit.pipelines.spark_session import worker_python
+
+    check_convertible(source, columns)
+    made = run_tasks(frame, source, program, list(columns), emit)
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return made
+
+
+def free_name(name: str, frame: Frame) -> str:
+    """Return a name that no column of the frame has, for a predicate."""
+    taken = {str(one).lower() for one in _names(frame)}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _names(frame: Frame) -> Sequence[Any]:
+    if isinstance(frame, pd.DataFrame):
+        return [*frame.columns, *frame.index.names]
+    return list(getattr(frame, "columns", ())) if not isinstance(frame, pa.Table) else frame.column_names
+
+
+def as_measures(measures: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the keyword for `regex_query`; no measures are no keyword."""
+    return {"measures": dict(measures)} if measures else {}

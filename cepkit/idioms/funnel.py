@@ -1,0 +1,254 @@
+"""Funnels: how many users reach each of several steps, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.compile.regex.program import compile_regex
+from cepkit.engines.measures.regex_measures import Measured
+from cepkit.engines.regex.matching import match_regex
+from cepkit.errors import CepError, UnsupportedQueryError, nearest, warn
+from cepkit.events import TEXT, Events, Frame, Source
+from cepkit.frames.building import build_events
+from cepkit.frames.empty import with_types
+from cepkit.idioms.asking import (
+    bind_on_spark,
+    find_hits,
+    free_name,
+    is_spark,
+    mask_of,
+    run_on_spark,
+    source_and_native,
+)
+from cepkit.idioms.sessions import clock_ticks, gap_ticks
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.query_parts import Duration
+from cepkit.language.regex.construction import regex_query
+from cepkit.language.regex.query import RegexQuery
+from cepkit.planning.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cepkit.frames.spark import TaskMatches
+
+ANY, STRICT = "any", "strict"
+MODES = (ANY, STRICT)
+_OWN = ("event_type", "partition_by", "order_by", "within", "within_closed", "params")
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """Steps, one query of a single row for each, and the rules between them."""
+
+    names: tuple[str, ...]
+    queries: tuple[RegexQuery, ...]
+    mode: str
+    within: Duration | None
+    within_closed: bool
+
+
+def funnel_of_steps(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> pd.DataFrame:
+    """Count the users who reach each of several steps; see `cepkit.funnel`.
+
+    Raises
+    ------
+    CepError
+        Without ``partition_by``, for fewer than two steps, unknown modes and columns, a window without a
+        clock, and keywords of other queries.
+    UnsupportedQueryError
+        For steps that are neither values nor conditions.
+
+    Warns
+    -----
+    CepWarning
+        For event types that no row has.
+
+    Notes
+    -----
+    Time O(rows x steps), and the time to sort the rows and the partitions.
+    """
+    if mode not in MODES:
+        raise CepError(
+            f"mode={mode!r}.{nearest(str(mode), MODES)} 'any' lets a user do anything between two steps, "
+            "'strict' nothing"
+        )
+    foreign = [
+        item.name for item in fields(given)
+        if item.name not in _OWN and getattr(given, item.name) != item.default
+    ]  # fmt: skip
+    if foreign:
+        raise CepError(f"{foreign}: a funnel of steps takes {list(_OWN)} and mode")
+    if not given.partition_by:
+        raise CepError("a funnel counts users; name their column, as in partition_by='user'")
+    value = _funnel_of(frame, steps, mode, given)
+    if is_spark(frame):
+        reached, n_users = _count_on_spark(frame, value)
+    else:
+        source, _ = source_and_native(frame)
+        source = with_types(source, replace(value.queries[0], within=given.within))
+        if given.event_type is not None:
+            _warn_of_unknown_types(source, given.event_type, steps)
+        found = [find_hits(source, query) for query in value.queries]
+        events, masks = found[0][1].events, [mask_of(hits) for _, hits in found]
+        reached, n_users = _count(value, found[0][0], source, events, masks)
+    return _frame_of(value.names, reached, n_users)
+
+
+def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> Funnel:
+    if len(steps) < 2:
+        raise CepError(f"a funnel has two or more steps, got {len(steps)}")
+    name, event_type = free_name("step", frame), given.event_type
+    partition_by, order_by = given.partition_by, given.order_by
+    queries, used = [], set()
+    for one in steps:
+        condition = one
+        if event_type is not None:
+            if not isinstance(one, str | int):
+                raise UnsupportedQueryError(
+                    f"step {one!r}: a step is a value of the column {event_type!r}, a text or a whole number"
+                )
+            condition = ex.Comparison("==", ex.Attribute(event_type), ex.Literal(one))
+        elif not isinstance(one, str):
+            raise UnsupportedQueryError(
+                f"step {one!r}: without event_type a step is a condition on a row, such as \"page == 'home'\""
+            )
+        named = _parameters(condition)
+        used |= named
+        own = {key: value for key, value in (given.params or {}).items() if key in named}
+        query = regex_query(
+            name, define={name: condition}, params=own, partition_by=partition_by, order_by=order_by
+        )
+        queries.append(query)
+    if unused := sorted(set(given.params or ()) - used):
+        raise CepError(f"params: {unused[0]!r} is used by no step")
+    return Funnel(tuple(map(str, steps)), tuple(queries), mode, given.within, given.within_closed)
+
+
+def _parameters(condition: str | ex.Expression) -> set[str]:
+    tree = parse_expression(condition, role="step") if isinstance(condition, str) else condition
+    return {node.name for node in tree.walk(literals=False) if isinstance(node, ex.Parameter)}
+
+
+def reach_steps(
+    events: Events,
+    is_step: Sequence[np.ndarray],
+    mode: str,
+    ticks: np.ndarray | None = None,
+    longest: int | None = None,
+    closed: bool = True,
+) -> list[np.ndarray]:
+    """Return for each step the partition codes that reach it.
+
+    Parameters
+    ----------
+    events : Events
+        In stream order.
+    is_step : sequence of ndarray of bool, shape (n_events,)
+        For each step, by stream position, whether a row can be it.
+    mode : str
+        ``"any"`` or ``"strict"``.
+    ticks : ndarray, optional
+        The clock by stream position, with ``longest``, the ticks from the first step to the last, and
+        ``closed``, whether exactly that many are allowed.
+
+    Notes
+    -----
+    For every row the latest possible first row is kept: it is the best one, as only the time since then
+    limits the later steps. Time O(n_events x steps).
+    """
+    order = events.by_partition
+    begin, _ = events.bounds_by_partition
+    time = None if ticks is None or longest is None else ticks[order]
+    place = np.arange(len(order))
+    started = np.where(is_step[0][order], place, -1)
+    reached = [started]
+    for mask in is_step[1:]:
+        before = np.full(len(order), -1, np.int64)
+        earlier = np.maximum.accumulate(started) if mode == ANY else started
+        before[1:] = earlier[:-1]
+        can = mask[order] & (before >= begin)
+        if time is not None:
+            lasted = time - time[np.maximum(before, 0)]
+            can &= (lasted <= longest) if closed else (lasted < longest)
+        started = np.where(can, before, -1)
+        reached.append(started)
+    partition = events.partition_of_event[order]
+    return [np.unique(partition[one >= 0]) for one in reached]
+
+
+def _count(
+    value: Funnel, query: RegexQuery, source: Source, own: Events, masks: list[np.ndarray]
+) -> tuple[list[int], int]:
+    """Return the number of partitions that reach each step, and the number of partitions."""
+    ticks = longest = None
+    if value.within is not None:
+        longest = gap_ticks(value.within, query.order_by, source, "within")
+        ticks = clock_ticks(source, query.order_by[0])[own.rows(np.arange(own.n_events))]
+    reached = reach_steps(own, masks, value.mode, ticks, longest, value.within_closed)
+    return [len(one) for one in reached], len(np.unique(own.partition_of_event))
+
+
+def _frame_of(names: tuple[str, ...], reached: Sequence[int], n_users: int) -> pd.DataFrame:
+    counts = np.array(reached, dtype=np.int64)
+    before = np.array([n_users, *counts[:-1]])
+    previous = np.array([counts[0], *counts[:-1]])
+    with np.errstate(invalid="ignore"):
+        return pd.DataFrame(
+            {
+                "step": list(names),
+                "reached": counts,
+                "lost": before - counts,
+                "share": counts / counts[0],
+                "share_of_previous": counts / previous,
+            }
+        )
+
+
+def _warn_of_unknown_types(source: Source, event_type: str, steps: Sequence[Any]) -> None:
+    of = source.schema.get(event_type)
+    if of is None or of.kind != TEXT or not source.n_rows:
+        return
+    known = [str(text) for text in source.column(event_type).texts]
+    for one in dict.fromkeys(steps):
+        if one not in known:
+            warn(f"no row has the event type {one!r} in column {event_type!r}.{nearest(str(one), known)}")
+
+
+# --- Spark
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelOfTask:
+    """Counts the partitions of one Spark task that reach each step."""
+
+    value: Funnel
+
+    def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
+        """Return the counts, and the number of partitions last, in one row."""
+        queries, source = self.value.queries, found.source
+        masks = [mask_of(found.matches)]
+        for query in queries[1:]:  # all queries have the same order and the same partitions
+            program = compile_regex(query, found.program.schema)
+            events = build_events(source, program)
+            masks.append(mask_of(match_regex(program, events, threads=1, tier="compiled")))
+        counts, n_users = _count(self.value, queries[0], source, found.matches.events, masks)
+        return [(f"n{i}", pa.array([n], pa.int64())) for i, n in enumerate([*counts, n_users])]
+
+
+def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
+    program, source, needed = bind_on_spark(frame, value.queries[0])
+    columns = set(needed)
+    for query in value.queries[1:]:
+        columns |= set(bind_on_spark(frame, query)[2])
+    made = run_on_spark(
+        frame, source, program, [name for name in source.names if name in columns], FunnelOfTask(value)
+    )
+    total = made.groupBy().sum().collect()[0]
+    *reached, n_users = (int(n or 0) for n in total)
+    return reached, n_users

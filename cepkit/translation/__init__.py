@@ -1,0 +1,1 @@
+"""The same query in another language, where the meaning is equal."""

@@ -1,0 +1,186 @@
+"""Runs and sessions equal the oracle on random rows, on every kind of frame."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, UnsupportedQueryError
+from tests.oracle import idioms as oracle
+from tests.support.spark_cases import plain, rows_of
+
+# Conditions as text, and as functions of the rows of the partition and the place of the row.
+CONDITIONS = {
+    "price > prev(price)": lambda rows, i: _above(rows, i, 1),
+    "price > prev(price, 2)": lambda rows, i: _above(rows, i, 2),
+    "price > 2": lambda rows, i: None if rows[i]["price"] is None else rows[i]["price"] > 2,
+    "price is null": lambda rows, i: rows[i]["price"] is None,
+    "kind == 'a' or price < 1": lambda rows, i: _either(rows[i]),
+}
+
+
+def _above(rows, i, offset):
+    if i < offset or rows[i]["price"] is None or rows[i - offset]["price"] is None:
+        return None
+    return rows[i]["price"] > rows[i - offset]["price"]
+
+
+def _either(row):
+    return row["kind"] == "a" or (row["price"] is not None and row["price"] < 1)
+
+
+def random_frame(rng: np.random.Generator, n: int) -> pd.DataFrame:
+    price = rng.integers(0, 5, n).astype(float)
+    price[rng.random(n) < 0.15] = np.nan
+    return pd.DataFrame(
+        {
+            "key": rng.choice(["x", "y", "z"], n),
+            "kind": rng.choice(["a", "b"], n),
+            "price": price,
+            "ts": rng.permutation(3 * n)[:n] if n else np.empty(0, np.int64),
+        },
+        index=pd.Index(np.arange(n) * 10, name="label"),
+    )
+
+
+def as_rows(frame: pd.DataFrame) -> list[dict]:
+    return [dict(zip(frame.columns, map(plain, row), strict=True)) for row in frame.itertuples(index=False)]
+
+
+def expected(groups, rows, order, noun, key):
+    """Return the rows of the result, in the order of the last rows of the groups."""
+    stream = [i for own in oracle.partitions(rows, None, order).values() for i in own]
+    place = {row: position for position, row in enumerate(stream)}
+    made = []
+    for group in sorted(groups, key=lambda group: place[group.rows[-1]]):
+        ends = [group.rows[0], group.rows[-1]]
+        start, end = (rows[i][order] if order else place[i] for i in ends)
+        prices = [rows[i]["price"] for i in group.rows if rows[i]["price"] is not None]
+        made.append(
+            ((group.key,) if key else ())
+            + (group.number, start, end, len(group.rows), max(prices, default=None))
+        )
+    names = [*([key] if key else []), noun, "start", "end", "length", "top"]
+    return names, made
+
+
+def frames_of(frame: pd.DataFrame):
+    polars = pytest.importorskip("polars")
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return [frame, table, polars.from_arrow(table)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_and_sessions_equal_the_oracle(seed, full):
+    for case in range(100 if full else 8):
+        rng = np.random.default_rng([seed, case])
+        frame = random_frame(rng, int(rng.integers(1, 14)))
+        rows = as_rows(frame)
+        key = "key" if rng.random() < 0.7 else None
+        order = "ts" if rng.random() < 0.7 else None
+        settings = {"partition_by": key, "order_by": order, "measures": {"top": "max(price)"}}
+        text = str(rng.choice(list(CONDITIONS)))
+        groups = oracle.runs(rows, CONDITIONS[text], key, order)
+        kind = frames_of(frame)[int(rng.integers(3))]
+        found = cep.runs(kind, text, **settings)
+        assert type(found) is type(kind)
+        assert rows_of(found) == expected(groups, rows, order, "run", key), (text, settings)
+        tagged = cep.runs(kind, text, partition_by=key, order_by=order, rows="all")
+        check_numbers(tagged, "run", groups, rows)
+        gap = int(rng.integers(0, 6))
+        groups = oracle.sessions(rows, gap, key, "ts")
+        settings["order_by"] = "ts"
+        found = cep.sessions(kind, gap=gap, **settings)
+        assert rows_of(found) == expected(groups, rows, "ts", "session", key), (gap, settings)
+        tagged = cep.sessions(kind, gap=gap, partition_by=key, order_by="ts", rows="all")
+        check_numbers(tagged, "session", groups, rows)
+
+
+def check_numbers(tagged, noun, groups, rows):
+    """Compare the numbers of rows; everything else is the frame itself."""
+    number = {i: group.number for group in groups for i in group.rows}
+    names, found = rows_of(tagged)
+    assert names == [*rows[0], noun]
+    assert found == [(*row.values(), number.get(i)) for i, row in enumerate(rows)]
+
+
+def test_runs_and_sessions_on_spark_equal_pandas(spark):
+    rng = np.random.default_rng(5)
+    frame = pd.concat([random_frame(rng, 12).assign(case=case) for case in range(40)], ignore_index=True)
+    frame["ts"] = pd.Timestamp("2024-01-31") + pd.to_timedelta(frame["ts"], unit="min")
+    shuffled = frame.iloc[rng.permutation(len(frame))].replace({np.nan: None})
+    on_spark = spark.createDataFrame(shuffled.astype({"key": object, "kind": object}))
+    settings = {"partition_by": ["case", "key"], "order_by": "ts"}
+    measures = {"top": "max(price)"}
+    for call in (
+        lambda of, **more: cep.runs(of, "price > prev(price)", **settings, **more),
+        lambda of, **more: cep.sessions(of, gap="5 min", **settings, **more),
+    ):
+        for more in ({"measures": measures}, {"rows": "all"}):
+            lazy = call(on_spark, **more)
+            assert type(lazy) is type(on_spark)
+            names, found = rows_of(lazy)
+            wanted_names, wanted = rows_of(call(frame, **more))
+            assert names == wanted_names
+            assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+def test_runs_on_spark_need_an_order(spark):
+    frame = spark.createDataFrame([("x", 1.0), ("x", 2.0)], "key string, price double")
+    with pytest.raises(OrderError, match="order_by is missing"):
+        cep.runs(frame, "price > 1", partition_by="key")
+
+
+def test_pandas_own_idiom_for_runs_gives_the_same():
+    frame = random_frame(np.random.default_rng(3), 50).sort_values("ts")
+    holds = frame.price > frame.groupby("key").price.shift()
+    number = (holds & ~holds.groupby(frame.key).shift(fill_value=False)).groupby(frame.key).cumsum()
+    found = cep.runs(frame, "price > prev(price)", partition_by="key", order_by="ts", rows="all")
+    assert found["run"].tolist() == number.where(holds).astype("Int64").tolist()
+
+
+def test_times_on_the_index_are_the_clock():
+    index = pd.to_datetime(["2024-01-31 09:00", "2024-01-31 09:29", "2024-01-31 10:00"])
+    frame = pd.DataFrame({"page": list("abc")}, index=index)
+    found = frame.cep.sessions(gap="30 min", measures={"last": "last(page)"})
+    assert found.values.tolist() == [[1, index[0], index[1], 2, "b"], [2, index[2], index[2], 1, "c"]]
+
+
+def test_a_run_may_take_a_function_and_parameters():
+    frame = pd.DataFrame({"price": [1.0, 5.0, 6.0, 2.0]})
+    assert frame.cep.runs("price > :least", params={"least": 4})["length"].tolist() == [2]
+    assert cep.runs(frame, "price > :least", params={"least": 4}, measures={"n": "count()"})[
+        "n"
+    ].tolist() == [2]
+
+
+@pytest.mark.parametrize("rows", ["one", "all"])
+def test_frames_without_rows(rows):
+    frame = pd.DataFrame({"user": [], "ts": [], "price": []})
+    assert len(cep.runs(frame, "price > 1", partition_by="user", rows=rows)) == 0
+    assert len(cep.sessions(frame, gap="30 min", partition_by="user", order_by="ts", rows=rows)) == 0
+
+
+def test_mistakes_are_said_at_once():
+    frame = pd.DataFrame({"user": ["a"], "ts": [1], "price": [1.0], "run": [0]})
+    with pytest.raises(UnsupportedQueryError, match=r"max\(price\) ranges over the rows of a match"):
+        cep.runs(frame, "price > max(price)")
+    with pytest.raises(ColumnNotFoundError, match="Did you mean 'price'"):
+        cep.runs(frame, "prise > 1")
+    with pytest.raises(CepError, match="column 'run'"):
+        cep.runs(frame, "price > 1", rows="all")
+    with pytest.raises(CepError, match="column 'run' already; rename that key or measure"):
+        cep.runs(frame, "price > 1", partition_by="run")
+    with pytest.raises(CepError, match="rows='some': 'one' for one row each, or 'all'"):
+        cep.runs(frame, "price > 1", rows="some")
+    with pytest.raises(CepError, match="gap='30 min' needs a clock"):
+        cep.sessions(frame, gap="30 min")
+    with pytest.raises(CepError, match="write gap=1800 if it counts seconds"):
+        cep.sessions(frame, gap="30 min", order_by="ts")
+    with pytest.raises(CepError, match="column 'user' is of type text"):
+        cep.sessions(frame, gap="30 min", order_by="user")
+    with pytest.raises(TypeError, match="Did you mean 'partition_by'"):
+        cep.sessions(frame, gap=5, partition="user")
