@@ -1,11 +1,12 @@
 """Throughput of streams on Spark against a stateful operator that does nothing, and the state per key.
 
-``python tests/benchmarks/spark_streaming.py`` runs about 10 minutes on ``local[2]``. A folder of files is read
-one file per micro-batch by a regex query, a sequence query, and operators that do nothing. Such an operator
-reads and writes state of the same size as the query's, for the same buckets, and returns as many rows with the
-same columns. One of them receives rows, as Spark gives them to any operator; the other one receives rows that
-are dealt out as cepkit does. The streams take turns in several rounds. The median of all batches counts; the
-first two batches of a stream start its workers. Then the state is shown after every batch of a longer stream.
+``python tests/benchmarks/spark_streaming.py`` runs about 10 minutes on ``local[2]``. A folder of files is
+read one file per micro-batch by a regex query, a sequence query, and operators that do nothing. Such an
+operator reads and writes state of the same size as the query's, for the same buckets, and returns as many
+rows with the same columns. One of them receives rows, as Spark gives them to any operator; the other one
+receives rows that are dealt out as cepkit does. The streams take turns in several rounds. The median of all
+batches counts; the first two batches of a stream start its workers. Then a longer stream shows its state
+after every batch.
 """
 
 from __future__ import annotations
@@ -104,10 +105,9 @@ class Bench:
         n_bytes = int(sizes["state_bytes"].median()) // found.n_buckets
         n_found = int(sizes["matches"].median()) // found.n_buckets
         frame = found.to_frame()
-        made = self.spark.createDataFrame([], frame.schema).toPandas().reindex(range(n_found))
-        for field in frame.schema:
-            is_time = field.dataType.typeName() == "timestamp"
-            made[field.name] = pd.Timestamp("2024-01-01") if is_time else np.arange(n_found)
+        value_of_type = {"timestamp": pd.Timestamp("2024-01-01"), "string": "A"}
+        values = {field.name: value_of_type.get(field.dataType.typeName(), 1) for field in frame.schema}
+        made = pd.DataFrame([values] * n_found)
         labels = tasks.labels_of_buckets(found.n_buckets, 2)
         number = F.pmod(F.xxhash64("k"), F.lit(found.n_buckets)).cast("int")
         if is_dealt:
