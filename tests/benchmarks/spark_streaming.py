@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming import StatefulProcessor, StreamingQueryListener
 
 from cepkit.pipelines.spark_session import spark_session
 from cepkit.streaming.spark import tasks
@@ -121,44 +123,102 @@ class Bench:
             Nothing(n_bytes, made), types, "append", "EventTime"
         )
 
-    def seconds(self, writer: Any) -> list[float]:
-        """Run a stream; return the seconds of its batches that had rows, without the first two."""
+    def run(self, writer: Any) -> Seconds:
+        """Run a stream, and return the seconds of its batches that had rows, without the first two."""
         self.n_runs += 1
+        meter = CpuMeter()
+        self.spark.streams.addListener(meter)
         writer = writer.format("noop").option("checkpointLocation", str(self.folder / f"run{self.n_runs}"))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         reports = [report for report in query.recentProgress if report["numInputRows"]]
-        return [report["durationMs"]["triggerExecution"] / 1000 for report in reports[2:]]
+        while len(meter.cpu) < len(reports):
+            time.sleep(0.05)
+        self.spark.streams.removeListener(meter)
+        wall = [report["durationMs"]["triggerExecution"] / 1000 for report in reports[2:]]
+        return Seconds(wall, np.diff(meter.cpu)[1:].tolist())
+
+
+@dataclass
+class Seconds:
+    """The seconds of batches, by the clock and of all processors."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def add(self, other: Seconds) -> None:
+        """Append the batches of another run."""
+        self.wall += other.wall
+        self.cpu += other.cpu
+
+    def __str__(self) -> str:
+        low, middle, high = np.percentile(self.wall, [25, 50, 75])
+        text = f"{middle:5.2f} s a batch (quartiles {low:.2f} to {high:.2f})"
+        return f"{text}, {np.median(self.cpu):5.2f} s of processors"
+
+
+class CpuMeter(StreamingQueryListener):
+    """Notes the processor time of Spark and its Python workers after every batch that had rows."""
+
+    def __init__(self) -> None:
+        self.cpu: list[float] = []
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        if event.progress.numInputRows:
+            self.cpu.append(cpu_of_children())
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+
+def cpu_of_children() -> float:
+    """Return the processor seconds of all processes below this one; Linux only."""
+    parent, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parts = path.read_text().rpartition(")")[2].split()
+        except OSError:  # the process has ended
+            continue
+        parent[int(path.parent.name)] = int(parts[1])
+        ticks[int(path.parent.name)] = int(parts[11]) + int(parts[12])
+    own = {os.getpid()}
+    while more := {pid for pid, of in parent.items() if of in own and pid not in own}:
+        own |= more
+    return sum(ticks[pid] for pid in own - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def show_throughput(bench: Bench, n_rows: int, n_rounds: int) -> None:
     """Let the streams take turns, and print their medians."""
-    took: dict[str, list[float]] = {}
+    took: dict[str, Seconds] = defaultdict(Seconds)
     for number in range(n_rounds):
         for name in QUERIES:
             found = bench.query(name)
-            took.setdefault(name, []).extend(bench.seconds(found.writeStream))
+            took[name].add(bench.run(found.writeStream))
             for what, is_dealt in {"rows": False, "dealt rows": True}.items():
                 made = bench.nothing(found, is_dealt=is_dealt)
-                took.setdefault(f"{name}: nothing, {what}", []).extend(bench.seconds(made.writeStream))
-        print(f"round {number + 1}:", {name: round(float(np.median(s)), 2) for name, s in took.items()})
-    for name, seconds in took.items():
-        low, median, high = np.percentile(seconds, [25, 50, 75])
-        print(
-            f"{name:30} {median:5.2f} s a batch (quartiles {low:.2f} to {high:.2f})  "
-            f"{n_rows / median:9,.0f} rows/s"
-        )
+                took[f"{name}: nothing, {what}"].add(bench.run(made.writeStream))
+        print(f"after {number + 1} rounds")
+        for name, seconds in took.items():
+            print(f"{name:30} {seconds}  {n_rows / np.median(seconds.wall):9,.0f} rows/s", flush=True)
     for name in QUERIES:
         for what in ("rows", "dealt rows"):
-            share = np.median(took[f"{name}: nothing, {what}"]) / np.median(took[name])
-            print(f"{name}: {share:.2f} x the throughput of nothing with {what}", flush=True)
+            nothing = took[f"{name}: nothing, {what}"]
+            wall = np.median(nothing.wall) / np.median(took[name].wall)
+            cpu = np.median(nothing.cpu) / np.median(took[name].cpu)
+            print(f"{name}: {wall:.2f} x nothing with {what} by the clock, {cpu:.2f} x by processor time")
 
 
 def show_state(bench: Bench) -> None:
     """Print the state after every batch."""
     for name in QUERIES:
         found = bench.query(name)
-        bench.seconds(found.writeStream)
+        bench.run(found.writeStream)
         shown = found.progress
         shown["events"] = shown["rows"].cumsum()
         shown["bytes_per_key"] = (shown["state_bytes"] / N_KEYS).round()
