@@ -193,16 +193,22 @@ def cpu_of_children() -> float:
     return sum(ticks[pid] for pid in own - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
+def run_in_turn(bench: Bench) -> Iterator[tuple[str, Seconds]]:
+    """Run each query, and the operators that do nothing in its size; yield names and seconds."""
+    for name in QUERIES:
+        found = bench.query(name)
+        yield name, bench.run(found.writeStream)
+        for what, is_dealt in {"rows": False, "dealt rows": True}.items():
+            made = bench.nothing(found, is_dealt=is_dealt)
+            yield f"{name}: nothing, {what}", bench.run(made.writeStream)
+
+
 def show_throughput(bench: Bench, n_rows: int, n_rounds: int) -> None:
     """Let the streams take turns, and print their medians."""
     took: dict[str, Seconds] = defaultdict(Seconds)
     for number in range(n_rounds):
-        for name in QUERIES:
-            found = bench.query(name)
-            took[name].add(bench.run(found.writeStream))
-            for what, is_dealt in {"rows": False, "dealt rows": True}.items():
-                made = bench.nothing(found, is_dealt=is_dealt)
-                took[f"{name}: nothing, {what}"].add(bench.run(made.writeStream))
+        for name, seconds in run_in_turn(bench):
+            took[name].add(seconds)
         print(f"after {number + 1} rounds")
         for name, seconds in took.items():
             print(f"{name:30} {seconds}  {n_rows / np.median(seconds.wall):9,.0f} rows/s", flush=True)
@@ -232,10 +238,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=150_000, help="of a file")
     parser.add_argument("--rounds", type=int, default=3, help="0: only the state")
     parser.add_argument("--events", type=int, default=1_000_000, help="of the longer stream; 0: none")
+    parser.add_argument("--quick", action="store_true", help="with the quick compiler of Java, as tests")
     given = parser.parse_args()
-    spark = spark_session(memory="2g")
+    spark = spark_session(memory="2g", quick=given.quick)
     with tempfile.TemporaryDirectory() as name:
         if given.rounds:
+            write_files(Path(name) / "warm_up" / "in", 4, given.rows)  # Java compiles what runs often
+            for what, _ in run_in_turn(Bench(spark, Path(name) / "warm_up")):
+                print("warm-up:", what, flush=True)
             write_files(Path(name) / "short" / "in", given.files, given.rows)
             show_throughput(Bench(spark, Path(name) / "short"), given.rows, given.rounds)
         if given.events:
