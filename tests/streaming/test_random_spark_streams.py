@@ -53,10 +53,13 @@ class Drawn:
         return pa.Table.from_pandas(frame, schema=schema_of(self.frame).arrow, preserve_index=False)
 
     def write(self, folder: Path, seed: int) -> None:
-        """Cut the rows in the order of a random arrival into files; the last file has a row after all."""
+        """Cut the rows in the order of a random arrival into files; the last file has a row after all.
+
+        One row in eight arrives after all others.
+        """
         rng = Random(f"arrival {seed}")
         slack = rng.choice([2, 6, 12]) * MS
-        arrival = [time + rng.random() * slack for time in self.frame["t"]]
+        arrival = [(rng.random() < 1 / 8, time + rng.random() * slack) for time in self.frame["t"]]
         order = sorted(range(len(self.frame)), key=lambda row: arrival[row])
         cuts = sorted(rng.choices(range(1, len(order)), k=N_FILES - 1))
         parts = [self.frame.iloc[order[a:b]] for a, b in itertools.pairwise([0, *cuts, len(order)])]
