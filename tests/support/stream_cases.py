@@ -9,20 +9,42 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numba
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import cepkit as cep
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from cepkit.windows.values import Window
+from tests.oracle import generate
+from tests.oracle import generate_sequences as gs
 
+JIT = not numba.config.DISABLE_JIT
 MS = 1000  # ticks of the clock are microseconds, and Spark's watermarks and timers are milliseconds
 END = 10**15  # a watermark after all events
+
+
+def regex_case(seed: int) -> tuple[RegexQuery, pd.DataFrame]:
+    """Return a random regex query and its frame. With machine code, all cases have one of two shapes."""
+    case = generate.case(seed, seed % 2 if JIT else None, n_events=40)
+    define = {name: str(expression) for name, expression in case.define.items()}
+    given = {name: value for name, value in case.keywords().items() if value}
+    given |= {"order_by": ["t", "n"], "measures": {"first": "first(n)", "last": "last(n)", "n": "count()"}}
+    query = cep.regex_query(str(case.pattern), define=define or None, **given)
+    return query, generate.to_frame(case.rows)
+
+
+def sequence_case(seed: int) -> tuple[SequenceQuery, pd.DataFrame]:
+    """Return a random sequence query and its frame, as `regex_case`."""
+    family = ["any", "negation"][seed % 2] if JIT else list(gs.FAMILIES)[seed % len(gs.FAMILIES)]
+    case = gs.case(seed, seed % 2 if JIT else None, family)
+    return cep.sequence_query(case.query), gs.to_frame(case.rows)
 
 
 def with_clock(query: Any, frame: pd.DataFrame) -> tuple[Any, pd.DataFrame]:

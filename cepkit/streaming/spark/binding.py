@@ -113,6 +113,12 @@ def _check_watermark(source: EmptySource, clock: str) -> None:
         )
     marked = [field.name for field in source.fields if _DELAY in field.metadata]
     if not marked:
+        if clock in source.names and _type_name(source, clock) == "timestamp_ntz":
+            raise OrderError(
+                f"column {clock!r} is timestamp_ntz, and Spark has watermarks for timestamps only; call "
+                f"df.withColumn({clock!r}, df[{clock!r}].cast('timestamp')), which reads its times in the "
+                f"zone of the session, and then withWatermark({clock!r}, '1 minute')"
+            )
         raise OrderError(
             f"the stream has no watermark, so rows could wait for ever; call df.withWatermark({clock!r}, "
             "'1 minute') first, with the longest delay of a row"
@@ -126,3 +132,7 @@ def _check_watermark(source: EmptySource, clock: str) -> None:
         raise OrderError(
             f"order_by: column {clock!r} is {source.schema[clock]}; a watermark needs a timestamp"
         )
+
+
+def _type_name(source: EmptySource, name: str) -> str:
+    return source.fields[source.names.index(name)].dataType.typeName()

@@ -6,7 +6,6 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
@@ -26,6 +25,7 @@ from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.search import Search
 from cepkit.streaming.spark.bucket import BucketPlan, keys_of_buckets
 from cepkit.streaming.spark.progress import draw_progress, progress_frame
+from cepkit.streaming.spark.sending import STATISTICS, Sending
 from cepkit.streaming.spark.sinks import ParquetByBatch
 from cepkit.windows.values import Window
 
@@ -102,19 +102,18 @@ class SparkStreamResults(ABC):
         dealt = plain.withColumn("bucket", bucket.cast("int")).mapInArrow(
             work.Dealer(tuple(columns), labels).run, work.ROWS_IN_BUCKETS
         )
-        processor = work.BucketProcessor(self._plan, os.environ.get("CEPKIT_CACHE"))
-        made = dealt.groupBy("bucket").transformWithStateInPandas(
-            processor, work.RESULTS_OF_BUCKETS, "append", "EventTime"
-        )
-        sums = [F.sum(name).alias(name) for name in work.STATISTICS]
-        observed = made.observe(self._name, *sums)
-        opener = work.Opener(output, tuple(columns), None)
-        names = list(self._search.empty.schema.names)
+        names, late = list(self._search.empty.schema.names), None
         if self._late == "rows":
             check_free(("late",), names)
-            types, of_late = self._with_late(types, columns)
-            opener, names = replace(opener, late=of_late), [*names, "late"]
-        made = observed.mapInArrow(opener.run, types)
+            types, late = self._with_late(types, columns)
+            names.append("late")
+        sending = Sending(output, tuple(columns), late)
+        processor = work.BucketProcessor(self._plan, sending, os.environ.get("CEPKIT_CACHE"))
+        made = dealt.groupBy("bucket").transformWithStateInPandas(
+            processor, sending.operator_types(types), "append", "EventTime"
+        )
+        sums = [F.sum(name).alias(name) for name in STATISTICS]
+        made = sending.opened(made.observe(self._name, *sums), types)
         return made.select(
             *(
                 F.col(f"`{own}`").alias(name, metadata={RESULT: self._title})

@@ -10,35 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from cepkit.frames.spark import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.streaming.spark.sending import Sending, as_stream, of_stream
 
 _ROWS_AT_ONCE = 1 << 20  # that a task collects before it deals them out
-_ROWS_PER_RESULT = 1 << 16
 _MOST_IN_MEMORY = 256  # buckets that a worker keeps open
 
 ROWS_IN_BUCKETS = "bucket int, rows binary"
-STATISTICS = ("rows", "late", "found", "held", "kept", "live", "state_bytes", "n_buckets")
-RESULTS_OF_BUCKETS = "bucket int, matches binary, late_rows binary, " + ", ".join(
-    f"{name} bigint" for name in STATISTICS
-)
-
-
-def as_stream(table: pa.Table) -> bytes:
-    """Return a table as bytes in the form of Arrow streams."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def of_stream(content: bytes) -> pa.Table:
-    """Return the table that `as_stream` wrote."""
-    with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
-        return reader.read_all()
 
 
 @dataclass(frozen=True)
@@ -90,8 +71,8 @@ class BucketProcessor(StatefulProcessor):
     state; after a failed or repeated task the state is read again.
     """
 
-    def __init__(self, plan: BucketPlan, kernel_cache: str | None):
-        self._plan, self._kernel_cache = plan, kernel_cache
+    def __init__(self, plan: BucketPlan, sending: Sending, kernel_cache: str | None = None):
+        self._plan, self._sending, self._kernel_cache = plan, sending, kernel_cache
         self._stream = uuid.uuid4().hex
 
     def init(self, handle: Any) -> None:
@@ -103,19 +84,19 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take the rows of a micro-batch; Spark calls it with these names."""
         contents = [content for frame in rows for content in frame["rows"] if content is not None]
-        yield self._received(int(key[0]), contents, timerValues.getCurrentWatermarkInMs(), None)
+        yield from self._received(int(key[0]), contents, timerValues.getCurrentWatermarkInMs(), None)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         """Search the rows that the watermark has passed; Spark calls it with these names."""
         expired = expiredTimerInfo.getExpiryTimeInMs()
-        yield self._received(int(key[0]), [], timerValues.getCurrentWatermarkInMs(), expired)
+        yield from self._received(int(key[0]), [], timerValues.getCurrentWatermarkInMs(), expired)
 
     def close(self) -> None:
         """Do nothing: the buckets stay open for the next micro-batch."""
 
     def _received(
         self, label: int, contents: list[bytes], watermark: int, expired: int | None
-    ) -> pd.DataFrame:
+    ) -> Iterator[pd.DataFrame]:
         use_kernel_cache(self._kernel_cache)
         token, bucket = self._take_bucket(label)
         schema = self._plan.schema.arrow
@@ -132,12 +113,10 @@ class BucketProcessor(StatefulProcessor):
         while len(_OPEN) > _MOST_IN_MEMORY:
             _OPEN.pop(next(iter(_OPEN)))
         statistics = {
-            "rows": made.n_rows, "late": made.late.num_rows, "found": made.matches.num_rows,
+            "bucket": label, "rows": made.n_rows, "late": made.late.num_rows, "found": made.matches.num_rows,
             **bucket.counts(), "state_bytes": bucket.n_bytes, "n_buckets": 1,
         }  # fmt: skip
-        matches, late = (as_stream(table) if table.num_rows else None for table in (made.matches, made.late))
-        columns = {"bucket": label, "matches": matches, "late_rows": late, **statistics}
-        return pd.DataFrame({name: [value] for name, value in columns.items()})
+        return self._sending.sent(statistics, made)
 
     def _take_bucket(self, label: int) -> tuple[str, Bucket]:
         """Return the bucket with the token of its state; it is not open while a task changes it."""
@@ -160,41 +139,6 @@ class BucketProcessor(StatefulProcessor):
         if wanted is not None:
             self._handle.registerTimer(wanted)
         bucket.timer = wanted
-
-
-@dataclass(frozen=True)
-class Opener:
-    """Makes rows of what the buckets return: matches and, if wanted, late rows in a column of their own."""
-
-    output: pa.Schema  # of the result's columns
-    columns: tuple[str, ...]  # of late rows
-    late: pa.StructType | None  # type of the column of late rows; None: no such column
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the result."""
-        for batch in batches:
-            for content in batch.column("matches").drop_null():
-                yield from self._matches(of_stream(content.as_py()))
-            if self.late is not None:
-                for content in batch.column("late_rows").drop_null():
-                    yield from self._late_rows(of_stream(content.as_py()), self.late)
-
-    def _matches(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        arrays = [column.cast(of.type) for column, of in zip(table.columns, self.output, strict=True)]
-        if self.late is not None:
-            arrays.append(pa.nulls(table.num_rows, self.late))
-        yield from self._sent(arrays)
-
-    def _late_rows(self, table: pa.Table, late: pa.StructType) -> Iterator[pa.RecordBatch]:
-        nothing = [pa.nulls(table.num_rows, of.type) for of in self.output]
-        values = [pc.cast(table.column(i).combine_chunks(), late[i].type) for i in range(table.num_columns)]
-        rows = pa.StructArray.from_arrays(values, fields=list(late))
-        yield from self._sent([*nothing, rows])
-
-    def _sent(self, arrays: list) -> Iterator[pa.RecordBatch]:
-        fields = list(self.output) if self.late is None else [*self.output, pa.field("late", self.late)]
-        table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-        yield from table.to_batches(max_chunksize=_ROWS_PER_RESULT)
 
 
 # --- buckets that Spark spreads evenly
