@@ -60,7 +60,7 @@ def test_the_list_for_type_checkers_has_the_names_of_the_table():
 def test_dir_shows_the_public_names_only():
     shown = dir(cepkit)
     assert set(shown) == {*cepkit.__all__, "__version__"}
-    assert 45 <= len(shown) <= 66
+    assert 45 <= len(shown) <= 72
 
 
 def test_all_public_names_are_there():
@@ -74,6 +74,7 @@ def test_classes_that_results_are_made_of_are_public():
     for value in (
         cep.match(FRAME, QUERY, event_type="kind"),
         cep.match(FRAME, QUERY, event_type="kind")[0],
+        cep.match(FRAME, "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS ts > 1)"),
         cep.explain(FRAME, QUERY, event_type="kind"),
         cep.funnel(FRAME, QUERY, event_type="kind"),
         cep.why_not(FRAME, QUERY, event_type="kind"),
@@ -91,7 +92,8 @@ def test_classes_that_results_are_made_of_are_public():
 
 RESULTS = (
     "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
-    "PartialMatch", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream", "Trace", "WhyNot",
+    "PartialMatch", "RowPatternMatches", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream",
+    "Trace", "WhyNot",
 )  # fmt: skip
 
 
