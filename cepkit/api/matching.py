@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from cepkit.streaming.spark.matches import SparkStreamMatches
 
 
-# MATCH_RECOGNIZE takes no keyword but params: text with other keywords gives `Matches`.
+# MATCH_RECOGNIZE takes no keyword but params. Text with other keywords gives `Matches`.
 @overload
-def match(
+def match(  # pyright: ignore[reportOverlappingOverload]
     frame: pd.DataFrame, query: str, *, params: Mapping[str, Any] | None = None
 ) -> Matches | RowPatternMatches: ...
 @overload

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cepkit.errors import PredicateError, column_not_found, nearest
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
@@ -146,7 +146,8 @@ def compile_value(
             return _cast(part(operand), kind)
         case rp.ArrayOf(items=items):
             calls = [part(item).call for item in items]
-            return Compiled(lambda place, row: [call(place, row) for call in calls], ColumnType(OTHER))
+            kind = ColumnType(LIST, item=_common_type(map(part, items)))
+            return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
             return _case([part(node) for node in branches], None if default is None else part(default))
         case ex.Call(function=function, arguments=arguments):
@@ -233,7 +234,9 @@ def _aggregate(
     arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
     total = compile_total(tree, schema, params)
     kind = ColumnType(OTHER)
-    if tree.function == "count":
+    if tree.function == "array_agg":
+        kind = ColumnType(LIST, item=arguments[0].type)
+    elif tree.function == "count":
         kind = ColumnType(INTEGER)
     elif tree.function in ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary"):
         kind = arguments[0].type
@@ -355,6 +358,14 @@ def _cast(part: Compiled, kind: str) -> Compiled:
     raise PredicateError(f"CAST to {kind} does not run here")
 
 
+def _common_type(parts: Iterable[Compiled]) -> ColumnType:
+    """Return the type of values that come from several expressions: the first, or float among numbers."""
+    types = [part.type for part in parts if part.type.kind != OTHER]
+    if {one.kind for one in types} == {INTEGER, FLOAT}:
+        return ColumnType(FLOAT)
+    return types[0] if types else ColumnType(OTHER)
+
+
 def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
     conditions, values = branches[::2], branches[1::2]
 
@@ -364,15 +375,15 @@ def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    return Compiled(call, values[0].type)
+    return Compiled(call, _common_type(values if default is None else [*values, default]))
 
 
 def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     if function == "coalesce":
         calls = [part.call for part in parts]
-        first = next((part.type for part in parts if part.type.kind != OTHER), ColumnType(OTHER))
+        kind = _common_type(parts)
         return Compiled(
-            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), first
+            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
         )
     if function == "if" and len(parts) in (2, 3):
         return _case(parts[:2], parts[2] if len(parts) == 3 else None)
@@ -380,7 +391,8 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         hint = nearest(function, [*_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"])
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
     made, kind = _FUNCTIONS[function]
-    return _strict(made, parts, parts[0].type if kind is None and parts else ColumnType(kind or OTHER), tree)
+    of = _common_type(parts) if kind is None else ColumnType(kind)
+    return _strict(made, parts, of, tree)
 
 
 def _like(pattern: str) -> Callable[[str], Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -51,8 +51,17 @@ _WITHIN = re.compile(
     r"(?:INTERVAL )?(?P<quote>['\"]?)(?P<amount>[0-9.]+) ?(?P<unit>[a-z]*)(?P=quote) ?(?P<after>[a-z]*)",
     re.IGNORECASE,
 )
+_NAME = r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`"
+_TABLE = re.compile(rf"(?:(?:{_NAME}) \. )*(?P<table>{_NAME})(?: (?:AS )?(?P<alias>{_NAME}))?", re.IGNORECASE)
+# What may follow the clause in SQL and does not run here, by its first word.
+_LARGER = {
+    "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
+    "FULL": "JOIN", "CROSS": "JOIN", "UNION": "UNION", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT",
+    "QUALIFY": "QUALIFY", "PIVOT": "PIVOT", "OFFSET": "OFFSET", "WINDOW": "WINDOW", "LATERAL": "LATERAL",
+}  # fmt: skip
 _SORT = re.compile(
-    r"(?P<column>[^\W\d]\w*|[\"`].+[\"`])(?: (?P<direction>ASC|DESC))?(?: NULLS (?P<nulls>FIRST|LAST))?",
+    rf"(?:(?P<table>{_NAME}) \. )?(?P<column>{_NAME})(?: (?P<direction>ASC|DESC))?"
+    r"(?: NULLS (?P<nulls>FIRST|LAST))?",
     re.IGNORECASE,
 )
 _LIMIT = re.compile(r"(?P<limit>[0-9]+)|FETCH (?:FIRST|NEXT) (?P<fetch>[0-9]+) ROWS? ONLY", re.IGNORECASE)
@@ -281,12 +290,17 @@ def _column(part: TextPart, clause: str) -> str:
     return column_name(name)
 
 
-def _sort_keys(part: TextPart | None) -> tuple[SortKey, ...]:
+def _sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[SortKey, ...]:
+    """Return the keys of ORDER BY; a qualifier is a table or an alias."""
     keys = []
     for entry in _listed(part):
         found = _SORT.fullmatch(entry.without_comments())
         if found is None:
             raise entry.error("ORDER BY: write an entry as in ts, or ts DESC NULLS LAST")
+        table = found["table"]
+        if table is not None and variable_name(table) not in qualifiers:
+            hint = nearest(variable_name(table), qualifiers)
+            raise entry.error(f"ORDER BY: no table {table!r} here{hint and '.' + hint}")
         keys.append(
             SortKey(
                 column_name(found["column"]),
@@ -303,9 +317,9 @@ def _sort_keys(part: TextPart | None) -> tuple[SortKey, ...]:
 def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) -> SelectedRows:
     words = before.outer()
     if words[0][0].upper() != "SELECT":
-        raise TextPart(before.whole, words[0].start(), words[0].end()).error(
-            f"expected SELECT or MATCH_RECOGNIZE{TOO_LARGE}"
-        )
+        is_with = words[0][0].upper() == "WITH"
+        message = "WITH does not run here" if is_with else "expected SELECT or MATCH_RECOGNIZE"
+        raise TextPart(before.whole, words[0].start(), words[0].end()).error(message + TOO_LARGE)
     if len(words) > 1 and words[1][0].upper() in ("DISTINCT", "ALL"):
         raise TextPart(before.whole, words[1].start(), words[1].end()).error(
             f"SELECT {words[1][0]} does not run here{TOO_LARGE}"
@@ -313,24 +327,30 @@ def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) ->
     at = [i for i, word in enumerate(words) if word[0].upper() == "FROM"]
     if len(at) != 1:
         raise before.error("expected one FROM with a table before MATCH_RECOGNIZE")
-    table = words[at[0] + 1 :]
-    if len(table) != 1 or table[0].lastgroup not in ("word", "quoted"):
-        place = TextPart(before.whole, words[at[0]].end(), before.stop)
-        raise place.error(f"FROM: expected the name of one table{TOO_LARGE}")
+    table, own_alias = _table(TextPart(before.whole, words[at[0]].end(), before.stop))
     head, clauses = split_clauses(after, OF_SELECT) if after else (None, {})
     alias = _alias(head)
-    qualifiers = {variable_name(table[0][0])} | ({alias} if alias else set())
+    qualifiers = {variable_name(table), *(name for name in (alias, own_alias) if name)}
     listed = TextPart(before.whole, words[0].end(), words[at[0]].start())
     where = clauses.get("WHERE")
     return SelectedRows(
-        table=column_name(table[0][0]),
+        table=column_name(table),
         rows=query,
         columns=_columns(listed, qualifiers),
         alias=alias,
         where=None if where is None else _outer_expression(where, "WHERE", qualifiers),
-        order_by=_sort_keys(clauses.get("ORDER BY")),
+        order_by=_sort_keys(clauses.get("ORDER BY"), qualifiers),
         limit=_limit(clauses.get("LIMIT")),
     )
+
+
+def _table(part: TextPart) -> tuple[str, str | None]:
+    """Return the name of the table after FROM, without its schema, and its alias."""
+    found = _TABLE.fullmatch(part.without_comments())
+    if found is None:
+        raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")
+    alias = found["alias"]
+    return found["table"], alias and variable_name(alias)
 
 
 def _alias(head: TextPart | None) -> str | None:
@@ -338,10 +358,13 @@ def _alias(head: TextPart | None) -> str | None:
         return None
     words = [token for token in head.outer() if token[0].upper() != "AS"]
     if len(words) != 1 or words[0].lastgroup not in ("word", "quoted"):
-        at = words[1] if len(words) > 1 else head.outer()[0]
+        larger = [word for word in words if word[0].upper() in _LARGER]
+        at = larger[0] if larger else words[1] if len(words) > 1 else head.outer()[0]
+        place = TextPart(head.whole, at.start(), at.end())
+        if larger:
+            raise place.error(f"{_LARGER[at[0].upper()]} does not run here{TOO_LARGE}")
         known = [keyword.name for keyword in OF_SELECT]
         hint = nearest(at[0], known)
-        place = TextPart(head.whole, at.start(), at.end())
         raise place.error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
     return variable_name(words[0][0])
 
@@ -353,7 +376,12 @@ def _columns(part: TextPart, qualifiers: set[str]) -> tuple[tuple[str, ex.Expres
     for entry in part.split():
         tokens = entry.outer()
         if len(tokens) == 3 and tokens[1][0] == "." and tokens[2][0] == "*":
-            raise entry.error("write SELECT * for all columns")
+            if variable_name(tokens[0][0]) not in qualifiers:
+                hint = nearest(variable_name(tokens[0][0]), qualifiers)
+                raise entry.error(f"SELECT: no table {tokens[0][0]!r} here{hint and '.' + hint}")
+            if len(part.split()) == 1:
+                return None
+            raise entry.error("SELECT: write * alone, or name the columns")
         named = len(tokens) > 2 and tokens[-2][0].upper() == "AS"
         stop = tokens[-2].start() if named else entry.stop
         tree = _outer_expression(TextPart(entry.whole, entry.start, stop), "SELECT", qualifiers)

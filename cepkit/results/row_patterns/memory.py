@@ -89,11 +89,11 @@ class RowsInMemory:
 
     def lineage(self, number: int | None) -> pd.DataFrame:
         """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
-        rows = self.found.row_of_item
-        frame = pd.DataFrame({**self._numbers(), "position": rows, "index": self.source.index_labels(rows)})
-        if number is None:
-            return frame
-        return frame[frame["match"] == number].reset_index(drop=True)
+        rows, first = self._rows, self.found.first_item
+        items = slice(None) if number is None else slice(first[number], first[number + 1])
+        own = {name: values[items] for name, values in self._numbers().items()}
+        labels = self.source.index_labels(rows[items])
+        return pd.DataFrame({**own, "position": rows[items], "index": labels})
 
     def _numbers(self) -> dict[str, np.ndarray]:
         return {"match": self.found.match_of_item, "variable": self.bound.labels[self.found.states]}

@@ -396,6 +396,6 @@ class TellTagged:
         where = pa.array(item, mask=item < 0)
         told = TellItems(())(bound, source, found)
         return [
-            *((name, values.take(where)) for name, values in told),
+            *((name, _array(values, source).take(where)) for name, values in told),
             *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
         ]
