@@ -34,6 +34,7 @@ from cepkit.language.match_recognize.clauses import (
 )
 from cepkit.language.match_recognize.mistakes import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS, TOO_LARGE
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+from cepkit.language.match_recognize.tables import NAME, check_qualifier, read_table, refuse_larger
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -51,16 +52,8 @@ _WITHIN = re.compile(
     r"(?:INTERVAL )?(?P<quote>['\"]?)(?P<amount>[0-9.]+) ?(?P<unit>[a-z]*)(?P=quote) ?(?P<after>[a-z]*)",
     re.IGNORECASE,
 )
-_NAME = r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`"
-_TABLE = re.compile(rf"(?:(?:{_NAME}) \. )*(?P<table>{_NAME})(?: (?:AS )?(?P<alias>{_NAME}))?", re.IGNORECASE)
-# What may follow the clause in SQL and does not run here, by its first word.
-_LARGER = {
-    "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
-    "FULL": "JOIN", "CROSS": "JOIN", "UNION": "UNION", "INTERSECT": "INTERSECT", "EXCEPT": "EXCEPT",
-    "QUALIFY": "QUALIFY", "PIVOT": "PIVOT", "OFFSET": "OFFSET", "WINDOW": "WINDOW", "LATERAL": "LATERAL",
-}  # fmt: skip
 _SORT = re.compile(
-    rf"(?:(?P<table>{_NAME}) \. )?(?P<column>{_NAME})(?: (?P<direction>ASC|DESC))?"
+    rf"(?:(?P<table>{NAME}) \. )?(?P<column>{NAME})(?: (?P<direction>ASC|DESC))?"
     r"(?: NULLS (?P<nulls>FIRST|LAST))?",
     re.IGNORECASE,
 )
@@ -101,7 +94,9 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows:
     if not isinstance(text, str):
         raise TypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
     check_brackets(text)
-    whole = TextPart(text, 0, len(text.rstrip().removesuffix(";")))
+    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
+    is_ended = bool(tokens) and tokens[-1][0] == ";"  # comments may follow it
+    whole = TextPart(text, 0, tokens[-1].start() if is_ended else len(text.rstrip()))
     before, inside, after = _around_clause(whole)
     query = _clause(inside)
     check_query(query)
@@ -297,10 +292,8 @@ def _sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple
         found = _SORT.fullmatch(entry.without_comments())
         if found is None:
             raise entry.error("ORDER BY: write an entry as in ts, or ts DESC NULLS LAST")
-        table = found["table"]
-        if table is not None and variable_name(table) not in qualifiers:
-            hint = nearest(variable_name(table), qualifiers)
-            raise entry.error(f"ORDER BY: no table {table!r} here{hint and '.' + hint}")
+        if found["table"] is not None:
+            check_qualifier(entry, "ORDER BY", found["table"], qualifiers)
         keys.append(
             SortKey(
                 column_name(found["column"]),
@@ -327,14 +320,14 @@ def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) ->
     at = [i for i, word in enumerate(words) if word[0].upper() == "FROM"]
     if len(at) != 1:
         raise before.error("expected one FROM with a table before MATCH_RECOGNIZE")
-    table, own_alias = _table(TextPart(before.whole, words[at[0]].end(), before.stop))
+    table, qualifiers = read_table(TextPart(before.whole, words[at[0]].end(), before.stop))
     head, clauses = split_clauses(after, OF_SELECT) if after else (None, {})
     alias = _alias(head)
-    qualifiers = {variable_name(table), *(name for name in (alias, own_alias) if name)}
+    qualifiers |= {alias} if alias else set()
     listed = TextPart(before.whole, words[0].end(), words[at[0]].start())
     where = clauses.get("WHERE")
     return SelectedRows(
-        table=column_name(table),
+        table=table,
         rows=query,
         columns=_columns(listed, qualifiers),
         alias=alias,
@@ -344,27 +337,16 @@ def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) ->
     )
 
 
-def _table(part: TextPart) -> tuple[str, str | None]:
-    """Return the name of the table after FROM, without its schema, and its alias."""
-    found = _TABLE.fullmatch(part.without_comments())
-    if found is None:
-        raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")
-    alias = found["alias"]
-    return found["table"], alias and variable_name(alias)
-
-
 def _alias(head: TextPart | None) -> str | None:
     if head is None or head.is_blank():
         return None
     words = [token for token in head.outer() if token[0].upper() != "AS"]
     if len(words) != 1 or words[0].lastgroup not in ("word", "quoted"):
-        larger = [word for word in words if word[0].upper() in _LARGER]
-        at = larger[0] if larger else words[1] if len(words) > 1 else head.outer()[0]
-        place = TextPart(head.whole, at.start(), at.end())
-        if larger:
-            raise place.error(f"{_LARGER[at[0].upper()]} does not run here{TOO_LARGE}")
+        refuse_larger(head, words)
+        at = words[1] if len(words) > 1 else head.outer()[0]
         known = [keyword.name for keyword in OF_SELECT]
         hint = nearest(at[0], known)
+        place = TextPart(head.whole, at.start(), at.end())
         raise place.error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
     return variable_name(words[0][0])
 
@@ -376,9 +358,7 @@ def _columns(part: TextPart, qualifiers: set[str]) -> tuple[tuple[str, ex.Expres
     for entry in part.split():
         tokens = entry.outer()
         if len(tokens) == 3 and tokens[1][0] == "." and tokens[2][0] == "*":
-            if variable_name(tokens[0][0]) not in qualifiers:
-                hint = nearest(variable_name(tokens[0][0]), qualifiers)
-                raise entry.error(f"SELECT: no table {tokens[0][0]!r} here{hint and '.' + hint}")
+            check_qualifier(entry, "SELECT", tokens[0][0], qualifiers)
             if len(part.split()) == 1:
                 return None
             raise entry.error("SELECT: write * alone, or name the columns")
