@@ -136,10 +136,10 @@ RUN = {
             all rows per match omit empty matches
             after match skip past last row
             pattern(high{2,})
-            define high as price > 28
+            define high as price > 26
         ) where symbol = 'GLOBEX';
         """,
-        [],
+        [["GLOBEX", 1, 1, 30.0], ["GLOBEX", 1, 2, 28.0], ["GLOBEX", 1, 3, 27.0], ["GLOBEX", 1, 4, 29.0]],
     ),
     "Flink: WITHIN, back quotes, SKIP TO NEXT ROW": (
         """
