@@ -93,7 +93,7 @@ def match_rows(
         from cepkit.results.spark.row_patterns import RowsOnSpark
 
         return RowPatternMatches(RowsOnSpark(frame, query, params))
-    from cepkit.results.row_patterns.memory import RowsInMemory
+    from cepkit.results.match_recognize.memory import RowsInMemory
 
     source, native = source_of(frame)
     return RowPatternMatches(RowsInMemory(query, source, native, params))

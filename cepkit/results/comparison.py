@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.errors import CepError
+from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches
 from cepkit.results.row_pattern_matches import RowPatternMatches
-from cepkit.results.row_patterns.memory import RowsInMemory
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from cepkit.results.match import Match
 from cepkit.results.matches import SHOWN, as_pandas
 
 if TYPE_CHECKING:
-    from cepkit.results.row_patterns.search import BoundRows
+    from cepkit.results.match_recognize.search import BoundRows
 
 
 class FoundRowPatterns(Protocol):

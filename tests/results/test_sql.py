@@ -36,13 +36,19 @@ def test_a_table_by_name():
         (SELECT, {"walk": "walk.csv"}, CepError, "'walk.csv' is the path of a file"),
         (FALL, {"walk": WALK}, PatternSyntaxError, "the text names no table; write SELECT * FROM t"),
         (
+            SELECT.replace("m.k,", "m.low AS depth,"),
+            {"walk": WALK},
+            CepError,
+            "two columns have the name 'depth'",
+        ),
+        (
             "SELECT * FROM walk",
             {"walk": WALK},
             PatternSyntaxError,
             "without MATCH_RECOGNIZE has no row pattern",
         ),
     ],
-    ids=["no table", "wrong name", "a file", "no FROM", "no pattern"],
+    ids=["no table", "wrong name", "a file", "no FROM", "same name", "no pattern"],
 )
 def test_mistakes(text, tables, error, message):
     with pytest.raises(error) as caught:

@@ -30,9 +30,9 @@ from cepkit.frames.spark import (
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.match import Match
-from cepkit.results.row_patterns.memory import several_matches
-from cepkit.results.row_patterns.search import BoundRows, bind_rows, result_columns, search_rows
-from cepkit.results.row_patterns.select import Projection, project
+from cepkit.results.match_recognize.memory import several_matches
+from cepkit.results.match_recognize.search import BoundRows, bind_rows, result_columns, search_rows
+from cepkit.results.match_recognize.select import Projection, project
 from cepkit.results.spark.jobs import collect, run_job
 
 if TYPE_CHECKING:

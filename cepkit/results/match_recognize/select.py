@@ -11,7 +11,7 @@ import numpy as np
 from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import SelectedRows
-from cepkit.results.row_patterns.columns import ResultColumn
+from cepkit.results.match_recognize.columns import ResultColumn
 
 
 @dataclass(frozen=True)

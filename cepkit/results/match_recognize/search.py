@@ -20,7 +20,7 @@ from cepkit.frames.row_order import partitions_in_order, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.progress import checkpoint
-from cepkit.results.row_patterns.columns import ResultColumn
+from cepkit.results.match_recognize.columns import ResultColumn
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,10 @@ def bind_rows(
     for name, _ in clause.measures:
         if name in shown:
             raise CepError(f"MEASURES: the result already has a column {name!r}; write AS another name")
+    by_name: dict[str, ex.Expression] = {}
+    for name, tree in (selected.columns if selected is not None else None) or ():
+        if by_name.setdefault(name, tree) != tree:
+            raise CepError(f"SELECT: two columns have the name {name!r}; write AS another name")
     trees = [tree for _, tree in (*clause.define, *clause.measures)]
     used = {
         column_of(node.name or "", schema)

@@ -14,10 +14,10 @@ from cepkit.errors import CepError
 from cepkit.events import Frame, Source
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.results.match import Match, plain_value
+from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.search import bind_rows, result_columns, search_rows
+from cepkit.results.match_recognize.select import order_and_limit, project
 from cepkit.results.matches import as_pandas
-from cepkit.results.row_patterns.columns import ResultColumn
-from cepkit.results.row_patterns.search import bind_rows, result_columns, search_rows
-from cepkit.results.row_patterns.select import order_and_limit, project
 
 
 class RowsInMemory:
