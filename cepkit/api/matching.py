@@ -72,7 +72,8 @@ def match(
     Parameters
     ----------
     frame : DataFrame or table
-        A pandas, polars or Spark DataFrame, an Arrow table, or any object with the Arrow stream protocol.
+        A pandas, polars or Spark DataFrame, an Arrow table, a DuckDB relation, or any object with the Arrow
+        stream protocol.
     query : str, pattern or query
         Text that begins with ``PATTERN`` is an event sequence in SASE's language. `cepkit.seq`,
         `cepkit.all_of` and `cepkit.any_of` build event sequences, too. Other text is a regex over the names

@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -290,6 +291,8 @@ def _strict(
             return None
         try:
             return function(*values)
+        except PredicateError:
+            raise
         except (ZeroDivisionError, OverflowError, ValueError):
             return None
         except TypeError:
@@ -327,9 +330,33 @@ def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
     def ticks(text: str) -> int:
         if timed.kind == DURATION:
             return duration_ticks(text, timed.unit)
-        return int(np.datetime64(text).astype(f"datetime64[{timed.unit}]").astype(np.int64))
+        return _time_ticks(text, timed.unit or "ns", timed.timezone)
 
     return _strict(ticks, [part], timed)
+
+
+@lru_cache(maxsize=256)
+def _time_ticks(text: str, unit: str, zone: str | None) -> int:
+    """Return a time in ticks; without a zone of its own it is in the zone of the column."""
+    import pandas as pd
+
+    try:
+        moment = pd.Timestamp(text)
+    except ValueError:
+        moment = pd.NaT
+    if moment is pd.NaT:
+        raise PredicateError(
+            f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
+        )
+    if moment.tzinfo is None and zone is not None:
+        moment = moment.tz_localize(zone)
+    if moment.tzinfo is not None:
+        if zone is None:
+            raise PredicateError(
+                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
+            )
+        moment = moment.tz_convert("UTC").tz_localize(None)
+    return int(moment.asm8.astype(f"datetime64[{unit}]").astype(np.int64))
 
 
 def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
