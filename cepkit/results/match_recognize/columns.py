@@ -18,26 +18,39 @@ class ResultColumn:
     """A column of the result: computed values, or rows of a column of the source."""
 
     type: ColumnType
-    computed: list[Any] | None
+    computed: list[Any] | pa.Array | None
     picked: Picked | None = None
     source: Source | None = None
 
     def values(self) -> list[Any]:
         """Return the values, times as ticks; None is null."""
         if self.picked is None or self.source is None:
-            return self.computed or []
+            return _plain(self.computed)
         return plain_values(self.source.column(self.picked.column))[self.picked.rows].tolist()
 
     def measured(self) -> Measured:
         """Return the column as frames take it."""
-        return self.picked if self.picked is not None else arrow_of(self.computed or [], self.type)
+        if self.picked is not None:
+            return self.picked
+        is_array = isinstance(self.computed, pa.Array)
+        return self.computed if is_array else arrow_of(self.computed or [], self.type)
 
     def take(self, rows: np.ndarray) -> ResultColumn:
         """Return these rows of the column."""
         if self.picked is not None:
             return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
+        if isinstance(self.computed, pa.Array):
+            return replace(self, computed=self.computed.take(pa.array(rows)))
         values = self.computed or []
         return replace(self, computed=[values[row] for row in rows])
+
+
+def _plain(values: list[Any] | pa.Array | None) -> list[Any]:
+    """Return values with times as ticks."""
+    if not isinstance(values, pa.Array):
+        return values or []
+    is_timed = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
+    return (values.cast(pa.int64()) if is_timed else values).to_pylist()
 
 
 _ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}

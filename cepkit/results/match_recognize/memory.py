@@ -15,7 +15,13 @@ from cepkit.events import Frame, Source
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.results.match import Match, plain_value
 from cepkit.results.match_recognize.columns import ResultColumn
-from cepkit.results.match_recognize.search import bind_rows, result_columns, search_rows
+from cepkit.results.match_recognize.search import (
+    bind_rows,
+    match_of_item,
+    result_columns,
+    row_of_item,
+    search_rows,
+)
 from cepkit.results.match_recognize.select import order_and_limit, project
 from cepkit.results.matches import as_pandas
 
@@ -32,7 +38,7 @@ class RowsInMemory:
     ):
         self.source, self.native = source, native
         self.bound = bind_rows(query, source.schema, params)
-        self.found = search_rows(self.bound, source)
+        self.search = search_rows(self.bound, source)
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
@@ -41,13 +47,13 @@ class RowsInMemory:
 
     def count(self) -> int:
         """Return the number of matches, with empty ones."""
-        return len(self.found)
+        return self.search.n_matches
 
     # --- the result as a table
 
     @cached_property
     def _columns(self) -> tuple[dict[str, ResultColumn], int]:
-        columns, n_rows = result_columns(self.bound, self.source, self.found)
+        columns, n_rows = result_columns(self.bound, self.source, self.search)
         if self.bound.selected is None:
             return columns, n_rows
         projection = project(self.bound.selected, columns, n_rows, self.bound.params)
@@ -85,22 +91,23 @@ class RowsInMemory:
 
     def matched_rows(self) -> Frame:
         """Return the matched rows of the frame, after ``match`` and ``variable``."""
-        return self.native(self.source.rows(self.found.row_of_item, self._numbers()))
+        return self.native(self.source.rows(self._rows, self._numbers()))
 
     def lineage(self, number: int | None) -> pd.DataFrame:
         """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
-        rows, first = self._rows, self.found.first_item
+        rows, first = self._rows, self.search.found.first_state_of_match
         items = slice(None) if number is None else slice(first[number], first[number + 1])
         own = {name: values[items] for name, values in self._numbers().items()}
         labels = self.source.index_labels(rows[items])
         return pd.DataFrame({**own, "position": rows[items], "index": labels})
 
     def _numbers(self) -> dict[str, np.ndarray]:
-        return {"match": self.found.match_of_item, "variable": self.bound.labels[self.found.states]}
+        found = self.search.found
+        return {"match": match_of_item(found), "variable": self.bound.labels[found.states]}
 
     def tag(self) -> Frame:
         """Return the frame with ``match`` and ``variable`` as its last columns."""
-        rows, numbers = self.found.row_of_item, self._numbers()
+        rows, numbers = self._rows, self._numbers()
         match = np.full(self.source.n_rows, -1, np.int64)
         match[rows] = numbers["match"]
         if shared := len(rows) - int(np.count_nonzero(match >= 0)):
@@ -117,13 +124,13 @@ class RowsInMemory:
 
     def matches(self) -> Iterator[Match]:
         """Yield the matches with their final measures and their rows."""
-        for number in range(len(self.found)):
+        for number in range(self.count()):
             yield self.match(number)
 
     def match(self, number: int) -> Match:
         """Return a match by its number from 0."""
-        found = self.found
-        items = slice(found.first_item[number], found.first_item[number + 1])
+        found = self.search.found
+        items = slice(*found.first_state_of_match[number : number + 2])
         variables = self.bound.labels[found.states[items]]
         rows = self.source.rows(self._rows[items], {"variable": variables})
         table = self._measures
@@ -132,19 +139,19 @@ class RowsInMemory:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        return self.found.row_of_item
+        return row_of_item(self.search)
 
     @cached_property
     def _measures(self) -> pd.DataFrame:
         """The partition columns and the measures at the last row of each match."""
-        columns, _ = result_columns(self.bound, self.source, self.found, "one")
+        columns, _ = result_columns(self.bound, self.source, self.search, "one")
         measured = {name: column.measured() for name, column in columns.items()}
         return as_pandas(self.source.result(measured))
 
     def said(self) -> str:
         """Return how many matches there are, and where."""
         n, by = self.count(), ", ".join(self.bound.partition_by)
-        n_parts = self.found.n_partitions
+        n_parts = self.search.order.n_partitions
         parts = f", {n_parts:,} partition{'s' * (n_parts != 1)} by {by}"
         matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.clause.pattern}'"
         return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}"

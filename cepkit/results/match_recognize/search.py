@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.values import Compiled, column_of
-from cepkit.engines.match_recognize.found import FoundRows, collect_rows
-from cepkit.engines.match_recognize.matching import RowProgram, find_row_matches
-from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.found_rows import FoundRows
+from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import ColumnType, Source
-from cepkit.frames.row_order import partitions_in_order, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
-from cepkit.progress import checkpoint
 from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.row_pattern_search import RowPatternSearch
 
 
 @dataclass(frozen=True)
@@ -93,58 +91,32 @@ def bind_rows(
     )  # fmt: skip
 
 
-def search_rows(bound: BoundRows, source: Source) -> FoundRows:
+def search_rows(bound: BoundRows, source: Source) -> RowPatternSearch:
     """Return the matches in a frame, partition by partition."""
-    parts = partitions_in_order(source, bound.partition_by, bound.order_by)
-    columns = used_values(bound, source)
-    matches = []
-    for rows in parts:
-        checkpoint()
-        matches.append(find_row_matches(bound.program, in_rows(columns, rows), len(rows)))
-    return collect_rows(parts, matches)
-
-
-def used_values(bound: BoundRows, source: Source) -> dict[str, np.ndarray]:
-    """Return the columns that conditions and measures read as Python values, times as ticks."""
-    return {name: plain_values(source.column(name)) for name in bound.used}
-
-
-def in_rows(columns: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, list[Any]]:
-    """Return these rows of columns as lists."""
-    return {name: column[rows].tolist() for name, column in columns.items()}
+    clauses = bound.partition_by, bound.order_by, bound.params
+    return RowPatternSearch(source, bound.clause, bound.program, bound.measures, *clauses)
 
 
 def result_columns(
-    bound: BoundRows, source: Source, found: FoundRows, shown: str | None = None
+    bound: BoundRows, source: Source, search: RowPatternSearch, shown: str | None = None
 ) -> tuple[dict[str, ResultColumn], int]:
     """Return the columns of the result of the clause, and the number of rows.
 
     ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query.
     """
     shown = bound.clause.rows_per_match if shown is None else shown
-    rows: list[np.ndarray] = []
-    values: list[list[Any]] = []
-    used = used_values(bound, source)
-    for partition in range(found.n_partitions):
-        checkpoint()
-        order = found.rows_of(partition)
-        columns, matches = in_rows(used, order), found.matches_of(partition)
-        for row, made in output_rows(bound.program, bound.measures, shown, columns, len(order), matches):
-            rows.append(order[row])
-            values.append(made)
-    places = np.array(rows, np.int64)
+    places, values = search.measured(shown)
     made = {
-        name: ResultColumn(measure.type, [row[i] for row in values])
-        for i, ((name, _), measure) in enumerate(zip(bound.clause.measures, bound.measures, strict=True))
+        name: ResultColumn(measure.type, own)
+        for (name, _), measure, own in zip(bound.clause.measures, bound.measures, values, strict=True)
     }
     before, after = columns_around(bound, shown)
     picked = {
         name: ResultColumn(bound.schema[name], None, Picked(name, places), source)
         for name in [*before, *after]
     }
-    return {**{name: picked[name] for name in before}, **made, **{name: picked[name] for name in after}}, len(
-        places
-    )
+    first = {name: picked[name] for name in before}
+    return {**first, **made, **{name: picked[name] for name in after}}, len(places)
 
 
 def columns_around(bound: BoundRows, shown: str) -> tuple[list[str], list[str]]:
@@ -153,3 +125,22 @@ def columns_around(bound: BoundRows, shown: str) -> tuple[list[str], list[str]]:
         return list(bound.partition_by), []
     before = [*dict.fromkeys([*bound.partition_by, *(key.column for key in bound.order_by)])]
     return before, [name for name in bound.schema if name not in before]
+
+
+# --- the matched rows; an item is a row in a match
+
+
+def match_of_item(found: FoundRows) -> np.ndarray:
+    """Return the match of each item, int64, (n_items,)."""
+    return np.repeat(np.arange(found.n_matches), np.diff(found.first_state_of_match))
+
+
+def place_of_item(found: FoundRows) -> np.ndarray:
+    """Return the place of each item in its match, from 0, int64, (n_items,)."""
+    return np.arange(len(found.states)) - found.first_state_of_match[match_of_item(found)]
+
+
+def row_of_item(search: RowPatternSearch) -> np.ndarray:
+    """Return the row of the frame of each item, int64, (n_items,)."""
+    found = search.found
+    return search.order.rows(found.start_of_match[match_of_item(found)] + place_of_item(found))

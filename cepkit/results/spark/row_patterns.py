@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.engines.match_recognize.found import FoundRows
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import Events
@@ -31,15 +30,24 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.match import Match
 from cepkit.results.match_recognize.memory import several_matches
-from cepkit.results.match_recognize.search import BoundRows, bind_rows, result_columns, search_rows
+from cepkit.results.match_recognize.search import (
+    BoundRows,
+    bind_rows,
+    match_of_item,
+    place_of_item,
+    result_columns,
+    row_of_item,
+    search_rows,
+)
 from cepkit.results.match_recognize.select import Projection, project
+from cepkit.results.row_pattern_search import RowPatternSearch
 from cepkit.results.spark.jobs import collect, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Told = list[tuple[str, Measured]]
-Tell = Callable[[BoundRows, ArrowSource, FoundRows], Told]
+Tell = Callable[[BoundRows, ArrowSource, RowPatternSearch], Told]
 
 _ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
@@ -276,31 +284,30 @@ class RowsTask:
             return
         source = ArrowSource(table)
         bound = bind_rows(self.query, source.schema, self.params)
-        found = search_rows(bound, source)
-        partition = np.repeat(
-            np.arange(found.n_partitions, dtype=np.int32), np.diff(found.first_of_partition)
-        )
-        events = Events(source.n_rows, {}, partition, found.n_partitions, found.order)
+        search = search_rows(bound, source)
+        n, sizes = search.order.n_partitions, np.diff(search.order.first_place_of_partition)
+        partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
+        events = Events(source.n_rows, {}, partition, n, search.order.row_of_place)
         order = tuple(key.column for key in bound.order_by)
         check_total_order(source, events, Order(bound.partition_by, order))
-        yield from sent_batches(self.tell(bound, source, found), source, self.output)
+        yield from sent_batches(self.tell(bound, source, search), source, self.output)
 
 
-def tell_count(bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+def tell_count(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
     """Return the number of matches."""
-    return [("count", pa.array([len(found)], pa.int64()))]
+    return [("count", pa.array([search.n_matches], pa.int64()))]
 
 
-def _projected(bound: BoundRows, source: ArrowSource, found: FoundRows) -> Projection:
-    columns, n_rows = result_columns(bound, source, found)
+def _projected(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Projection:
+    columns, n_rows = result_columns(bound, source, search)
     if bound.selected is None:
         return Projection(columns, (), n_rows)
     return project(bound.selected, columns, n_rows, bound.params)
 
 
-def tell_result(bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+def tell_result(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
     """Return the columns of the result, and those that sort it."""
-    projected = _projected(bound, source, found)
+    projected = _projected(bound, source, search)
     shown = [(name, column.measured()) for name, column in projected.columns.items()]
     return [*shown, *((f"key {i}", key.measured()) for i, key in enumerate(projected.keys))]
 
@@ -311,9 +318,9 @@ class TellDrawn:
 
     seed: int
 
-    def __call__(self, bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
         """Return the columns, and last the numbers. The rows with the least numbers are the sample."""
-        told = tell_result(bound, source, found)
+        told = tell_result(bound, source, search)
         n_rows = len(told[0][1].rows if isinstance(told[0][1], Picked) else told[0][1]) if told else 0
         texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(told)})
         seen: dict[str, int] = {}
@@ -344,20 +351,19 @@ def _plain_key(value: Any) -> Any:
     return value
 
 
-def _text_of_item(bound: BoundRows, source: ArrowSource, found: FoundRows) -> np.ndarray:
-    first = found.order[found.first_of_partition[:-1]]
-    return np.array([*_keys_as_text(bound, source, first), None], dtype=object)
+def _first_rows(search: RowPatternSearch) -> np.ndarray:
+    """Return the first row of each partition."""
+    return search.order.rows(search.order.first_place_of_partition[:-1])
 
 
-def tell_partitions(bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+def tell_partitions(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
     """Return a text for each partition, the number of its matches, and its columns."""
-    first = found.order[found.first_of_partition[:-1]]
-    counts = np.bincount(found.partition, minlength=found.n_partitions).astype(np.int64)
-    texts = pa.array(_keys_as_text(bound, source, first), pa.string())
+    first = _first_rows(search)
+    counts = np.diff(search.found.first_match_of_partition)
     return [
-        ("partition", texts),
-        ("matches", pa.array(counts)),
-        *((n, Picked(n, first)) for n in bound.partition_by),
+        ("partition", pa.array(_keys_as_text(bound, source, first), pa.string())),
+        ("matches", pa.array(counts, pa.int64())),
+        *((name, Picked(name, first)) for name in bound.partition_by),
     ]
 
 
@@ -367,15 +373,16 @@ class TellItems:
 
     columns: tuple[str, ...]
 
-    def __call__(self, bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
         """Return one row for each item."""
-        match, rows = found.match_of_item, found.row_of_item
-        texts = _text_of_item(bound, source, found)[found.partition[match]]
+        found, rows = search.found, row_of_item(search)
+        match = match_of_item(found)
+        texts = np.array([*_keys_as_text(bound, source, _first_rows(search)), None], dtype=object)
         return [
-            ("partition", pa.array(texts, pa.string())),
-            ("number", pa.array(found.number[match], pa.int64())),
+            ("partition", pa.array(texts[found.partition_of_match[match]], pa.string())),
+            ("number", pa.array(found.number_of_match[match], pa.int64())),
             ("variable", pa.array(bound.labels[found.states], pa.string())),
-            ("place", pa.array(np.arange(len(match)) - found.first_item[match], pa.int64())),
+            ("place", pa.array(place_of_item(found), pa.int64())),
             *((name, Picked(name, rows)) for name in self.columns),
         ]
 
@@ -386,15 +393,15 @@ class TellTagged:
 
     columns: tuple[str, ...]
 
-    def __call__(self, bound: BoundRows, source: ArrowSource, found: FoundRows) -> Told:
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
         """Return one row for each row of the frame. Raise if a row belongs to several matches."""
-        rows = found.row_of_item
+        rows = row_of_item(search)
         item = np.full(source.n_rows, -1, np.int64)
         item[rows] = np.arange(len(rows))
         if shared := len(rows) - int(np.count_nonzero(item >= 0)):
             raise CepError(several_matches(shared))
         where = pa.array(item, mask=item < 0)
-        told = TellItems(())(bound, source, found)
+        told = TellItems(())(bound, source, search)
         return [
             *((name, _array(values, source).take(where)) for name, values in told),
             *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
