@@ -32,22 +32,23 @@ class ResultColumn:
         """Return the column as frames take it."""
         if self.picked is not None:
             return self.picked
-        is_array = isinstance(self.computed, pa.Array)
-        return self.computed if is_array else arrow_of(self.computed or [], self.type)
+        if self.computed is None or isinstance(self.computed, list):
+            return arrow_of(self.computed or [], self.type)
+        return self.computed
 
     def take(self, rows: np.ndarray) -> ResultColumn:
         """Return these rows of the column."""
         if self.picked is not None:
             return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
-        if isinstance(self.computed, pa.Array):
-            return replace(self, computed=self.computed.take(pa.array(rows)))
-        values = self.computed or []
-        return replace(self, computed=[values[row] for row in rows])
+        if self.computed is None or isinstance(self.computed, list):
+            values = self.computed or []
+            return replace(self, computed=[values[row] for row in rows])
+        return replace(self, computed=self.computed.take(pa.array(rows)))
 
 
 def _plain(values: list[Any] | pa.Array | None) -> list[Any]:
     """Return values with times as ticks."""
-    if not isinstance(values, pa.Array):
+    if values is None or isinstance(values, list):
         return values or []
     is_timed = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
     return (values.cast(pa.int64()) if is_timed else values).to_pylist()
