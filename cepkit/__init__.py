@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
     from cepkit.api.exploring import explore
     from cepkit.api.matching import match, tag
     from cepkit.api.questions import explain, funnel, step, why_not
+    from cepkit.api.sql import sql
     from cepkit.api.virtual_time import replay, simulate
     from cepkit.api.windows import join, window
     from cepkit.engines.counting.estimate import CountEstimate
@@ -53,6 +54,7 @@ if _TYPE_CHECKING:
     from cepkit.results.explanation import Explanation
     from cepkit.results.match import Match
     from cepkit.results.matches import Matches
+    from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
     from cepkit.scaleout.engine.scatter_gather import ScatterGather
@@ -74,6 +76,7 @@ _NAMES_OF_MODULE = {
     "api.exploring": "explore",
     "api.matching": "match tag",
     "api.questions": "explain funnel step why_not",
+    "api.sql": "sql",
     "api.virtual_time": "replay simulate",
     "api.windows": "join window",
     "engines.counting.estimate": "CountEstimate",
@@ -101,6 +104,7 @@ _NAMES_OF_MODULE = {
     "results.explanation": "Explanation",
     "results.match": "Match",
     "results.matches": "Matches",
+    "results.row_pattern_matches": "RowPatternMatches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
     "scaleout.engine.scatter_gather": "ScatterGather",
@@ -122,12 +126,12 @@ __all__ = [
     "RIP", "CepError", "CepWarning", "ColumnNotFoundError", "Costs", "CountEstimate", "Darling",
     "DataParallel", "Explanation", "Explorer", "FunnelResult", "Hybrid", "Join", "KSlack", "Match", "Matches",
     "MissingDependencyError", "Moment", "OrderError", "ParallelRun", "PartialMatch", "PatternSyntaxError",
-    "PredicateError", "RegexQuery", "ResultTooLargeError", "ScatterGather", "SequenceQuery", "Sequential",
-    "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel", "Stream", "TieWarning", "Trace",
-    "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr", "cosine", "event", "explain",
-    "explore", "function", "funnel", "join", "l2", "match", "param", "plan", "pure", "regex_query", "replay",
-    "runs", "seq", "sequence_query", "sessions", "siddhi", "simulate", "step", "stream", "tag", "translate",
-    "var", "view", "why_not", "window",
+    "PredicateError", "RegexQuery", "ResultTooLargeError", "RowPatternMatches", "ScatterGather",
+    "SequenceQuery", "Sequential", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "StateParallel",
+    "Stream", "TieWarning", "Trace", "UnsupportedQueryError", "WhyNot", "Window", "all_of", "any_of", "corr",
+    "cosine", "event", "explain", "explore", "function", "funnel", "join", "l2", "match", "param", "plan",
+    "pure", "regex_query", "replay", "runs", "seq", "sequence_query", "sessions", "siddhi", "simulate", "sql",
+    "step", "stream", "tag", "translate", "var", "view", "why_not", "window",
 ]  # fmt: skip
 
 

@@ -74,6 +74,7 @@ def test_classes_that_results_are_made_of_are_public():
     for value in (
         cep.match(FRAME, QUERY, event_type="kind"),
         cep.match(FRAME, QUERY, event_type="kind")[0],
+        cep.match(FRAME, "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS ts > 1)"),
         cep.explain(FRAME, QUERY, event_type="kind"),
         cep.funnel(FRAME, QUERY, event_type="kind"),
         cep.why_not(FRAME, QUERY, event_type="kind"),
@@ -91,7 +92,8 @@ def test_classes_that_results_are_made_of_are_public():
 
 RESULTS = (
     "CountEstimate", "Explanation", "FunnelResult", "Match", "Matches", "Moment", "ParallelRun",
-    "PartialMatch", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream", "Trace", "WhyNot",
+    "PartialMatch", "RowPatternMatches", "SparkMatches", "SparkStreamMatches", "SparkStreamRows", "Stream",
+    "Trace", "WhyNot",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from cepkit.language.expressions.functions import BUILT_IN_NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-TUTORIALS = PATHS[:4]
+TUTORIALS = PATHS[:5]
 MOST_BYTES = 200_000  # without pictures
 MOST_BYTES_OF_A_PICTURE = 60_000
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -192,7 +192,7 @@ def test_tutorials_run_at_another_scale(path, execute, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS[4:], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PATHS[5:], ids=lambda path: path.stem)
 def test_papers_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 2, execute, monkeypatch)
 

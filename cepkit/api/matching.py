@@ -30,10 +30,16 @@ from cepkit.results.regex_found import RegexFound
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
+    from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
 
 
+# MATCH_RECOGNIZE takes no keyword but params. Text with other keywords gives `Matches`.
+@overload
+def match(  # pyright: ignore[reportOverlappingOverload]
+    frame: pd.DataFrame, query: str, *, params: Mapping[str, Any] | None = None
+) -> Matches | RowPatternMatches: ...
 @overload
 def match(
     frame: pd.DataFrame,
@@ -51,7 +57,7 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -60,13 +66,14 @@ def match(
     engine: str | EngineValue = "auto",
     trace: bool = False,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches:
+) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches:
     """Find the matches of a query in a frame.
 
     Parameters
     ----------
     frame : DataFrame or table
-        A pandas, polars or Spark DataFrame, an Arrow table, or any object with the Arrow stream protocol.
+        A pandas, polars or Spark DataFrame, an Arrow table, a DuckDB relation, or any object with the Arrow
+        stream protocol.
     query : str, pattern or query
         Text that begins with ``PATTERN`` is an event sequence in SASE's language. `cepkit.seq`,
         `cepkit.all_of` and `cepkit.any_of` build event sequences, too. Other text is a regex over the names
@@ -74,9 +81,8 @@ def match(
         regex. The match that ends first is reported. If several end there, the one that starts first is
         reported. The search then continues after its last row.
 
-        The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs on frames in memory with the
-        rules of SQL. Its clauses have all options, so ``params`` is the only keyword. The result then has
-        ``count()`` and ``to_frame()``.
+        The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs with the rules of SQL. Its
+        clauses have all options, so ``params`` is the only keyword. `cepkit.sql` takes frames by name.
     **keywords
     engine : str or engine
         ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
@@ -89,10 +95,11 @@ def match(
 
     Returns
     -------
-    Matches, SparkMatches or SparkStreamMatches
+    Matches, SparkMatches, SparkStreamMatches or RowPatternMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
         ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
+        The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
 
     Raises
     ------
@@ -120,7 +127,7 @@ def match(
     0   10   13     4
     """
     _refuse_shedding(keywords)
-    if isinstance(query, str) and is_match_recognize(query) and spark_module(frame) is None:
+    if isinstance(query, str) and is_match_recognize(query):
         return _match_rows(frame, query, engine, trace, keywords)
     value = query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
@@ -149,18 +156,17 @@ def match(
 
 def _match_rows(
     frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any]
-) -> Any:
+) -> RowPatternMatches:
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
+    from cepkit.api.sql import match_rows
     from cepkit.language.match_recognize.parsing import parse_match_recognize
-    from cepkit.results.row_pattern_matches import RowPatternMatches
 
     given = read_arguments(match, keywords)
     said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
     said += ["engine"] * (engine != "auto") + ["trace"] * trace
     if others := [name for name in said if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
-    source, native = source_of(frame)
-    return RowPatternMatches(parse_match_recognize(query), source, native, given.params)
+    return match_rows(frame, parse_match_recognize(query), given.params)
 
 
 @overload
@@ -219,8 +225,6 @@ def tag(
     [<NA>, 'up', 'up', 'down']
     """
     names = check_names(tag, keywords)
-    if isinstance(query, str) and is_match_recognize(query):
-        query_of(tag, frame, query, names)  # raises: the rows of these matches have no tags yet
     return match(frame, query, engine=engine, trace=trace, **names).tag()
 
 

@@ -342,7 +342,10 @@ def _ties(source: ArrowSource, events: Events, order_by: tuple[str, ...]) -> tup
     for name in order_by:
         values = source.column(name).values
         values = values if events.row_of_event is None else values[events.row_of_event]
-        equal &= values[1:] == values[:-1]
+        same = values[1:] == values[:-1]
+        if values.dtype.kind == "f":  # NaN is null, and nulls are ties
+            same |= np.isnan(values[1:]) & np.isnan(values[:-1])
+        equal &= same
     if not equal.any():
         return 0, -1
     group = np.concatenate([[0], np.cumsum(~equal)])

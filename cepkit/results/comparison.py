@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.errors import CepError
+from cepkit.results.match_recognize.memory import RowsInMemory
 from cepkit.results.matches import Matches
+from cepkit.results.row_pattern_matches import RowPatternMatches
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 120  # more do not fit beside each other
 
 
-def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Figure:
+def compare(found: Mapping[str, Matches | RowPatternMatches], *, title: str | None = None) -> go.Figure:
     """Draw the matches of several queries over the same events, with a panel for each query.
 
     A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
@@ -25,8 +27,9 @@ def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Fig
 
     Parameters
     ----------
-    found : mapping of str to Matches
+    found : mapping of str to Matches or RowPatternMatches
         The results by the names of their panels. All results are of the same frame in the same order.
+        Those of MATCH_RECOGNIZE have the rows in the order of the frame.
     title : str, optional
         Title, shown literally.
 
@@ -39,7 +42,8 @@ def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Fig
     Raises
     ------
     CepError
-        When there is no result, when a value is not a `Matches`, or when the frames have different sizes.
+        When there is no result, when a value is not a result in memory, or when the frames have different
+        sizes.
 
     Examples
     --------
@@ -55,9 +59,9 @@ def compare(found: Mapping[str, Matches], *, title: str | None = None) -> go.Fig
     from cepkit.plots.timeline.match_rows import MAX_MATCHES, match_rows
 
     _check(found)
-    shown = {name: matches[:MAX_MATCHES].lineage() for name, matches in found.items()}
+    shown = {name: _first(matches, MAX_MATCHES) for name, matches in found.items()}
     first = min((int(rows["position"].to_numpy().min()) for rows in shown.values() if len(rows)), default=0)
-    n_events = next(iter(found.values()))._found.events.n_events
+    n_events = _size(next(iter(found.values())))
     stop = min(first + MOST_EVENTS, n_events)
     if n_events <= MOST_EVENTS:
         first, stop = 0, n_events
@@ -73,14 +77,28 @@ def _check(found: Any) -> None:
     if not isinstance(found, Mapping) or not found:
         raise CepError("compare: give a dict of results by name, as in {'next': matches, 'any': others}")
     for name, matches in found.items():
-        if not isinstance(matches, Matches):
+        in_memory = isinstance(matches, RowPatternMatches) and isinstance(matches._found, RowsInMemory)
+        if not isinstance(matches, Matches) and not in_memory:
             raise CepError(
                 f"compare: {name!r} is a {type(matches).__name__}, not the result of match() on a frame "
                 "in memory"
             )
-    sizes = {name: matches._found.events.n_events for name, matches in found.items()}
+    sizes = {name: _size(matches) for name, matches in found.items()}
     if len(set(sizes.values())) > 1:
         raise CepError(f"compare: the results are of different frames; their numbers of events are {sizes}")
+
+
+def _size(matches: Any) -> int:
+    """Return the number of rows that were searched."""
+    return matches._found.events.n_events if isinstance(matches, Matches) else matches._found.source.n_rows
+
+
+def _first(matches: Any, n: int) -> pd.DataFrame:
+    """Return the lineage of the first matches."""
+    if isinstance(matches, Matches):
+        return matches[:n].lineage()
+    rows = matches.lineage()
+    return rows[rows["match"] < n]
 
 
 def _between(rows: pd.DataFrame, first: int, stop: int) -> pd.DataFrame:
@@ -90,9 +108,12 @@ def _between(rows: pd.DataFrame, first: int, stop: int) -> pd.DataFrame:
     return inside.assign(position=inside["position"] - first)
 
 
-def _labels(matches: Matches, first: int, stop: int) -> list[str]:
+def _labels(matches: Any, first: int, stop: int) -> list[str]:
     """Return a text for each event: its label in the frame, with its type unless the label is a text."""
-    rows = matches._found.events.rows(np.arange(first, stop))
+    rows = np.arange(first, stop)
+    if not isinstance(matches, Matches):
+        return list(map(str, matches._found.source.index_labels(rows)))
+    rows = matches._found.events.rows(rows)
     labels = list(matches._source.index_labels(rows))
     kind = getattr(matches.query, "event_type", None)
     if kind is None or any(isinstance(label, str) for label in labels):

@@ -1,97 +1,129 @@
-"""`RowPatternMatches`, the result of MATCH_RECOGNIZE on a frame in memory."""
+"""`RowPatternMatches`, the result of MATCH_RECOGNIZE on a frame in memory or on a Spark frame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-import pyarrow as pa
+import pandas as pd
 
-from cepkit.compile.match_recognize.values import column_of, compile_value
-from cepkit.engines.match_recognize.matching import RowMatch, find_row_matches
-from cepkit.engines.match_recognize.output import output_rows
-from cepkit.engines.match_recognize.preparing import prepare_rows
-from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType, Frame, Source
-from cepkit.frames.row_order import partitions_in_order, plain_values
-from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
-from cepkit.progress import checkpoint
+from cepkit.errors import whole_number
+from cepkit.events import Frame
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.progress import show_progress
+from cepkit.results.arguments import check_key, check_rows, number_of
+from cepkit.results.match import Match
+from cepkit.results.matches import SHOWN, as_pandas
+
+if TYPE_CHECKING:
+    from cepkit.results.match_recognize.search import BoundRows
+
+
+class FoundRowPatterns(Protocol):
+    """What `RowPatternMatches` asks of a kind of frame: query, matches, and rows of the result."""
+
+    bound: BoundRows
+
+    @property
+    def query(self) -> RowPatternQuery | SelectedRows:
+        """The query as a value."""
+        ...
+
+    def count(self) -> int:
+        """Return the number of matches, with empty ones."""
+        ...
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the result."""
+        ...
+
+    def head(self, n: int) -> Frame:
+        """Return the first rows of the result."""
+        ...
+
+    def sample(self, n: int, seed: int) -> Frame:
+        """Return a uniform sample of the rows of the result."""
+        ...
+
+    def matched_rows(self) -> Frame:
+        """Return the matched rows of the frame, after ``match`` and ``variable``."""
+        ...
+
+    def lineage(self, number: int | None) -> Frame:
+        """Return one row for each matched row."""
+        ...
+
+    def tag(self) -> Frame:
+        """Return the frame with ``match`` and ``variable`` as its last columns."""
+        ...
+
+    def matches(self) -> Iterator[Match]:
+        """Yield the matches."""
+        ...
+
+    def match(self, number: int) -> Match:
+        """Return a match by its number from 0."""
+        ...
+
+    def said(self) -> str:
+        """Return what was found in one line."""
+        ...
+
+    def n_rows(self) -> int | None:
+        """Return the number of rows of the result; None if it takes a job to know it."""
+        ...
 
 
 class RowPatternMatches:
     """The matches of MATCH_RECOGNIZE in a frame.
 
-    `cepkit.match` and ``df.cep.match`` return it for the text of a MATCH_RECOGNIZE clause, or of a SELECT
-    around one. Matches are numbered from 1 in each partition.
+    `cepkit.sql` returns it. `cepkit.match` and ``df.cep.match`` return it for the text of MATCH_RECOGNIZE.
+
+    Matches are sorted by partition, in the order of the first rows of the partitions, and in a partition as
+    they are found. The number of a match is its position in this order, from 0. MATCH_NUMBER() counts from 1
+    in each partition. WHERE, ORDER BY and LIMIT of a SELECT change the rows of `to_frame`, `head` and
+    `sample`. All other methods are about the matches of the clause.
+
+    Notes
+    -----
+    On a Spark frame the result is lazy, and each call of a method runs the query again. Partitions are then
+    sorted by their columns, null first.
 
     Examples
     --------
     >>> import cepkit as cep
     >>> import pandas as pd
     >>> walk = pd.DataFrame({"t": range(6), "price": [5, 3, 2, 4, 1, 6]})
-    >>> found = cep.match(walk, '''MATCH_RECOGNIZE (
+    >>> cep.match(walk, '''MATCH_RECOGNIZE (
     ...     ORDER BY t MEASURES FIRST(down.price) AS top, LAST(down.price) AS bottom, up.price AS price
     ...     PATTERN (down{2,} up) DEFINE down AS price < PREV(price) OR PREV(price) IS NULL,
     ...     up AS price > PREV(price))''')
-    >>> found.count()
-    1
-    >>> found.to_frame()
+    1 match of 'DOWN{2,} UP' in 6 rows
        top  bottom  price
     0    5       2      4
     """
 
-    def __init__(
-        self,
-        query: RowPatternQuery | SelectedRows,
-        source: Source,
-        native: Callable[[Frame], Frame],
-        params: Mapping[str, Any] | None = None,
-    ):
-        self.query = query
-        self._selected = query if isinstance(query, SelectedRows) else None
-        self._rows: RowPatternQuery = query.rows if isinstance(query, SelectedRows) else query
-        self._source, self._native, self._params = source, native, params
-        self._program, self._measures = prepare_rows(self._rows, source.schema, params)
-        self._check_names()
-        self._found = self._search()
+    def __init__(self, found: FoundRowPatterns):
+        self._found = found
 
-    def _check_names(self) -> None:
-        """Raise for columns that do not exist, and for names that occur twice in the result."""
-        schema = self._source.schema
-        self._partition_by = [column_of(name, schema) for name in self._rows.partition_by]
-        self._order_by = [
-            SortKey(column_of(key.column, schema), key.descending, key.nulls_first)
-            for key in self._rows.order_by
-        ]
-        shown = self._partition_by if self._rows.rows_per_match == "one" else list(schema)
-        for name, _ in self._rows.measures:
-            if name in shown:
-                raise CepError(f"MEASURES: the result already has a column {name!r}; write AS another name")
+    @property
+    def query(self) -> RowPatternQuery | SelectedRows:
+        """The query as a value.
 
-    def _search(self) -> list[tuple[np.ndarray, Mapping[str, list], list[RowMatch]]]:
-        """Return rows, columns and matches of each partition."""
-        schema = self._source.schema
-        trees = [tree for _, tree in (*self._rows.define, *self._rows.measures)]
-        used = {
-            column_of(node.name or "", schema)
-            for tree in trees
-            for node in tree.walk(literals=False)
-            if isinstance(node, ex.Attribute | ex.Reference)
-        }
-        used |= {self._program.within[0]} if self._program.within else set()
-        values = {name: plain_values(self._source.column(name)) for name in sorted(used)}
-        found = []
-        for rows in partitions_in_order(self._source, self._partition_by, self._order_by):
-            checkpoint()
-            columns = {name: column[rows].tolist() for name, column in values.items()}
-            found.append((rows, columns, find_row_matches(self._program, columns, len(rows))))
-        return found
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": [1, 2, 1]})
+        >>> print(cep.match(frame, "MATCH_RECOGNIZE (PATTERN (A B?) DEFINE A AS x = 1)").query.pattern)
+        A B?
+        """
+        return self._found.query
 
+    # --- how many
+
+    @show_progress("counting matches")
     def count(self) -> int:
         """Return the number of matches, with empty ones, before WHERE and LIMIT.
 
@@ -103,13 +135,76 @@ class RowPatternMatches:
         >>> cep.match(frame, "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x = 1)").count()
         2
         """
-        return sum(len(matches) for _, _, matches in self._found)
+        return self._found.count()
 
-    def to_frame(self) -> Frame:
+    def __len__(self) -> int:
+        """Return the number of matches."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """Return whether a match exists."""
+        return self.count() > 0
+
+    # --- some of them
+
+    def head(self, n: int = 5) -> Frame:
+        """Return the first ``n`` rows of the result; of a Spark frame as a pandas DataFrame.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": [1, 2, 1]})
+        >>> cep.sql("SELECT x FROM t MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (A) DEFINE A AS x > 0)",
+        ...         t=frame).head(2)["x"].tolist()
+        [1, 2]
+        """
+        return self._found.head(whole_number("n", n))
+
+    def sample(self, n: int, seed: int = 0) -> Frame:
+        """Return a uniform sample of ``n`` rows of the result without replacement, in their order.
+
+        The sample has all rows when there are fewer than ``n``. The same seed draws the same rows. The
+        sample of a Spark frame is a pandas DataFrame, and differs from the one in memory.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": range(100)})
+        >>> found = cep.match(frame, "MATCH_RECOGNIZE (MEASURES A.x AS x PATTERN (A) DEFINE A AS x % 2 = 0)")
+        >>> len(found.sample(3, seed=1))
+        3
+        """
+        return self._found.sample(whole_number("n", n), whole_number("seed", seed))
+
+    def __getitem__(self, number: int) -> Match:
+        """Return a match by its number, with its measures at the last row."""
+        check_key(number)
+        return self._found.match(number_of(number, self.count()))
+
+    def __iter__(self) -> Iterator[Match]:
+        """Yield the matches in their order, each with its measures at the last row."""
+        return self._found.matches()
+
+    # --- frames
+
+    def to_frame(self, rows: str = "one") -> Frame:
         """Return the rows of the result, as the same kind of frame as the input.
 
-        One row per match has the partition columns and the measures. All rows per match have the partition
-        columns, the order columns, the measures and the other columns of the input.
+        Parameters
+        ----------
+        rows : str
+            ``"one"``: the rows that the query asks for. One row per match has the partition columns and the
+            measures. All rows per match have the partition columns, the order columns, the measures and the
+            other columns of the input. ``"all"``: the matched rows of the frame. The first two columns are
+            then ``match`` (its number) and ``variable``.
+
+        Returns
+        -------
+        DataFrame or table
+            The kind of the input. A DuckDB relation gives an Arrow table, which DuckDB reads again. A Spark
+            frame gives a lazy Spark frame; without ORDER BY its rows have no order.
 
         Examples
         --------
@@ -123,133 +218,81 @@ class RowPatternMatches:
         0        A  1
         1        B  2
         """
-        columns, n_rows = self._columns
-        if self._selected is not None:
-            columns = _selected(self._selected, columns, n_rows, self._params)
-        measured = {name: column.measured() for name, column in columns.items()}
-        return self._native(self._source.result(measured))
+        check_rows(rows)
+        return self._found.to_frame() if rows == "one" else self._found.matched_rows()
 
-    @cached_property
-    def _columns(self) -> tuple[dict[str, _ResultColumn], int]:
-        """The columns of the result of the clause, and the number of rows."""
-        rows: list[np.ndarray] = []
-        values: list[list[Any]] = []
-        shown = self._rows.rows_per_match
-        for order, columns, matches in self._found:
-            checkpoint()
-            for row, made in output_rows(self._program, self._measures, shown, columns, len(order), matches):
-                rows.append(order[row])
-                values.append(made)
-        places, schema = np.array(rows, np.int64), self._source.schema
-        before = list(self._partition_by)
-        after: list[str] = []
-        if shown != "one":
-            before = [*dict.fromkeys([*before, *(key.column for key in self._order_by)])]
-            after = [name for name in schema if name not in before]
-        made = {
-            name: _ResultColumn(measure.type, [row[i] for row in values])
-            for i, ((name, _), measure) in enumerate(zip(self._rows.measures, self._measures, strict=True))
-        }
-        picked = {
-            name: _ResultColumn(schema[name], None, Picked(name, places), self._source)
-            for name in [*before, *after]
-        }
-        ordered = [*before, *made, *after]
-        return {name: (made | picked)[name] for name in ordered}, len(places)
+    def lineage(self, number: int | None = None) -> Frame:
+        """Return one row per matched row, with its match and its variable.
+
+        Parameters
+        ----------
+        number : int, optional
+            Number of the only match wanted; None for all matches.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``match``, ``variable``, ``position`` (of the row in the frame) and ``index`` (its label), sorted
+            by match. An empty match has no row. On Spark it is a lazy Spark frame. The columns of PARTITION
+            BY and ORDER BY, which identify the row, then take the place of position and index.
+
+        Raises
+        ------
+        IndexError
+            When no match has this number.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": [1, 2, 1]}, index=["r", "s", "t"])
+        >>> cep.match(frame, "MATCH_RECOGNIZE (PATTERN (A B) DEFINE A AS x = 1)").lineage()
+           match variable  position index
+        0      0        A         0     r
+        1      0        B         1     s
+        """
+        return self._found.lineage(None if number is None else number_of(number, self.count()))
+
+    def tag(self) -> Frame:
+        """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
+
+        Raises
+        ------
+        CepError
+            When a row belongs to more than one match; use ``to_frame("all")`` then. On Spark the job fails.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"x": [1, 2, 5]})
+        >>> cep.match(frame, "MATCH_RECOGNIZE (PATTERN (A B) DEFINE A AS x = 1)").tag()
+           x  match variable
+        0  1      0        A
+        1  2      0        B
+        2  5   <NA>     <NA>
+        """
+        return self._found.tag()
+
+    # --- reprs
+
+    def _shown(self) -> tuple[pd.DataFrame, str]:
+        """Return the first rows and what to say after them."""
+        n_rows = self._found.n_rows() or 0
+        more = n_rows - SHOWN
+        return as_pandas(self._found.head(SHOWN)), f"… {more:,} more rows" if more > 0 else ""
 
     def __repr__(self) -> str:
-        n = self.count()
-        matches = f"{n:,} match{'es' * (n != 1)} of '{self._rows.pattern}'"
-        return f"{matches} in {self._source.n_rows:,} rows\n{self.to_frame()}"
+        said = self._found.said()
+        if not self._found.n_rows():
+            return said
+        table, more = self._shown()
+        return "\n".join(part for part in (said, table.to_string(max_rows=SHOWN), more) if part)
 
-
-@dataclass(frozen=True)
-class _ResultColumn:
-    """A column of the result: computed values, or rows of a column of the source."""
-
-    type: ColumnType
-    computed: list[Any] | None
-    picked: Picked | None = None
-    source: Source | None = None
-
-    def values(self) -> list[Any]:
-        """Return the values, times as ticks; None is null."""
-        if self.picked is None or self.source is None:
-            return self.computed or []
-        return plain_values(self.source.column(self.picked.column))[self.picked.rows].tolist()
-
-    def measured(self) -> Measured:
-        """Return the column as frames take it."""
-        return self.picked if self.picked is not None else arrow_of(self.computed or [], self.type)
-
-    def take(self, rows: np.ndarray) -> _ResultColumn:
-        """Return these rows of the column."""
-        if self.picked is not None:
-            return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
-        values = self.computed or []
-        return replace(self, computed=[values[row] for row in rows])
-
-
-@dataclass(frozen=True)
-class _ResultRows:
-    """The rows of a result, as the expressions of the SELECT see them."""
-
-    columns: Mapping[str, list[Any]]
-
-
-def _selected(
-    query: SelectedRows, columns: dict[str, _ResultColumn], n_rows: int, params: Mapping[str, Any] | None
-) -> dict[str, _ResultColumn]:
-    """Return the columns of the SELECT, after WHERE, ORDER BY and LIMIT."""
-
-    def computed(tree: ex.Expression, of: Mapping[str, _ResultColumn], n: int) -> _ResultColumn:
-        schema = {name: column.type for name, column in of.items()}
-        compiled = compile_value(tree, schema, params, inside=True)
-        names = {
-            column_of(node.name, schema)
-            for node in tree.walk(literals=False)
-            if isinstance(node, ex.Attribute)
-        }
-        rows = _ResultRows({name: of[name].values() for name in names})
-        return _ResultColumn(compiled.type, [compiled.call(rows, row) for row in range(n)])
-
-    keep = np.arange(n_rows)
-    if query.where is not None:
-        holds = computed(query.where, columns, n_rows).values()
-        keep = np.flatnonzero([value is True for value in holds])
-        columns = {name: column.take(keep) for name, column in columns.items()}
-    shown = columns
-    if query.columns is not None:
-        shown = {
-            name: columns[column_of(tree.name, columns)]
-            if isinstance(tree, ex.Attribute)
-            else computed(tree, columns, len(keep))
-            for name, tree in query.columns
-        }
-    order = list(range(len(keep)))
-    for key in reversed(query.order_by):
-        every = {**columns, **shown}
-        values = every[column_of(key.column, every)].values()
-        present = [row for row in order if values[row] is not None]
-        missing = [row for row in order if values[row] is None]
-        present.sort(key=lambda row, values=values: values[row], reverse=key.descending)
-        order = [*missing, *present] if key.nulls_first else [*present, *missing]
-    rows = np.array(order[: query.limit], np.int64)
-    return {name: column.take(rows) for name, column in shown.items()}
-
-
-_ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
-
-
-def arrow_of(values: list[Any], kind: ColumnType) -> pa.Array:
-    """Return values as an Arrow array of a type. Values that do not fit choose the type themselves."""
-    if kind.kind == TIME:
-        wanted = pa.timestamp(kind.unit, kind.timezone)
-    elif kind.kind == DURATION:
-        wanted = pa.duration(kind.unit)
-    else:
-        wanted = _ARROW.get(kind.kind)
-    try:
-        return pa.array(values, wanted)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array(values)
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{html.escape(line)}</p>" for line in self._found.said().splitlines())
+        if not self._found.n_rows():
+            return said
+        table, more = self._shown()
+        end = f"<p>{more}; <code>to_frame()</code> has them all</p>" if more else ""
+        return said + table.to_html(max_rows=SHOWN, border=0) + end

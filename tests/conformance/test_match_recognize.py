@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,21 +13,15 @@ from cepkit.errors import CepError, PatternSyntaxError, PredicateError
 from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
+from tests.support.row_pattern_cases import FOLDER, bag, cases, of_sql, repeated, text_of_case
 from tests.support.row_patterns import engine_result, expression_tree, flat, pattern_tree
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
 
 # Cases of Esper that ask what SQL has no words for.
 EXPIRES = "a data window takes rows out of the stream while it runs"
 INTERVAL = "an interval delays the report of a match by the clock"
 SOME_ROWS = "the case says that there are rows, and not which"
-
-
-def cases(file: str) -> list[Any]:
-    path = FOLDER / file
-    found = json.loads(path.read_text())["cases"] if path.is_file() else []
-    return [pytest.param(case, id=case["id"].partition("/")[2]) for case in found]
 
 
 def without_queries(tree: Any) -> Any:
@@ -65,19 +57,6 @@ def query_of(case: dict[str, Any]) -> Query:
         ],
         within=within and (within["column"], within["seconds"]),
     )
-
-
-def bag(rows: list[list[Any]]) -> list[str]:
-    """Return rows in an order of their own, with numbers that print alike when they are equal."""
-    return sorted(repr(plain(row)) for row in rows)
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, dict) and "event" in value:
-        return float(value["event"])
-    return float(value) if type(value) is int and math.isfinite(value) else value
 
 
 # --- Trino and Flink ---------------------------------------------------------------------------------------
@@ -142,41 +121,6 @@ def last_look(case: dict[str, Any]) -> dict[str, Any] | None:
     return {"fields": looks[-1]["fields"], "rows": looks[-1]["expect_all"]} if looks else None
 
 
-def of_sql(tree: Any, many: set[str]) -> Any:
-    """Return a measure or a condition of Esper in the words of SQL.
-
-    ``A[1].x`` is FIRST(A.x, 1), and ``A`` is the list of its rows, or its row if the pattern repeats nothing.
-    """
-    if isinstance(tree, list):
-        return [of_sql(part, many) for part in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if "event" in tree:
-        column = {"col": "event", "var": tree["event"]}
-        return {"agg": "array_agg", "args": [column]} if tree["event"] in many else column
-    if "index" in tree:
-        return {"nav": "first", "arg": {"col": tree["col"], "var": tree["var"]}, "offset": tree["index"]}
-    return {name: of_sql(part, many) for name, part in tree.items()}
-
-
-def repeated(pattern: Any) -> set[str]:
-    """Return the variables to which a match can map several rows."""
-    return {name for name, most in most_rows(pattern).items() if most > 1}
-
-
-def most_rows(pattern: Any) -> dict[str, float]:
-    if "var" in pattern:
-        return {pattern["var"]: 1}
-    if "alt" in pattern:
-        every = list(map(most_rows, pattern["alt"]))
-        return {name: max(one.get(name, 0) for one in every) for one in every for name in one}
-    if "quant" in pattern:
-        times = math.inf if pattern["max"] is None else pattern["max"]
-        return {name: most * times for name, most in most_rows(pattern["quant"]).items()}
-    every = list(map(most_rows, pattern["seq"]))
-    return {name: sum(one.get(name, 0) for one in every) for one in every for name in one}
-
-
 @pytest.mark.parametrize("case", cases("esper_rowrecog.json"))
 def test_answers_of_esper(case):
     reason = reason_against(case)
@@ -203,28 +147,6 @@ def test_only_cases_beyond_sql_are_left_out():
 
 
 # --- texts -------------------------------------------------------------------------------------------------
-
-
-def text_of_case(case: dict[str, Any]) -> str:
-    """Return the clauses of a case as they would be typed."""
-    skip = case["after_match_skip"]
-    lines = {
-        "PARTITION BY": ", ".join(case["partition_by"]),
-        "ORDER BY": ", ".join(f"{entry['expr']} {entry['dir']}" for entry in case["order_by"]),
-        "MEASURES": ", ".join(f"{entry['expr']} AS {entry['name']}" for entry in case["measures"]),
-        "AFTER MATCH SKIP": skip["mode"].replace("_", " ") + f" {skip.get('var', '')}",
-        "PATTERN": f"({case['pattern']})",
-        "SUBSET": ", ".join(
-            f"{name} = ({', '.join(map(quoted, members))})" for name, members in case["subset"].items()
-        ),
-        "DEFINE": ", ".join(f"{quoted(name)} AS {entry['expr']}" for name, entry in case["define"].items()),
-    }
-    body = "\n".join(f"{clause} {text}" for clause, text in lines.items() if text)
-    return f"MATCH_RECOGNIZE (\n{body}\n)"
-
-
-def quoted(name: str) -> str:
-    return name if name.isidentifier() and name.isupper() else f'"{name}"'
 
 
 @pytest.mark.parametrize(

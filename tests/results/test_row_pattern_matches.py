@@ -91,6 +91,17 @@ def test_times_durations_and_parameters():
         cep.match(FRAME, text)
 
 
+def test_literals_of_time_are_in_the_zone_of_the_column():
+    frame = FRAME.assign(ts=FRAME["ts"].dt.tz_localize("Europe/Berlin"))
+    for literal in ("TIMESTAMP '2024-01-01 00:03'", "'2023-12-31T23:03Z'"):
+        text = f"MATCH_RECOGNIZE (ORDER BY ts MEASURES A.size AS n PATTERN (A) DEFINE A AS ts >= {literal})"
+        assert cep.match(frame, text).to_frame()["n"].tolist() == [7, 8]
+    with pytest.raises(PredicateError, match="has a time zone, but the times it is compared with have none"):
+        cep.match(FRAME, text)
+    with pytest.raises(PredicateError, match="'noon' is compared with a time but is not one"):
+        cep.match(FRAME, "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS ts > 'noon')")
+
+
 def test_names_of_columns_may_differ_in_case():
     text = "MATCH_RECOGNIZE (ORDER BY TS MEASURES A.PRICE AS p PATTERN (A) DEFINE A AS Price > 3)"
     assert cep.match(FRAME, text).to_frame()["p"].tolist() == [5.0, 4.0]

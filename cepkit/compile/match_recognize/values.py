@@ -6,13 +6,14 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
 from cepkit.compile.shared.like import like_test
 from cepkit.errors import PredicateError, column_not_found, nearest
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
@@ -146,7 +147,8 @@ def compile_value(
             return _cast(part(operand), kind)
         case rp.ArrayOf(items=items):
             calls = [part(item).call for item in items]
-            return Compiled(lambda place, row: [call(place, row) for call in calls], ColumnType(OTHER))
+            kind = ColumnType(LIST, item=_common_type(map(part, items)))
+            return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
             return _case([part(node) for node in branches], None if default is None else part(default))
         case ex.Call(function=function, arguments=arguments):
@@ -233,7 +235,9 @@ def _aggregate(
     arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
     total = compile_total(tree, schema, params)
     kind = ColumnType(OTHER)
-    if tree.function == "count":
+    if tree.function == "array_agg":
+        kind = ColumnType(LIST, item=arguments[0].type)
+    elif tree.function == "count":
         kind = ColumnType(INTEGER)
     elif tree.function in ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary"):
         kind = arguments[0].type
@@ -287,6 +291,8 @@ def _strict(
             return None
         try:
             return function(*values)
+        except PredicateError:
+            raise
         except (ZeroDivisionError, OverflowError, ValueError):
             return None
         except TypeError:
@@ -324,9 +330,33 @@ def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
     def ticks(text: str) -> int:
         if timed.kind == DURATION:
             return duration_ticks(text, timed.unit)
-        return int(np.datetime64(text).astype(f"datetime64[{timed.unit}]").astype(np.int64))
+        return _time_ticks(text, timed.unit or "ns", timed.timezone)
 
     return _strict(ticks, [part], timed)
+
+
+@lru_cache(maxsize=256)
+def _time_ticks(text: str, unit: str, zone: str | None) -> int:
+    """Return a time in ticks; without a zone of its own it is in the zone of the column."""
+    import pandas as pd
+
+    try:
+        moment = pd.Timestamp(text)
+    except ValueError:
+        moment = pd.NaT
+    if moment is pd.NaT:
+        raise PredicateError(
+            f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
+        )
+    if moment.tzinfo is None and zone is not None:
+        moment = moment.tz_localize(zone)
+    if moment.tzinfo is not None:
+        if zone is None:
+            raise PredicateError(
+                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
+            )
+        moment = moment.tz_convert("UTC").tz_localize(None)
+    return int(moment.asm8.astype(f"datetime64[{unit}]").astype(np.int64))
 
 
 def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
@@ -355,6 +385,14 @@ def _cast(part: Compiled, kind: str) -> Compiled:
     raise PredicateError(f"CAST to {kind} does not run here")
 
 
+def _common_type(parts: Iterable[Compiled]) -> ColumnType:
+    """Return the type of values that come from several expressions: the first, or float among numbers."""
+    types = [part.type for part in parts if part.type.kind != OTHER]
+    if {one.kind for one in types} == {INTEGER, FLOAT}:
+        return ColumnType(FLOAT)
+    return types[0] if types else ColumnType(OTHER)
+
+
 def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
     conditions, values = branches[::2], branches[1::2]
 
@@ -364,15 +402,15 @@ def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    return Compiled(call, values[0].type)
+    return Compiled(call, _common_type(values if default is None else [*values, default]))
 
 
 def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     if function == "coalesce":
         calls = [part.call for part in parts]
-        first = next((part.type for part in parts if part.type.kind != OTHER), ColumnType(OTHER))
+        kind = _common_type(parts)
         return Compiled(
-            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), first
+            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
         )
     if function == "if" and len(parts) in (2, 3):
         return _case(parts[:2], parts[2] if len(parts) == 3 else None)
@@ -380,7 +418,8 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         hint = nearest(function, [*_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"])
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
     made, kind = _FUNCTIONS[function]
-    return _strict(made, parts, parts[0].type if kind is None and parts else ColumnType(kind or OTHER), tree)
+    of = _common_type(parts) if kind is None else ColumnType(kind)
+    return _strict(made, parts, of, tree)
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -126,6 +126,9 @@ def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) ->
     return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
 
 
+_OF_SNOWFLAKE = {"lag": "prev", "lead": "next"}  # other names of functions
+
+
 class _SqlExpressionBuilder(ExpressionBuilder):
     """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
 
@@ -189,7 +192,8 @@ class _SqlExpressionBuilder(ExpressionBuilder):
 
     def call(self, children):
         semantics, name, _, distinct, *arguments, _ = children
-        span, lower = span_of([child for child in children if child is not None]), name.lower()
+        span = span_of([child for child in children if child is not None])
+        lower = _OF_SNOWFLAKE.get(name.lower(), name.lower())
         final, arguments = _is_final(semantics), tuple(item for item in arguments if item is not None)
         if distinct is not None and lower not in rp.AGGREGATES_OF_ROWS:
             raise Refusal("DISTINCT belongs to an aggregate", span_of([distinct]))
@@ -206,6 +210,8 @@ class _SqlExpressionBuilder(ExpressionBuilder):
             raise Refusal(
                 f"{semantics.upper()} belongs to FIRST, LAST and aggregates", span_of([semantics, name])
             )
+        if lower == "match_sequence_number" and not arguments:
+            return rp.RowAggregate("count", final=False, span=span)
         if lower == "match_number":
             if arguments:
                 raise Refusal("MATCH_NUMBER() takes no argument", span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +34,7 @@ from cepkit.language.match_recognize.clauses import (
 )
 from cepkit.language.match_recognize.mistakes import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS, TOO_LARGE
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+from cepkit.language.match_recognize.tables import NAME, check_qualifier, read_table, refuse_larger
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -52,7 +53,8 @@ _WITHIN = re.compile(
     re.IGNORECASE,
 )
 _SORT = re.compile(
-    r"(?P<column>[^\W\d]\w*|[\"`].+[\"`])(?: (?P<direction>ASC|DESC))?(?: NULLS (?P<nulls>FIRST|LAST))?",
+    rf"(?:(?P<table>{NAME}) \. )?(?P<column>{NAME})(?: (?P<direction>ASC|DESC))?"
+    r"(?: NULLS (?P<nulls>FIRST|LAST))?",
     re.IGNORECASE,
 )
 _LIMIT = re.compile(r"(?P<limit>[0-9]+)|FETCH (?:FIRST|NEXT) (?P<fetch>[0-9]+) ROWS? ONLY", re.IGNORECASE)
@@ -93,7 +95,9 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows:
         raise TypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
     check_length(text)
     check_brackets(text)
-    whole = TextPart(text, 0, len(text.rstrip().removesuffix(";")))
+    tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
+    is_ended = bool(tokens) and tokens[-1][0] == ";"  # comments may follow it
+    whole = TextPart(text, 0, tokens[-1].start() if is_ended else len(text.rstrip()))
     before, inside, after = _around_clause(whole)
     query = _clause(inside)
     check_query(query)
@@ -282,12 +286,15 @@ def _column(part: TextPart, clause: str) -> str:
     return column_name(name)
 
 
-def _sort_keys(part: TextPart | None) -> tuple[SortKey, ...]:
+def _sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[SortKey, ...]:
+    """Return the keys of ORDER BY; a qualifier is a table or an alias."""
     keys = []
     for entry in _listed(part):
         found = _SORT.fullmatch(entry.without_comments())
         if found is None:
             raise entry.error("ORDER BY: write an entry as in ts, or ts DESC NULLS LAST")
+        if found["table"] is not None:
+            check_qualifier(entry, "ORDER BY", found["table"], qualifiers)
         keys.append(
             SortKey(
                 column_name(found["column"]),
@@ -304,9 +311,9 @@ def _sort_keys(part: TextPart | None) -> tuple[SortKey, ...]:
 def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) -> SelectedRows:
     words = before.outer()
     if words[0][0].upper() != "SELECT":
-        raise TextPart(before.whole, words[0].start(), words[0].end()).error(
-            f"expected SELECT or MATCH_RECOGNIZE{TOO_LARGE}"
-        )
+        is_with = words[0][0].upper() == "WITH"
+        message = "WITH does not run here" if is_with else "expected SELECT or MATCH_RECOGNIZE"
+        raise TextPart(before.whole, words[0].start(), words[0].end()).error(message + TOO_LARGE)
     if len(words) > 1 and words[1][0].upper() in ("DISTINCT", "ALL"):
         raise TextPart(before.whole, words[1].start(), words[1].end()).error(
             f"SELECT {words[1][0]} does not run here{TOO_LARGE}"
@@ -314,22 +321,19 @@ def _select(before: TextPart, query: RowPatternQuery, after: TextPart | None) ->
     at = [i for i, word in enumerate(words) if word[0].upper() == "FROM"]
     if len(at) != 1:
         raise before.error("expected one FROM with a table before MATCH_RECOGNIZE")
-    table = words[at[0] + 1 :]
-    if len(table) != 1 or table[0].lastgroup not in ("word", "quoted"):
-        place = TextPart(before.whole, words[at[0]].end(), before.stop)
-        raise place.error(f"FROM: expected the name of one table{TOO_LARGE}")
+    table, qualifiers = read_table(TextPart(before.whole, words[at[0]].end(), before.stop))
     head, clauses = split_clauses(after, OF_SELECT) if after else (None, {})
     alias = _alias(head)
-    qualifiers = {variable_name(table[0][0])} | ({alias} if alias else set())
+    qualifiers |= {alias} if alias else set()
     listed = TextPart(before.whole, words[0].end(), words[at[0]].start())
     where = clauses.get("WHERE")
     return SelectedRows(
-        table=column_name(table[0][0]),
+        table=table,
         rows=query,
         columns=_columns(listed, qualifiers),
         alias=alias,
         where=None if where is None else _outer_expression(where, "WHERE", qualifiers),
-        order_by=_sort_keys(clauses.get("ORDER BY")),
+        order_by=_sort_keys(clauses.get("ORDER BY"), qualifiers),
         limit=_limit(clauses.get("LIMIT")),
     )
 
@@ -339,6 +343,7 @@ def _alias(head: TextPart | None) -> str | None:
         return None
     words = [token for token in head.outer() if token[0].upper() != "AS"]
     if len(words) != 1 or words[0].lastgroup not in ("word", "quoted"):
+        refuse_larger(head, words)
         at = words[1] if len(words) > 1 else head.outer()[0]
         known = [keyword.name for keyword in OF_SELECT]
         hint = nearest(at[0], known)
@@ -354,7 +359,10 @@ def _columns(part: TextPart, qualifiers: set[str]) -> tuple[tuple[str, ex.Expres
     for entry in part.split():
         tokens = entry.outer()
         if len(tokens) == 3 and tokens[1][0] == "." and tokens[2][0] == "*":
-            raise entry.error("write SELECT * for all columns")
+            check_qualifier(entry, "SELECT", tokens[0][0], qualifiers)
+            if len(part.split()) == 1:
+                return None
+            raise entry.error("SELECT: write * alone, or name the columns")
         named = len(tokens) > 2 and tokens[-2][0].upper() == "AS"
         stop = tokens[-2].start() if named else entry.stop
         tree = _outer_expression(TextPart(entry.whole, entry.start, stop), "SELECT", qualifiers)

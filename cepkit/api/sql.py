@@ -1,0 +1,118 @@
+"""Run a SELECT with MATCH_RECOGNIZE on frames, each a table with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cepkit.api.sources import source_of, spark_module
+from cepkit.errors import CepError, PatternSyntaxError, nearest
+from cepkit.events import Frame
+
+if TYPE_CHECKING:
+    from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+    from cepkit.results.row_pattern_matches import RowPatternMatches
+
+
+def sql(query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Frame) -> RowPatternMatches:
+    """Return the result of a SELECT with MATCH_RECOGNIZE; each keyword names a table.
+
+    Parameters
+    ----------
+    query : str
+        ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE … ORDER BY … LIMIT …``. A semicolon may end it, and
+        a schema may qualify the table. For a join, GROUP BY or a sub-query, hand the result to DuckDB or
+        Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
+    params : mapping, optional
+        Values of the parameters, written ``:name``.
+    **tables
+        Frames by name: pandas, polars and Spark DataFrames, Arrow tables, DuckDB relations, and any object
+        with the Arrow stream protocol. Names may differ in case. For a name that is not a Python name, write
+        ``**{"my trades": frame}``.
+
+    Returns
+    -------
+    RowPatternMatches
+        Its ``to_frame()`` gives the rows as the kind of frame that came in, or an Arrow table for a DuckDB
+        relation. Without ORDER BY they are sorted by partition, in the order of their first rows, and then by
+        match. On Spark the result is lazy, one task searches whole partitions, and ORDER BY inside
+        MATCH_RECOGNIZE must sort all rows of a partition.
+
+    Raises
+    ------
+    PatternSyntaxError
+        For text that cannot be read, with its place. The error for a clause that does not run names it.
+    CepError
+        A subclass, for a table or column that does not exist (with the nearest name).
+
+    Notes
+    -----
+    Time O(rows) where conditions depend on the row and on rows a fixed distance away; a work budget stops
+    other queries. Ctrl-C ends a run between partitions.
+    Source: ISO/IEC 9075-2:2016, features R010; ISO/IEC TR 19075-5.
+    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"t": range(6), "price": [5, 3, 2, 4, 1, 6]})
+    >>> cep.sql('''
+    ...     SELECT m.bottom, m.price - m.bottom AS gain
+    ...     FROM walk MATCH_RECOGNIZE (
+    ...         ORDER BY t
+    ...         MEASURES LAST(down.price) AS bottom, up.price AS price
+    ...         PATTERN (down+ up)
+    ...         DEFINE down AS price < PREV(price), up AS price > PREV(price)) AS m
+    ...     WHERE m.price > 3;''', walk=walk).to_frame()
+       bottom  gain
+    0       2     2
+    1       1     5
+    """
+    from cepkit.language.match_recognize.parsing import parse_match_recognize
+    from cepkit.language.match_recognize.query import SelectedRows
+
+    parsed = parse_match_recognize(query)
+    if not isinstance(parsed, SelectedRows):
+        raise PatternSyntaxError(
+            "the text names no table; write SELECT * FROM t before MATCH_RECOGNIZE, or call "
+            "df.cep.match(text)",
+            query,
+            0,
+        )
+    return match_rows(_table(parsed.table, query, tables), parsed, params)
+
+
+def match_rows(
+    frame: Frame, query: RowPatternQuery | SelectedRows, params: Mapping[str, Any] | None
+) -> RowPatternMatches:
+    """Return the matches of a query of MATCH_RECOGNIZE in a frame."""
+    from cepkit.results.row_pattern_matches import RowPatternMatches
+
+    if spark_module(frame):
+        from cepkit.results.spark.row_patterns import RowsOnSpark
+
+        return RowPatternMatches(RowsOnSpark(frame, query, params))
+    from cepkit.results.match_recognize.memory import RowsInMemory
+
+    source, native = source_of(frame)
+    return RowPatternMatches(RowsInMemory(query, source, native, params))
+
+
+def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:
+    """Return the frame with this name. A name that differs in case is found if it is the only one."""
+    if name in tables:
+        return tables[name]
+    alike = [given for given in tables if given.lower() == name.lower()]
+    if len(alike) == 1:
+        return tables[alike[0]]
+    if not tables:
+        raise CepError(f"FROM {name}: no table is given; write cep.sql(text, {_keyword(name)})")
+    hint = nearest(name, tables)
+    raise CepError(
+        f"FROM {name}: no such table.{hint} Tables: {list(tables)}; write {_keyword(name)} for one more"
+    )
+
+
+def _keyword(name: str) -> str:
+    return f"{name}=frame" if name.isidentifier() else f"**{{{name!r}: frame}}"

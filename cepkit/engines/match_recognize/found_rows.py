@@ -1,0 +1,100 @@
+"""The matches of all partitions as arrays, and the order of the rows in which they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from cepkit.engines.match_recognize.matching import RowMatch
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """The rows of a frame, partition by partition. A *place* is a position in this order.
+
+    Parameters
+    ----------
+    row_of_place : ndarray of int64 or None
+        Rows of the frame; None if the frame has this order.
+    first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
+        Partitions are in the order of their first rows. None is empty.
+    """
+
+    row_of_place: np.ndarray | None
+    first_place_of_partition: np.ndarray
+
+    @property
+    def n_partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.first_place_of_partition) - 1
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """Return the rows of the frame at these places."""
+        return places if self.row_of_place is None else self.row_of_place[places]
+
+    def rows_between(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows of the frame at the places from ``start`` to before ``stop``."""
+        return np.arange(start, stop) if self.row_of_place is None else self.row_of_place[start:stop]
+
+    def partitions(self) -> list[np.ndarray]:
+        """Return the rows of each partition."""
+        bounds = self.first_place_of_partition.tolist()
+        return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The matches of all partitions, in the order in which they are found.
+
+    Parameters
+    ----------
+    start_of_match, end_of_match : ndarray of int64, shape (n_matches,)
+        The first place, and the place after the last one. They are equal for an empty match.
+    states : ndarray
+        The state of the automaton that took each row of each match.
+    first_match_of_partition : ndarray of int64, shape (n_partitions + 1,)
+    """
+
+    start_of_match: np.ndarray
+    end_of_match: np.ndarray
+    states: np.ndarray
+    first_match_of_partition: np.ndarray
+
+    @property
+    def n_matches(self) -> int:
+        """The number of matches."""
+        return len(self.start_of_match)
+
+    @cached_property
+    def first_state_of_match(self) -> np.ndarray:
+        """The first item of each match in ``states``, int64, (n_matches + 1,)."""
+        first = np.zeros(self.n_matches + 1, np.int64)
+        np.cumsum(self.end_of_match - self.start_of_match, out=first[1:])
+        return first
+
+    @cached_property
+    def partition_of_match(self) -> np.ndarray:
+        """The partition of each match, int64, (n_matches,)."""
+        sizes = np.diff(self.first_match_of_partition)
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @cached_property
+    def number_of_match(self) -> np.ndarray:
+        """The number of each match in its partition, from 1, int64, (n_matches,)."""
+        return np.arange(1, self.n_matches + 1) - self.first_match_of_partition[self.partition_of_match]
+
+
+def collect_matches(order: RowOrder, matches: Sequence[Sequence[RowMatch]]) -> FoundRows:
+    """Return the matches of each partition as arrays."""
+    first = order.first_place_of_partition.tolist()
+    every = [(base, match) for base, of in zip(first, matches, strict=False) for match in of]
+    return FoundRows(
+        start_of_match=np.array([base + match.start for base, match in every], np.int64),
+        end_of_match=np.array([base + match.rows().stop for base, match in every], np.int64),
+        states=np.array([state for _, match in every for state in match.states], np.int64),
+        first_match_of_partition=np.concatenate([[0], np.cumsum([*map(len, matches)])]).astype(np.int64),
+    )

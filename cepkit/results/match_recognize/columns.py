@@ -1,0 +1,77 @@
+"""Columns of the results of MATCH_RECOGNIZE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType, Source
+from cepkit.frames.row_order import plain_values
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """A column of the result: computed values, or rows of a column of the source."""
+
+    type: ColumnType
+    computed: list[Any] | pa.Array | None
+    picked: Picked | None = None
+    source: Source | None = None
+
+    def values(self) -> list[Any]:
+        """Return the values, times as ticks; None is null."""
+        if self.picked is None or self.source is None:
+            return _plain(self.computed)
+        return plain_values(self.source.column(self.picked.column))[self.picked.rows].tolist()
+
+    def measured(self) -> Measured:
+        """Return the column as frames take it."""
+        if self.picked is not None:
+            return self.picked
+        if self.computed is None or isinstance(self.computed, list):
+            return arrow_of(self.computed or [], self.type)
+        return self.computed
+
+    def take(self, rows: np.ndarray) -> ResultColumn:
+        """Return these rows of the column."""
+        if self.picked is not None:
+            return replace(self, picked=Picked(self.picked.column, self.picked.rows[rows]))
+        if self.computed is None or isinstance(self.computed, list):
+            values = self.computed or []
+            return replace(self, computed=[values[row] for row in rows])
+        return replace(self, computed=self.computed.take(pa.array(rows)))
+
+
+def _plain(values: list[Any] | pa.Array | None) -> list[Any]:
+    """Return values with times as ticks."""
+    if values is None or isinstance(values, list):
+        return values or []
+    is_timed = pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type)
+    return (values.cast(pa.int64()) if is_timed else values).to_pylist()
+
+
+_ARROW = {INTEGER: pa.int64(), FLOAT: pa.float64(), BOOLEAN: pa.bool_(), TEXT: pa.string()}
+
+
+def arrow_type(kind: ColumnType) -> pa.DataType | None:
+    """Return the Arrow type of computed values; None if only the values tell it."""
+    if kind.kind == TIME:
+        return pa.timestamp(kind.unit, kind.timezone)
+    if kind.kind == DURATION:
+        return pa.duration(kind.unit)
+    if kind.kind == LIST:
+        item = None if kind.item is None else arrow_type(kind.item)
+        return None if item is None else pa.list_(item)
+    return _ARROW.get(kind.kind)
+
+
+def arrow_of(values: list[Any], kind: ColumnType) -> pa.Array:
+    """Return values as an Arrow array of a type. Values that do not fit choose the type themselves."""
+    try:
+        return pa.array(values, arrow_type(kind))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array(values)

@@ -1,0 +1,165 @@
+"""The matches of MATCH_RECOGNIZE in a frame in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError
+from cepkit.events import Frame, Source
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.results.match import Match, plain_value
+from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.search import (
+    bind_rows,
+    match_of_item,
+    result_columns,
+    row_of_item,
+    search_rows,
+)
+from cepkit.results.match_recognize.select import order_and_limit, project
+from cepkit.results.matches import as_pandas
+
+
+class RowsInMemory:
+    """The matches in a frame in memory, as `RowPatternMatches` reads them."""
+
+    def __init__(
+        self,
+        query: RowPatternQuery | SelectedRows,
+        source: Source,
+        native: Callable[[Frame], Frame],
+        params: Mapping[str, Any] | None = None,
+    ):
+        self.source, self.native = source, native
+        self.bound = bind_rows(query, source.schema, params)
+        self.search = search_rows(self.bound, source)
+
+    @property
+    def query(self) -> RowPatternQuery | SelectedRows:
+        """The query as a value."""
+        return self.bound.query
+
+    def count(self) -> int:
+        """Return the number of matches, with empty ones."""
+        return self.search.n_matches
+
+    # --- the result as a table
+
+    @cached_property
+    def _columns(self) -> tuple[dict[str, ResultColumn], int]:
+        columns, n_rows = result_columns(self.bound, self.source, self.search)
+        if self.bound.selected is None:
+            return columns, n_rows
+        projection = project(self.bound.selected, columns, n_rows, self.bound.params)
+        limit = self.bound.selected.limit
+        n_rows = projection.n_rows if limit is None else min(limit, projection.n_rows)
+        return order_and_limit(self.bound.selected, projection), n_rows
+
+    def n_rows(self) -> int:
+        """Return the number of rows of the result."""
+        return self._columns[1]
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the result."""
+        return self._frame(None)
+
+    def head(self, n: int) -> Frame:
+        """Return the first rows of the result."""
+        return self._frame(np.arange(min(n, self.n_rows())))
+
+    def sample(self, n: int, seed: int) -> Frame:
+        """Return a uniform sample of the rows of the result, in their order."""
+        n_rows = self.n_rows()
+        drawn = sorted(Random(seed).sample(range(n_rows), min(n, n_rows)))
+        return self._frame(np.array(drawn, np.int64))
+
+    def _frame(self, rows: np.ndarray | None) -> Frame:
+        columns, _ = self._columns
+        measured = {
+            name: (column if rows is None else column.take(rows)).measured()
+            for name, column in columns.items()
+        }
+        return self.native(self.source.result(measured))
+
+    # --- the matched rows
+
+    def matched_rows(self) -> Frame:
+        """Return the matched rows of the frame, after ``match`` and ``variable``."""
+        return self.native(self.source.rows(self._rows, self._numbers()))
+
+    def lineage(self, number: int | None) -> pd.DataFrame:
+        """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
+        rows, first = self._rows, self.search.found.first_state_of_match
+        items = slice(None) if number is None else slice(first[number], first[number + 1])
+        own = {name: values[items] for name, values in self._numbers().items()}
+        labels = self.source.index_labels(rows[items])
+        return pd.DataFrame({**own, "position": rows[items], "index": labels})
+
+    def _numbers(self) -> dict[str, np.ndarray]:
+        found = self.search.found
+        return {"match": match_of_item(found), "variable": self.bound.labels[found.states]}
+
+    def tag(self) -> Frame:
+        """Return the frame with ``match`` and ``variable`` as its last columns."""
+        rows, numbers = self._rows, self._numbers()
+        match = np.full(self.source.n_rows, -1, np.int64)
+        match[rows] = numbers["match"]
+        if shared := len(rows) - int(np.count_nonzero(match >= 0)):
+            raise CepError(several_matches(shared))
+        variable = np.full(self.source.n_rows, None, dtype=object)
+        variable[rows] = numbers["variable"]
+        columns = {
+            "match": pd.arrays.IntegerArray(match, match < 0),
+            "variable": pd.array(variable, dtype="string"),
+        }
+        return self.native(self.source.tagged(columns))
+
+    # --- one by one
+
+    def matches(self) -> Iterator[Match]:
+        """Yield the matches with their final measures and their rows."""
+        for number in range(self.count()):
+            yield self.match(number)
+
+    def match(self, number: int) -> Match:
+        """Return a match by its number from 0."""
+        found = self.search.found
+        items = slice(*found.first_state_of_match[number : number + 2])
+        variables = self.bound.labels[found.states[items]]
+        rows = self.source.rows(self._rows[items], {"variable": variables})
+        table = self._measures
+        measures = {name: plain_value(table[name].iloc[number]) for name in table.columns}
+        return Match(number, measures, self.native(rows))
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        return row_of_item(self.search)
+
+    @cached_property
+    def _measures(self) -> pd.DataFrame:
+        """The partition columns and the measures at the last row of each match."""
+        columns, _ = result_columns(self.bound, self.source, self.search, "one")
+        measured = {name: column.measured() for name, column in columns.items()}
+        return as_pandas(self.source.result(measured))
+
+    def said(self) -> str:
+        """Return how many matches there are, and where."""
+        n, by = self.count(), ", ".join(self.bound.partition_by)
+        n_parts = self.search.order.n_partitions
+        parts = f", {n_parts:,} partition{'s' * (n_parts != 1)} by {by}"
+        matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.clause.pattern}'"
+        return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}"
+
+
+def several_matches(n_rows: int | str) -> str:
+    """Return the message for rows that belong to several matches."""
+    return (
+        f"{n_rows} matched rows belong to several matches, and a tagged row has one; "
+        "use AFTER MATCH SKIP PAST LAST ROW, or to_frame('all')"
+    )

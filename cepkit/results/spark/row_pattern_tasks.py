@@ -1,0 +1,175 @@
+"""The work of the tasks of Spark for MATCH_RECOGNIZE: each searches whole partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.errors import CepError
+from cepkit.events import Events
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.spark import Order, check_total_order, received_table, sent_batches
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.results.match_recognize.memory import several_matches
+from cepkit.results.match_recognize.search import (
+    BoundRows,
+    bind_rows,
+    match_of_item,
+    place_of_item,
+    result_columns,
+    row_of_item,
+    search_rows,
+)
+from cepkit.results.match_recognize.select import Projection, project
+from cepkit.results.row_pattern_search import RowPatternSearch
+
+Told = list[tuple[str, Measured]]
+Tell = Callable[[BoundRows, ArrowSource, RowPatternSearch], Told]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """The work on the batches of one Spark partition."""
+
+    query: RowPatternQuery | SelectedRows
+    params: Mapping[str, Any] | None
+    columns: tuple[str, ...]  # names of the batches' columns
+    tell: Tell
+    output: pa.Schema
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Search the rows and yield what ``tell`` returns."""
+        table = received_table(batches, self.columns)
+        if table is None:
+            return
+        source = ArrowSource(table)
+        bound = bind_rows(self.query, source.schema, self.params)
+        search = search_rows(bound, source)
+        n, sizes = search.order.n_partitions, np.diff(search.order.first_place_of_partition)
+        partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
+        events = Events(source.n_rows, {}, partition, n, search.order.row_of_place)
+        order = tuple(key.column for key in bound.order_by)
+        check_total_order(source, events, Order(bound.partition_by, order))
+        yield from sent_batches(self.tell(bound, source, search), source, self.output)
+
+
+def tell_count(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+    """Return the number of matches."""
+    return [("count", pa.array([search.n_matches], pa.int64()))]
+
+
+def project_result(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Projection:
+    """Return the columns of the result of a task, after WHERE."""
+    columns, n_rows = result_columns(bound, source, search)
+    if bound.selected is None:
+        return Projection(columns, (), n_rows)
+    return project(bound.selected, columns, n_rows, bound.params)
+
+
+def tell_result(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+    """Return the columns of the result, and those that sort it."""
+    projected = project_result(bound, source, search)
+    shown = [(name, column.measured()) for name, column in projected.columns.items()]
+    return [*shown, *((f"key {i}", key.measured()) for i, key in enumerate(projected.keys))]
+
+
+@dataclass(frozen=True, slots=True)
+class TellDrawn:
+    """The columns of the result, and a number for each row that does not depend on the tasks."""
+
+    seed: int
+
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+        """Return the columns, and last the numbers. The rows with the least numbers are the sample."""
+        told = tell_result(bound, source, search)
+        n_rows = len(told[0][1].rows if isinstance(told[0][1], Picked) else told[0][1]) if told else 0
+        texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(told)})
+        seen: dict[str, int] = {}
+        numbers = []
+        for row in range(n_rows):
+            text = repr(texts.slice(row, 1).to_pylist())
+            seen[text] = seen.get(text, 0) + 1  # equal rows get different numbers
+            digest = blake2b(f"{self.seed} {seen[text]} {text}".encode(), digest_size=8).digest()
+            numbers.append(int.from_bytes(digest, "big") >> 1)
+        return [*told, ("drawn", pa.array(numbers, pa.int64()))]
+
+
+def _array(values: Measured, source: ArrowSource) -> pa.Array:
+    return source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+
+
+def _keys_as_text(bound: BoundRows, source: ArrowSource, rows: np.ndarray) -> list[str]:
+    """Return a text for the partition of each of these rows. Equal keys have equal texts in every task."""
+    columns = [source.arrow(name, rows).to_pylist() for name in bound.partition_by]
+    return [repr([_plain_key(value) for value in key]) for key in zip(*columns, strict=True)] or [
+        "" for _ in rows
+    ]
+
+
+def _plain_key(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if value != value else value + 0.0  # NaN is null, and -0.0 is 0.0
+    return value
+
+
+def _first_rows(search: RowPatternSearch) -> np.ndarray:
+    """Return the first row of each partition."""
+    return search.order.rows(search.order.first_place_of_partition[:-1])
+
+
+def tell_partitions(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+    """Return a text for each partition, the number of its matches, and its columns."""
+    first = _first_rows(search)
+    counts = np.diff(search.found.first_match_of_partition)
+    return [
+        ("partition", pa.array(_keys_as_text(bound, source, first), pa.string())),
+        ("matches", pa.array(counts, pa.int64())),
+        *((name, Picked(name, first)) for name in bound.partition_by),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TellItems:
+    """The matched rows: partition, number of the match in it, variable, place, and columns of the row."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+        """Return one row for each item."""
+        found, rows = search.found, row_of_item(search)
+        match = match_of_item(found)
+        texts = np.array([*_keys_as_text(bound, source, _first_rows(search)), None], dtype=object)
+        return [
+            ("partition", pa.array(texts[found.partition_of_match[match]], pa.string())),
+            ("number", pa.array(found.number_of_match[match], pa.int64())),
+            ("variable", pa.array(bound.labels[found.states], pa.string())),
+            ("place", pa.array(place_of_item(found), pa.int64())),
+            *((name, Picked(name, rows)) for name in self.columns),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TellTagged:
+    """All rows: partition, number of the match in it, variable, place, and columns; null if unmatched."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
+        """Return one row for each row of the frame. Raise if a row belongs to several matches."""
+        rows = row_of_item(search)
+        item = np.full(source.n_rows, -1, np.int64)
+        item[rows] = np.arange(len(rows))
+        if shared := len(rows) - int(np.count_nonzero(item >= 0)):
+            raise CepError(several_matches(shared))
+        where = pa.array(item, mask=item < 0)
+        told = TellItems(())(bound, source, search)
+        return [
+            *((name, _array(values, source).take(where)) for name, values in told),
+            *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
+        ]

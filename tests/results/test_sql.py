@@ -1,0 +1,228 @@
+"""`cepkit.sql` on frames by name, and what its result offers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError
+
+WALK = pd.DataFrame(
+    {"k": list("bababab"), "t": [0, 0, 1, 1, 2, 2, 3], "x": [5, 1, 3, 2, 2, 1, 4]}, index=list("pqrstuv")
+)
+FALL = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES FIRST(x) AS top, LAST(D.x) AS low
+  PATTERN (S D+) DEFINE D AS x < PREV(x))"""
+SELECT = f"SELECT m.k, m.top - low AS depth FROM walk {FALL} AS m ORDER BY m.top"
+
+
+def test_a_table_by_name():
+    found = cep.sql(SELECT, walk=WALK, other=WALK.iloc[:0])
+    assert type(found).__name__ == "RowPatternMatches"
+    assert found.to_frame().to_numpy().tolist() == [["a", 1], ["b", 3]]
+    assert cep.sql(SELECT, WALK=WALK).count() == 2  # SQL ignores the case of names
+    text = SELECT.replace("FROM walk", 'FROM "my walk" AS w').replace("m.k", "w.k")
+    assert cep.sql(text, **{"my walk": WALK}).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "tables", "error", "message"),
+    [
+        (SELECT, {}, CepError, "FROM walk: no table is given; write cep.sql(text, walk=frame)"),
+        (SELECT, {"walks": WALK}, CepError, "FROM walk: no such table. Did you mean 'walks'?"),
+        (SELECT, {"walk": "walk.csv"}, CepError, "'walk.csv' is the path of a file"),
+        (FALL, {"walk": WALK}, PatternSyntaxError, "the text names no table; write SELECT * FROM t"),
+        (
+            SELECT.replace("m.k,", "m.low AS depth,"),
+            {"walk": WALK},
+            CepError,
+            "two columns have the name 'depth'",
+        ),
+        (
+            "SELECT * FROM walk",
+            {"walk": WALK},
+            PatternSyntaxError,
+            "without MATCH_RECOGNIZE has no row pattern",
+        ),
+    ],
+    ids=["no table", "wrong name", "a file", "no FROM", "same name", "no pattern"],
+)
+def test_mistakes(text, tables, error, message):
+    with pytest.raises(error) as caught:
+        cep.sql(text, **tables)
+    assert message in str(caught.value)
+
+
+def test_parameters():
+    text = "SELECT x FROM t MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (A) DEFINE A AS x > :least)"
+    assert cep.sql(text, params={"least": 3}, t=WALK).to_frame()["x"].tolist() == [5, 4]
+
+
+def test_frames_of_other_kinds():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql("SELECT * FROM WALK")
+    for frame, kind in [
+        (pa.Table.from_pandas(WALK), pa.Table), (pl.from_pandas(WALK), pl.DataFrame), (relation, pa.Table)
+    ]:  # fmt: skip
+        for found in (cep.sql(SELECT, walk=frame), cep.match(frame, SELECT)):
+            made = found.to_frame()
+            assert isinstance(made, kind)
+            assert pa.table(made).to_pydict() == {"k": ["a", "b"], "depth": [1, 3]}
+    found = cep.sql(SELECT, walk=relation).to_frame()
+    assert duckdb.sql("SELECT max(depth) FROM found").fetchall() == [(3,)]
+
+
+# --- the result
+
+
+def test_the_result_is_used_as_matches_are():
+    found = cep.match(WALK, FALL)
+    assert (len(found), bool(found), found.count()) == (2, True, 2)
+    assert [match["low"] for match in found] == [2, 1] and found[-1]["k"] == "a"
+    assert found[0].rows.index.tolist() == ["p", "r", "t"]
+    assert found[0].rows["variable"].tolist() == ["S", "D", "D"]
+    assert found.head(1).to_numpy().tolist() == [["b", 5, 2]]
+    with pytest.raises(IndexError, match="no match has number 2"):
+        found[2]
+    with pytest.raises(TypeError, match="matches are numbered"):
+        found["low"]
+    assert not cep.match(WALK, FALL.replace("x < PREV(x)", "x < 0"))
+
+
+def test_numbers_of_matches_count_all_partitions():
+    found = cep.match(WALK, FALL)
+    assert found.lineage().to_dict("list") == {
+        "match": [0, 0, 0, 1, 1], "variable": ["S", "D", "D", "S", "D"],
+        "position": [0, 2, 4, 3, 5], "index": ["p", "r", "t", "s", "u"],
+    }  # fmt: skip
+    assert found.lineage(1)["match"].tolist() == [1, 1]
+    rows = found.to_frame("all")
+    assert rows.columns.tolist() == ["match", "variable", "k", "t", "x"]
+    assert rows.index.tolist() == ["p", "r", "t", "s", "u"]
+
+
+def test_tags():
+    for tagged in (WALK.cep.tag(FALL), cep.sql(SELECT, walk=WALK).tag()):
+        assert tagged["match"].tolist() == [0, pd.NA, 0, 1, 0, 1, pd.NA]
+        assert tagged["variable"].tolist() == ["S", pd.NA, "D", "S", "D", "D", pd.NA]
+        assert tagged.index.tolist() == list("pqrstuv")
+    overlapping = FALL.replace("PATTERN", "AFTER MATCH SKIP TO NEXT ROW PATTERN")
+    with pytest.raises(CepError, match="matched rows belong to several matches"):
+        WALK.cep.tag(overlapping)
+    assert len(cep.match(WALK, overlapping).to_frame("all")) == 7
+
+
+def test_rows_that_are_excluded_from_the_output_are_matched_rows():
+    text = FALL.replace("PATTERN (S D+)", "ALL ROWS PER MATCH PATTERN (S {- D+ -})").replace(
+        "MEASURES FIRST(x) AS top, LAST(D.x) AS low", ""
+    )
+    found = cep.match(WALK, text)
+    assert len(found.to_frame()) == 2 and len(found.lineage()) == 5
+
+
+def test_empty_matches_are_matches_without_rows():
+    found = cep.match(
+        WALK, "MATCH_RECOGNIZE (ORDER BY t MEASURES COUNT(*) AS n PATTERN (A*) DEFINE A AS x > 4)"
+    )
+    assert [match["n"] for match in found] == [1, 0, 0, 0, 0, 0, 0]
+    assert found.lineage()["match"].tolist() == [0] and len(found[1].rows) == 0
+
+
+def test_samples_are_rows_of_the_result():
+    frame = pd.DataFrame({"x": range(200)})
+    found = cep.match(frame, "MATCH_RECOGNIZE (MEASURES A.x AS x PATTERN (A) DEFINE A AS x % 2 = 0)")
+    drawn = found.sample(20, seed=3)["x"].to_numpy()
+    assert len(drawn) == 20 and np.all(np.diff(drawn) > 0) and np.all(drawn % 2 == 0)
+    assert found.sample(20, seed=3)["x"].tolist() == drawn.tolist() != found.sample(20, seed=4)["x"].tolist()
+    assert len(found.sample(1000)) == 100
+
+
+def test_what_is_shown():
+    found = cep.match(WALK, FALL)
+    assert repr(found).splitlines()[0] == "2 matches of 'S D+' in 7 rows, 2 partitions by k"
+    assert "<table" in found._repr_html_()
+    many = cep.match(
+        pd.DataFrame({"x": range(30)}), "MATCH_RECOGNIZE (MEASURES A.x AS y PATTERN (A) DEFINE A AS true)"
+    )
+    assert repr(many).splitlines()[-1] == "… 20 more rows"
+    assert "to_frame()" in many._repr_html_()
+
+
+# --- Spark
+
+
+@pytest.fixture(scope="module")
+def walk_on_spark(spark):
+    return spark.createDataFrame(pa.Table.from_pandas(WALK, preserve_index=False))
+
+
+def rows_of(frame) -> list[tuple]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def test_spark_is_lazy_and_gives_the_same_rows(spark, walk_on_spark):
+    found = walk_on_spark.cep.match(FALL)
+    spark.sparkContext.setJobGroup("lazy", "lazy")
+    lazy = cep.sql(SELECT, walk=walk_on_spark).to_frame()
+    assert "nothing has run yet" in repr(found) and "partitioned by k: k: string" in repr(found)
+    assert found._repr_html_().startswith("<p>matches of")
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup("lazy")
+    spark.sparkContext.setJobGroup("", "")
+    assert [tuple(row) for row in lazy.collect()] == [("a", 1), ("b", 3)]
+    assert found.count() == len(found) == 2 and found
+    assert rows_of(found.to_frame()) == [("a", 2, 1), ("b", 5, 2)]
+    assert sorted(found.head(5)["low"]) == [1, 2]
+    assert found.sample(1, seed=1).equals(found.sample(1, seed=1))
+
+
+def test_the_select_on_spark(walk_on_spark):
+    text = """SELECT x, n * 2 AS twice FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+      MEASURES MATCH_NUMBER() AS n ALL ROWS PER MATCH PATTERN (A) DEFINE A AS x > 1) AS m
+      WHERE m.x < 5 ORDER BY m.x DESC, k, t LIMIT 3"""
+    expected = cep.sql(text, t=WALK).to_frame().to_numpy().tolist()
+    assert [list(row) for row in cep.sql(text, t=walk_on_spark).to_frame().collect()] == expected
+
+
+def test_matched_rows_on_spark(walk_on_spark):
+    """Spark sorts partitions by their columns, so a comes first."""
+    found = walk_on_spark.cep.match(FALL)
+    lineage = found.lineage()
+    assert lineage.columns == ["match", "variable", "k", "t"]
+    assert [tuple(row) for row in lineage.collect()] == [
+        (0, "S", "a", 1), (0, "D", "a", 2), (1, "S", "b", 0), (1, "D", "b", 1), (1, "D", "b", 2)
+    ]  # fmt: skip
+    assert rows_of(found.lineage(1)) == [(1, "D", "b", 1), (1, "D", "b", 2), (1, "S", "b", 0)]
+    assert found.to_frame("all").columns == ["match", "variable", "k", "t", "x"]
+    tagged = walk_on_spark.cep.tag(FALL)
+    assert tagged.columns == ["k", "t", "x", "match", "variable"]
+    assert rows_of(tagged)[:3] == [("a", 0, 1, None, None), ("a", 1, 2, 0, "S"), ("a", 2, 1, 0, "D")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (FALL.replace("ORDER BY t", ""), "ORDER BY is missing"),
+        (FALL.replace("LAST(D.x)", "NULL"), "'low' has no type before it runs"),
+        (FALL.replace("PARTITION BY k", "PARTITION BY kk"), "'kk' not found"),
+    ],
+)
+def test_errors_on_spark_come_before_any_job(walk_on_spark, text, message):
+    with pytest.raises(CepError, match=message):
+        walk_on_spark.cep.match(text)
+
+
+def test_what_spark_refuses(spark, walk_on_spark):
+    with pytest.warns(cep.CepWarning, match="without PARTITION BY all rows are one partition"):
+        ties = walk_on_spark.cep.match(FALL.replace("PARTITION BY k", ""))
+    with pytest.raises(cep.OrderError, match=r"order_by=\['t'\]: 3 of the 7 events"):
+        ties.count()
+    with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
+        iter(walk_on_spark.cep.match(FALL))
+    with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
+        walk_on_spark.cep.match(FALL)[0]
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(UnsupportedQueryError, match="does not run on a streaming DataFrame"):
+        stream.cep.match("MATCH_RECOGNIZE (ORDER BY value PATTERN (A) DEFINE A AS value > 1)")
