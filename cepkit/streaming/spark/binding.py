@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
@@ -10,7 +11,8 @@ from cepkit.events import TIME
 from cepkit.frames.spark import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.planner import EngineValue, choose_engine
+from cepkit.planning.planner import EngineValue, choose_engine, engines
+from cepkit.results.doors import open_door
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
 from cepkit.streaming.spark.matches import SparkStreamMatches
 from cepkit.streaming.spark.results import RESULT
@@ -24,10 +26,18 @@ if TYPE_CHECKING:
 _DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 
 
+BUCKET_SHEDDING = "load shedding of a Spark stream"
+
+
 def match_stream(
-    frame: DataFrame, value: RegexQuery | SequenceQuery, engine: str | EngineValue = "auto"
+    frame: DataFrame,
+    value: RegexQuery | SequenceQuery,
+    engine: str | EngineValue = "auto",
+    bounded: Mapping[str, Any] | None = None,
 ) -> SparkStreamMatches:
     """Return the matches of a query in a streaming frame; no job runs.
+
+    ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
 
     Raises
     ------
@@ -58,7 +68,10 @@ def match_stream(
                 "the query has no window, so a stream would keep every event for ever; add WITHIN to the "
                 "query, as in WITHIN 1 hour"
             )
-    matches = SparkStreamMatches(frame, source, program, choose_engine(program))
+    engine_value, shedding = choose_engine(program), None
+    if bounded is not None:
+        engine_value, shedding = engines()["tree"], open_door(BUCKET_SHEDDING)(value, bounded)
+    matches = SparkStreamMatches(frame, source, program, engine_value, shedding=shedding)
     if not value.partition_by:
         warn(
             "without partition_by all events are one stream, which one Spark task must hold and match; with "

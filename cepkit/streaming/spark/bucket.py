@@ -22,7 +22,7 @@ from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
-from cepkit.streaming.search import Options, Search
+from cepkit.streaming.search import Options
 from cepkit.windows.running import keys_of_window
 from cepkit.windows.values import Window
 
@@ -41,15 +41,21 @@ class BucketPlan:
     n_buckets : int
     identity : mapping
         The query and the settings as plain values. State of another identity is refused.
+    shedding : optional
+        What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is ever
+        dropped.
     """
 
     query: RegexQuery | SequenceQuery | Window
     schema: StreamSchema
     n_buckets: int = 1
     identity: Mapping[str, Any] = field(default_factory=dict)
+    shedding: Any = None
 
-    def open_search(self) -> Search:
-        """Return a search that has seen no event."""
+    def open_search(self) -> Any:
+        """Return a `Search` that has seen no event."""
+        if self.shedding is not None:
+            return self.shedding.open_search(self.query, self.schema)
         return open_search(self.query, self.schema, Options())
 
     @property
@@ -71,6 +77,7 @@ class Received:
     late: pa.Table  # rows that came after the bucket had passed their time
     n_rows: int
     changed: bool  # whether the bucket must be saved
+    shed: Mapping[str, float] = field(default_factory=dict)  # what load shedding did
 
 
 class Bucket:
@@ -109,6 +116,8 @@ class Bucket:
         OrderError
             For rows without a time, and for rows of one key that are equal in all columns of ``order_by``.
         """
+        sheds = self.plan.shedding is not None
+        before = self._search.begin_counts() if sheds else {}
         n_rows = rows.num_rows
         time = self._ticks(rows)
         is_late = np.zeros(n_rows, bool) if self._passed is None else time < self._passed
@@ -127,7 +136,8 @@ class Bucket:
             if made:  # a bucket without work stays as it was saved
                 self._passed = watermark
         changed = bool(made) or n_rows > late.num_rows
-        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed)
+        shed = self._search.counts(before) if sheds else {}
+        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed, shed)
 
     def _ticks(self, rows: pa.Table) -> np.ndarray:
         column = rows.column(self._clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -38,6 +38,14 @@ class SparkStreamMatches(SparkStreamResults):
     saves. After a crash, a restart from the checkpoint loses and doubles nothing in a sink that is exact
     itself, such as Parquet or `parquet_by_batch`.
 
+    With ``latency_bound`` each bucket sheds load for itself. The rows that the watermark passes arrive when the
+    bucket begins to work on them in a micro-batch. The latency of a match is the time from then until the
+    bucket has found it; the bucket measures it with the clock of the machine. It does not contain the wait for
+    the watermark, for the micro-batch and for other buckets of the task. So a bucket works on a micro-batch for
+    about ``latency_bound`` at most, and drops the rows that would take it longer. Each bucket first learns from
+    ``warm_up`` rows and drops none of them. The state of the strategy is a part of the bucket's state, so a
+    restart continues it. Without ``latency_bound`` nothing is ever dropped.
+
     Examples
     --------
     >>> found = stream.withWatermark("ts", "1 minute").cep.match(
@@ -54,9 +62,10 @@ class SparkStreamMatches(SparkStreamResults):
         n_buckets: int | None = None,
         late: str | None = None,
         unbounded: bool = False,
+        shedding: Any = None,
     ):
         self._program, self._engine, self._unbounded = program, engine, unbounded
-        super().__init__(frame, source, program.query, n_buckets, late)
+        super().__init__(frame, source, program.query, n_buckets, late, shedding)
 
     # --- what runs
 
@@ -129,6 +138,7 @@ class SparkStreamMatches(SparkStreamResults):
             self._n_buckets if buckets is None else whole_number("buckets", buckets, 1),
             late or self._late,
             self._unbounded if unbounded is None else truth("unbounded", unbounded),
+            self._shedding,
         )
 
     # --- results

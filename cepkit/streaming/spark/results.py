@@ -22,9 +22,8 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved_queries import query_as_json
-from cepkit.streaming.search import Search
 from cepkit.streaming.spark.bucket import BucketPlan, keys_of_buckets
-from cepkit.streaming.spark.progress import draw_progress, progress_frame
+from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
 from cepkit.streaming.spark.sending import STATISTICS, Sending
 from cepkit.streaming.spark.sinks import ParquetByBatch
 from cepkit.windows.values import Window
@@ -54,16 +53,17 @@ class SparkStreamResults(ABC):
         query: RegexQuery | SequenceQuery | Window,
         n_buckets: int | None = None,
         late: str | None = None,
+        shedding: Any = None,
     ):
         if late is not None and late not in _LATE:
             raise CepError(f"late={late!r}: write 'count' or 'rows'")
-        self._frame, self._source, self._query = frame, source, query
+        self._frame, self._source, self._query, self._shedding = frame, source, query, shedding
         self._keys = keys_of_buckets(query)
         self._n_buckets, self._late = n_buckets, late or "count"
         self._n_partitions = _n_partitions(frame)
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
-        self._search: Search = self._plan.open_search()  # refuses what only a finished frame allows
+        self._search = self._plan.open_search()  # refuses what only a finished frame allows
 
     @property
     @abstractmethod
@@ -107,13 +107,14 @@ class SparkStreamResults(ABC):
             check_free(("late",), names)
             types, late = self._with_late(types, columns)
             names.append("late")
-        sending = Sending(output, tuple(columns), late)
+        sending = Sending(output, tuple(columns), late, self._shed_names)
         processor = work.BucketProcessor(self._plan, sending, os.environ.get("CEPKIT_CACHE"))
         made = dealt.groupBy("bucket").transformWithStateInPandas(
             processor, sending.operator_types(types), "append", "EventTime"
         )
         sums = [F.sum(name).alias(name) for name in STATISTICS]
-        made = sending.opened(made.observe(self._name, *sums), types)
+        shed = [(F.max if name == MOST_LATENCY else F.sum)(name).alias(name) for name in self._shed_names]
+        made = sending.opened(made.observe(self._name, *sums, *shed), types)
         return made.select(
             *(
                 F.col(f"`{own}`").alias(name, metadata={RESULT: self._title})
@@ -195,7 +196,8 @@ class SparkStreamResults(ABC):
         known = {str(query.runId) for query in queries}
         active = self._frame.sparkSession.streams.active
         queries += [query for query in active if str(query.runId) not in known]
-        return progress_frame(queries, self._name, self._plan.n_buckets)
+        types = () if self._shedding is None else self._search.types
+        return progress_frame(queries, self._name, self._plan.n_buckets, types)
 
     def plot(self) -> go.Figure:
         """Draw `progress`: the rows and results of every micro-batch, and the rows that wait after it.
@@ -216,11 +218,13 @@ class SparkStreamResults(ABC):
             if by
             else f"1: {one_bucket}"
         )
+        shedding = () if self._shedding is None else (("shedding", str(self._shedding)),)
         late = "are counted" if self._late == "count" else "are rows with the column late"
         return (
             ("buckets", buckets),
             ("watermark", f"{delay:g} s after the newest {field.name}; earlier rows are searched in order"),
             ("late rows", f"{late}; they are not searched"),
+            *shedding,
         )
 
     # --- how the frames are made
@@ -241,7 +245,14 @@ class SparkStreamResults(ABC):
             "columns": [f"{field.name}: {field.type}" for field in schema.arrow],
             "buckets": f"{n_buckets} for spark.sql.shuffle.partitions={self._n_partitions}",
         }
-        return BucketPlan(self._query, schema, n_buckets, identity)
+        if self._shedding is not None:
+            identity["shedding"] = self._shedding.identity
+        return BucketPlan(self._query, schema, n_buckets, identity, self._shedding)
+
+    @property
+    def _shed_names(self) -> tuple[str, ...]:
+        """The numbers of load shedding that each bucket reports."""
+        return () if self._shedding is None else self._search.count_names
 
     @property
     def _result_types(self) -> tuple[StructType, pa.Schema]:
