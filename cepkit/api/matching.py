@@ -30,6 +30,7 @@ from cepkit.results.regex_found import RegexFound
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
+    from cepkit.language.query_parts import Duration
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
@@ -47,6 +48,11 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
 ) -> Matches: ...
 @overload
@@ -56,6 +62,11 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches: ...
 @takes_query_keywords
@@ -65,6 +76,11 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
 ) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches:
     """Find the matches of a query in a frame.
@@ -92,6 +108,13 @@ def match(
         `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
+    latency_bound : str, timedelta or float, optional
+        Only for event sequences in streaming Spark frames: the longest time from when a bucket of keys begins
+        with the last row of a match, in a micro-batch, until it finds the match. When rows threaten it, the
+        bucket drops some. ``matches.progress`` says how many. Without it, nothing is ever dropped. `replay`
+        sheds load on finished frames, and `stream` on events that you push.
+    shedding, warm_up, weights, seed
+        As for `stream`, for each bucket. They need ``latency_bound``.
 
     Returns
     -------
@@ -126,7 +149,10 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    _refuse_shedding(keywords)
+    bounded = _bounded(
+        frame, latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
+        seed=seed or None,
+    )  # fmt: skip
     if isinstance(query, str) and is_match_recognize(query):
         return _match_rows(frame, query, engine, trace, keywords)
     value = query_of(match, frame, query, keywords)
@@ -136,7 +162,7 @@ def match(
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
         from cepkit.pipelines.spark_session import worker_python
 
-        matches = spark.match(frame, value, engine)
+        matches = spark.match(frame, value, engine, bounded=bounded)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of(frame)
@@ -248,12 +274,19 @@ def match_events(
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
-def _refuse_shedding(keywords: Mapping[str, Any]) -> None:
-    """Raise for keywords of load shedding, which other calls have."""
-    names = ("latency_bound", "shedding", "warm_up", "weights", "time_slice")
-    if given := [name for name in names if name in keywords]:
+def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:
+    """Return the keywords of load shedding, None without a latency bound; raise for other frames."""
+    if not (names := [name for name, value in given.items() if value is not None]):
+        return None
+    if spark_module(frame) is None or not frame.isStreaming:
         raise UnsupportedQueryError(
-            f"{given[0]}: match drops no event, on streaming Spark frames too. cep.replay(frame, query, "
-            "latency_bound='1.5 s') sheds load on a finished frame, and cep.stream(query, schema, "
-            "latency_bound='1.5 s') on events that you push, for example in Spark's foreachBatch"
+            f"{names[0]}: match drops no event of a finished frame, only of a streaming Spark frame. "
+            "cep.replay(frame, query, latency_bound='1.5 s') sheds load on it, and cep.stream(query, schema, "
+            "latency_bound='1.5 s') on events that you push"
         )
+    if given["latency_bound"] is None:
+        raise CepError(
+            f"{names[0]}={given[names[0]]!r} needs a latency bound, as in latency_bound='1.5 s'. Without a "
+            "bound nothing is ever dropped"
+        )
+    return given

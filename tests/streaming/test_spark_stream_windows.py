@@ -197,8 +197,6 @@ def test_mistakes_are_errors_before_anything_runs(spark, tmp_path):
             frame.cep.window({"more": "count()"}, time="5 s", order_by="ts")
     with pytest.raises(CepError, match=r"got list\. For a chain of windows and queries"):
         stream.cep.match([rows.query, "PATTERN SEQ(A a, B b) WITHIN 9 s"])
-    with pytest.raises(UnsupportedQueryError, match=r"latency_bound: match drops no event.*cep\.stream\("):
-        stream.cep.match("PATTERN SEQ(A a) WITHIN 9 s", latency_bound="1 s", shedding="random")
     with pytest.raises(CepError, match="late='yes': write 'count' or 'rows'"):
         rows.configure(late="yes")
     with pytest.raises(UnsupportedQueryError, match="count: a stream has no end"):

@@ -118,7 +118,8 @@ class BucketSearch(LiveSearch):
         """The names of the numbers that `counts` returns."""
         dropped = (f"dropped_{i}" for i in range(len(self.tree.types)))
         return (
-            "processed", *dropped, "partial", "latencies", "latency_seconds", MOST_LATENCY, "found", "wanted", "learns",
+            "processed", *dropped, "partial", "latencies", "latency_seconds", MOST_LATENCY, "found", "wanted",
+            "learns",
         )  # fmt: skip
 
     def begin_counts(self) -> Mapping[str, float]:
@@ -129,8 +130,8 @@ class BucketSearch(LiveSearch):
     def counts(self, before: Mapping[str, float]) -> dict[str, float]:
         """Return what happened since `begin_counts`, and the estimate of recall since the stream began.
 
-        Recall is ``found / wanted``; NaN when the strategy drops partial matches or skips pairs. ``learns`` is
-        1 while the strategy learns.
+        Recall is ``found / wanted``; NaN when the strategy drops partial matches or skips pairs. ``learns``
+        is 1 while the strategy learns.
         """
         own = self._latencies
         self._earlier.add_all(own)

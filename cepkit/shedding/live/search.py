@@ -666,10 +666,10 @@ class LiveSearch(Search):
         self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
         starts, arrivals = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)
-        stops = [*[start - starts[0] for start in starts[1:]], len(whole)]
+        firsts = [start - starts[0] for start in starts]
         tables = [
-            whole.slice(start - starts[0], stop - start + starts[0])
-            for start, stop in zip(starts, stops, strict=True)
+            whole.slice(first, stop - first)
+            for first, stop in zip(firsts, [*firsts[1:], len(whole)], strict=False)  # none before the first
         ]
         self._kept = KeptRows(tables, starts, arrivals)
 

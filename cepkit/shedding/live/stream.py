@@ -203,7 +203,9 @@ def open_live_stream(
         When the query is no event sequence, or the tree cannot run it.
     """
     settings = live_settings(query, options, given)
-    return LiveStream(query, schema, options, kind, settings, prepare_strategy(settings.strategy, given["clock"]))
+    return LiveStream(
+        query, schema, options, kind, settings, prepare_strategy(settings.strategy, given["clock"])
+    )
 
 
 def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> LiveSettings:
@@ -276,6 +278,7 @@ def _classes() -> dict[str, Any]:
 
 
 def strategy_as_json(strategy: Strategy) -> dict[str, Any]:
+    """Return a strategy as plain values; of a class of the user only its name."""
     name = type(strategy).__name__
     if _classes().get(name) is type(strategy) and is_dataclass(strategy):
         return {"class": name, "settings": asdict(strategy)}

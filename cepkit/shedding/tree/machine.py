@@ -511,7 +511,7 @@ class TreeMachine:
 
     @property
     def wakes_at(self) -> int | None:
-        """The first tick at which a waiting match is complete; without any, the first one after all windows."""
+        """The first tick at which a waiting match is complete; without any, the first after all windows."""
         within, rows = int(self._limits[kernel.WITHIN]), self._pool[self._alive()]
         if within < 0 or not len(rows):
             return None

@@ -75,7 +75,7 @@ class TreeStream:
         self.end += events.n_events
 
     def set_place_after(self, time: int) -> None:
-        """Give the place after the last event a time and no type. ``end`` stays, so the next event takes it."""
+        """Give the place after the last event a time and no type. The next event takes the place."""
         at = self._make_room(1, self.base)
         self.kind[at] = self.partition[at] = self.chain[at] = -1
         self.time[at] = time

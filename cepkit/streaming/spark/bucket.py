@@ -42,8 +42,8 @@ class BucketPlan:
     identity : mapping
         The query and the settings as plain values. State of another identity is refused.
     shedding : optional
-        What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is ever
-        dropped.
+        What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is
+        ever dropped.
     """
 
     query: RegexQuery | SequenceQuery | Window

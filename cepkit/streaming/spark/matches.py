@@ -38,13 +38,13 @@ class SparkStreamMatches(SparkStreamResults):
     saves. After a crash, a restart from the checkpoint loses and doubles nothing in a sink that is exact
     itself, such as Parquet or `parquet_by_batch`.
 
-    With ``latency_bound`` each bucket sheds load for itself. The rows that the watermark passes arrive when the
-    bucket begins to work on them in a micro-batch. The latency of a match is the time from then until the
-    bucket has found it; the bucket measures it with the clock of the machine. It does not contain the wait for
-    the watermark, for the micro-batch and for other buckets of the task. So a bucket works on a micro-batch for
-    about ``latency_bound`` at most, and drops the rows that would take it longer. Each bucket first learns from
+    With ``latency_bound`` each bucket sheds load for itself. The rows that the watermark passes arrive when
+    the bucket begins to work on them in a micro-batch. The latency of a match is the time from then until the
+    bucket has found it, by the clock of the machine. It does not contain the wait for the watermark, for the
+    micro-batch and for other buckets of the task. So a bucket works on a micro-batch for about
+    ``latency_bound`` at most, and drops the rows that would take it longer. Each bucket first learns from
     ``warm_up`` rows and drops none of them. The state of the strategy is a part of the bucket's state, so a
-    restart continues it. Without ``latency_bound`` nothing is ever dropped.
+    restart continues it. It remembers every key. Without ``latency_bound`` nothing is ever dropped.
 
     Examples
     --------

@@ -188,6 +188,12 @@ class SparkStreamResults(ABC):
         (for a sequence query the kept events, from which they are made); ``state_bytes``; ``watermark``;
         ``watermark_lag``: the time from it to the newest row; ``seconds``.
 
+        A stream with a latency bound has more columns: ``processed_rows`` and ``dropped_rows`` of the batch
+        and ``dropped <type>`` for each event type; ``dropped_partial_matches``; ``estimated_recall``: the
+        share of the matches since the start that was found, see `cepkit.shedding.SheddingReport`;
+        ``mean_latency`` and ``max_latency`` of the matches of the batch, in seconds; ``buckets_that_learn``:
+        buckets in their warm-up.
+
         Examples
         --------
         >>> found.progress[["batch", "rows", "late_rows", "matches"]]  # doctest: +SKIP
