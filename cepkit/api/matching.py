@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
+    from cepkit.streaming.spark.rows import SparkStreamRows
 
 
 # MATCH_RECOGNIZE takes no keyword but params. Text with other keywords gives `Matches`.
@@ -68,7 +69,7 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -82,7 +83,7 @@ def match(
     weights: Mapping[str, float] | None = None,
     seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches:
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -99,6 +100,9 @@ def match(
 
         The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs with the rules of SQL. Its
         clauses have all options, so ``params`` is the only keyword. `cepkit.sql` takes frames by name.
+
+        On streaming Spark frames, a list of `cepkit.Window` values and queries is a chain: each step reads
+        the results of the step before. The keywords belong to its queries.
     **keywords
     engine : str or engine
         ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
@@ -118,11 +122,11 @@ def match(
 
     Returns
     -------
-    Matches, SparkMatches, SparkStreamMatches or RowPatternMatches
+    Matches, SparkMatches, SparkStreamMatches, SparkStreamRows or RowPatternMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
-        The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
+        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes, and a
+        chain `SparkStreamRows`. The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
 
     Raises
     ------
@@ -155,6 +159,8 @@ def match(
     )  # fmt: skip
     if isinstance(query, str) and is_match_recognize(query):
         return _match_rows(frame, query, engine, trace, keywords)
+    if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
+        return _match_chain(frame, query, engine, bounded, keywords)
     value = query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
@@ -178,6 +184,29 @@ def match(
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
         return match_events(program, source, events, native, chosen, progress)
+
+
+def _match_chain(
+    frame: Frame,
+    steps: Sequence[Any],
+    engine: str | EngineValue,
+    bounded: Mapping[str, Any] | None,
+    keywords: Mapping[str, Any],
+) -> SparkStreamRows:
+    """Return the results of a chain of windows and queries in a streaming Spark frame."""
+    from cepkit.pipelines.spark_session import worker_python
+    from cepkit.streaming.spark.binding import chain_stream
+    from cepkit.windows.chains import as_value
+
+    if engine != "auto":
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
+        )
+    if bounded is not None:
+        raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
+    rows = chain_stream((frame,), as_value(steps, read_arguments(match, keywords)))
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return rows
 
 
 def _match_rows(

@@ -7,15 +7,15 @@ from typing import Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.query_parts import Duration
-from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
-from cepkit.planning.queries import Query, as_query
+from cepkit.planning.queries import Query
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
 from cepkit.streaming.operators.join_stream import JoinStream, join_stream
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, Stream
-from cepkit.windows.chains import Chain
+from cepkit.windows.chains import Chain, as_value
 from cepkit.windows.values import Join, Window
 
 
@@ -138,7 +138,7 @@ def stream(
         )  # fmt: skip
         return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    value = _as_value(query, read_arguments(stream, keywords))
+    value = as_value(query, read_arguments(stream, keywords))
     check_engine(engine)
     bounded = {
         "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
@@ -167,31 +167,6 @@ def stream(
         opened = open_door(SHED_STREAM)
         return opened(value, schema_of(schema), options, kind_of_batch(schema), bounded)
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
-
-
-def _as_value(query: Any, given: Arguments) -> Any:
-    """Return a query, an operator, or a chain of them as a value."""
-    if isinstance(query, list | tuple):
-        is_text = [not isinstance(step, Window | Join) for step in query]
-        if not any(is_text) and given != Arguments():
-            raise CepError(_OWN_SETTINGS)
-        return Chain(
-            tuple(
-                _as_value(step, given if own else Arguments())
-                for step, own in zip(query, is_text, strict=True)
-            )
-        )
-    if isinstance(query, Window | Join):
-        if given != Arguments():
-            raise CepError(_OWN_SETTINGS)
-        return query
-    return as_query(query, given)
-
-
-_OWN_SETTINGS = (
-    "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
-    "cep.stream"
-)
 
 
 stream.__dict__["load"] = Stream.load

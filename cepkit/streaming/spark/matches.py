@@ -14,6 +14,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.explanation import Explanation
+from cepkit.streaming.spark.adding import NextStep
 from cepkit.streaming.spark.results import SparkStreamResults
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ class SparkStreamMatches(SparkStreamResults):
         <pattern SEQ(a x, b y)>
         """
         return self._program.query
+
+    @property
+    def cep(self) -> NextStep:
+        """A further step of a chain: ``matches.cep.window(…)`` and ``matches.cep.match(…)`` read the matches.
+
+        Examples
+        --------
+        >>> found.cep.window({"n": "count()"}, time="1 hour", order_by="b_ts")  # doctest: +SKIP
+        """
+        if self._shedding is not None:
+            raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
+        return NextStep((self._frame,), (self.query,))
 
     @property
     def engine(self) -> Engine:
@@ -155,7 +168,8 @@ class SparkStreamMatches(SparkStreamResults):
         --------
         >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
         """
-        self._refuse_unbounded()
+        if not self._unbounded:
+            refuse_unbounded(self.query)
         return super().to_frame()
 
     def explain(self) -> Explanation:
@@ -179,16 +193,17 @@ class SparkStreamMatches(SparkStreamResults):
     def _needed_columns(self) -> list[str]:
         return tasks.needed_columns(self._program, self._source)
 
-    def _refuse_unbounded(self) -> None:
-        query = self.query
-        if self._unbounded or not isinstance(query, RegexQuery) or query.within is not None:
-            return
-        if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
-            raise UnsupportedQueryError(
-                f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
-                "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
-                "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
-            )
+
+def refuse_unbounded(query: Any) -> None:
+    """Raise for a regex query whose matches have no greatest length."""
+    if not isinstance(query, RegexQuery) or query.within is not None:
+        return
+    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
+        raise UnsupportedQueryError(
+            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
+            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
+            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
+        )
 
 
 def _parts(pattern: Pattern) -> list[Pattern]:
