@@ -13,11 +13,11 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.results.doors import open_door
-from cepkit.streaming.arrival import ordered_batch
+from cepkit.streaming.arrival import count_late, ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
-from cepkit.streaming.saved import Saved, load_file, save_file
+from cepkit.streaming.saved import Saved, kind_of_file, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.windows.chains import Chain, said
@@ -25,6 +25,8 @@ from cepkit.windows.values import Window
 
 StreamQuery = RegexQuery | SequenceQuery | Window | Chain
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
+AFTER_BUFFER = "stream after a buffer"  # the kind of its file
+SAVED_AFTER_BUFFER = "saved stream after a buffer"
 SHED_STREAM, SAVED_SHED_STREAM = "stream with a latency bound", "saved stream with a latency bound"
 
 
@@ -268,6 +270,26 @@ class Stream:
         text = str(self.query) if isinstance(self.query, Chain) else said(self.query)
         return f"{state} of {text if is_window else repr(text)}: {', '.join(parts)}"
 
+    def split_late(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of a table that come before the newest event, and the others, in stream order.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pyarrow as pa
+        >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, order_by="x")
+        >>> _ = ups.push([{"x": 5}])
+        >>> late, others = ups.split_late(pa.table({"x": [7, 4, 5]}))
+        >>> late.to_pylist(), others.to_pylist()
+        ([{'x': 4}], [{'x': 5}, {'x': 7}])
+        """
+        by = self.query.order_by
+        if not by or not table.num_rows:
+            return table.slice(0, 0), table
+        table, keys = ordered_batch(table, None, by, self.schema)
+        n_late = 0 if self._newest is None else count_late(keys, self._newest, by)
+        return table.slice(0, n_late), table.slice(n_late)
+
     # --- saving
 
     def save(self, path: str | os.PathLike) -> None:
@@ -287,6 +309,17 @@ class Stream:
         >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"})
         >>> ups.save("ups.state")  # doctest: +SKIP
         """
+        save_file(path, self.pack())
+
+    def pack(self) -> Saved:
+        """Return the content of the stream for a file.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).pack().header["kind"]
+        'stream'
+        """
         self._check_open()
         tables = {"schema": self.schema.arrow.empty_table()}
         if self._newest is not None:
@@ -301,7 +334,7 @@ class Stream:
             "counts": [self._n_events, self._n_matches],
             **self._more_settings(),
         }
-        save_file(path, Saved(header, {}, tables).with_part("search", search))
+        return Saved(header, {}, tables).with_part("search", search)
 
     def _more_settings(self) -> dict[str, Any]:
         """Return what else a file must say about the stream."""
@@ -337,7 +370,20 @@ class Stream:
         """
         if is_saved_join(path):
             return load_join(path)
-        saved = load_file(path, "stream")
+        if kind_of_file(path) == AFTER_BUFFER:
+            return open_door(SAVED_AFTER_BUFFER)(load_file(path, AFTER_BUFFER), shedding, clock)
+        return cls.unpack(load_file(path, "stream"), shedding, clock)
+
+    @classmethod
+    def unpack(cls, saved: Saved, shedding: Any = None, clock: Any = None) -> Stream:
+        """Open the stream that `pack` returned; the parameters are those of `load`.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> cep.Stream.unpack(cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}).pack())
+        Stream of 'up': 0 events, 0 matches, 0 rows kept
+        """
         header = saved.header
         ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
         schema = StreamSchema(saved.tables["schema"].schema, ordered)
