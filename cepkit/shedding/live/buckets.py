@@ -118,8 +118,8 @@ class BucketSearch(LiveSearch):
         """The names of the numbers that `counts` returns."""
         dropped = (f"dropped_{i}" for i in range(len(self.tree.types)))
         return (
-            "processed", *dropped, "partial", "latencies", "latency_seconds", MOST_LATENCY, "found", "wanted",
-            "learns",
+            "processed", *dropped, "partial", "latencies", "latency_seconds", MOST_LATENCY, "recall_found",
+            "recall_wanted", "learns",
         )  # fmt: skip
 
     def begin_counts(self) -> Mapping[str, float]:
@@ -130,8 +130,8 @@ class BucketSearch(LiveSearch):
     def counts(self, before: Mapping[str, float]) -> dict[str, float]:
         """Return what happened since `begin_counts`, and the estimate of recall since the stream began.
 
-        Recall is ``found / wanted``; NaN when the strategy drops partial matches or skips pairs. ``learns``
-        is 1 while the strategy learns.
+        Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
+        pairs. ``learns`` is 1 while the strategy learns.
         """
         own = self._latencies
         self._earlier.add_all(own)
@@ -143,8 +143,8 @@ class BucketSearch(LiveSearch):
             "latencies": float(own.n),
             "latency_seconds": own.sum,
             MOST_LATENCY: own.most if own.n else 0.0,
-            "found": nan if is_unknown else estimate.found + estimate.n_pending,
-            "wanted": estimate.wanted + estimate.n_pending,
+            "recall_found": nan if is_unknown else estimate.found + estimate.n_pending,
+            "recall_wanted": estimate.wanted + estimate.n_pending,
             "learns": float(self._warm_up is not None),
         }
 

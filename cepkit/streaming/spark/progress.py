@@ -124,7 +124,9 @@ def _shed(observed: dict[str, Any], types: Sequence[str], n_buckets: int) -> dic
         "processed_rows": round(given["processed"]),
         "dropped_rows": sum(dropped.values()),
         "dropped_partial_matches": round(given["partial"]),
-        "estimated_recall": given["found"] / given["wanted"] if is_whole and given["wanted"] else math.nan,
+        "estimated_recall": given["recall_found"] / given["recall_wanted"]
+        if is_whole and given["recall_wanted"]
+        else math.nan,
         "mean_latency": given["latency_seconds"] / n if n else math.nan,
         "max_latency": given[MOST_LATENCY] if n else math.nan,
         "buckets_that_learn": round(given["learns"]) if is_whole else None,
