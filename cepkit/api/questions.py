@@ -29,12 +29,19 @@ if TYPE_CHECKING:
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
     from cepkit.results.explanation import Explanation
+    from cepkit.windows.explaining import OperatorExplanation
+    from cepkit.windows.values import Join, Window
 
 
 @takes_query_keywords
 def explain(
-    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-) -> Explanation:
+    frame: Frame,
+    query: Query | Window | Join,
+    *,
+    other: Frame | None = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Explanation | OperatorExplanation:
     """Say how a query is read and how it will run, without running it.
 
     If the search order depends on the events, `explain` measures a sample of them. If events share the time
@@ -43,13 +50,15 @@ def explain(
     Parameters
     ----------
     frame, query, engine
-        As for `match`.
+        As for `match`; ``query`` may also be a `cepkit.Window` or a `cepkit.Join`.
     **keywords
+    other : DataFrame or table, optional
+        The right side of a join.
 
     Returns
     -------
-    Explanation
-        Prints as text; a notebook also draws the automaton.
+    Explanation or OperatorExplanation
+        Prints as text; a notebook also draws the automaton of a query.
 
     Raises
     ------
@@ -71,10 +80,17 @@ def explain(
     """
     from cepkit.planning.evaluation_order import branch_orders
     from cepkit.results.explanation import Explanation
+    from cepkit.windows.values import Operator
 
+    spark = spark_module(frame)
+    if isinstance(query, Operator) or (spark and frame.isStreaming):
+        from cepkit.api.operators import explain_operator, explain_stream
+
+        own = explain_stream if spark and frame.isStreaming else explain_operator
+        return own(frame, query, other, engine, read_arguments(explain, keywords))
     value = query_of(explain, frame, query, keywords)
     check_engine(engine)
-    source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
+    source = spark.EmptySource(frame) if spark else source_of(frame)[0]
     source = with_types(source, value)
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)

@@ -9,6 +9,7 @@ from cepkit.windows.chains import Chain, said
 from cepkit.windows.values import ALL, SIDES, Join, Window
 
 Lines = tuple[tuple[str, str], ...]
+IN_MEMORY = "in memory, over the rows in order; engine=cep.ScatterGather(nodes=4) divides them among nodes"
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +63,7 @@ def _held(window: Window, order_by: tuple[str, ...]) -> str:
     if window.time is None:
         n, of_all = window.length, ", of all groups together" if window.group_by else ""
         what = f"batches of {n:,} rows" if window.tumbling else f"the last {n:,} rows"
-        return f"{what}{where}{of_all}; an aggregate ranges over those{own}"
+        return f"{what}{where}{of_all}" + (f"; an aggregate ranges over those{own}" if own else "")
     clock = order_by[0] if order_by else "the clock"
     if window.tumbling:
         return f"the rows{own}{where} in batches of {window.time}, which begin at multiples of it"
