@@ -21,7 +21,7 @@ from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.saved import Saved, save_file
 from cepkit.streaming.saved_queries import duration_as_json
-from cepkit.streaming.stream import AFTER_BUFFER, Stream
+from cepkit.streaming.stream import AFTER_BUFFER, Stream, open_packed, pack_stream, split_late
 
 LATE = ("pass", "drop")
 
@@ -554,9 +554,8 @@ class SortedStream:
             As `Stream.push`, except for late rows. An error about rows that waited in the buffer comes again
             with each batch; ``slack.close()`` then returns all rows that wait.
         """
-        self.stream.split_late(
-            table_of_batch(batch, self.stream.schema)
-        )  # refuses nulls in all order columns
+        # Refuses nulls in all order columns, not only in the clock.
+        split_late(self.stream, table_of_batch(batch, self.stream.schema))
         return self._pass_on(lambda: self.slack.push(batch))
 
     def _pass_on(self, release: Callable[[], Any]) -> Any:
@@ -565,7 +564,7 @@ class SortedStream:
         try:
             released = release()
             table = table_of_batch(released, self.stream.schema)
-            late, others = self.stream.split_late(table)
+            late, others = split_late(self.stream, table)
             if late.num_rows:
                 self.slack.drop(late)
                 released = self.slack.as_frame(others)
@@ -598,7 +597,7 @@ class SortedStream:
 
     def save(self, path: Any) -> None:
         """Write the buffer and the stream into one file, from which `cepkit.stream.load` continues."""
-        stream, slack = self.stream.pack(), self.slack.pack()
+        stream, slack = pack_stream(self.stream), self.slack.pack()
         saved = Saved({"kind": AFTER_BUFFER}, {}, {})
         save_file(path, saved.with_part("stream", stream).with_part("slack", slack))
 
@@ -608,5 +607,5 @@ class SortedStream:
 
 def open_saved_stream(saved: Saved, shedding: Any = None, clock: Any = None) -> SortedStream:
     """Open the stream that `SortedStream.save` wrote; the parameters are those of `Stream.load`."""
-    stream = Stream.unpack(saved.part("stream"), shedding, clock)
+    stream = open_packed(saved.part("stream"), shedding, clock)
     return SortedStream(KSlack.unpack(saved.part("slack"), stream.schema), stream)

@@ -63,7 +63,7 @@ class ChainSearch(Search):
         return sum(step.n_retained for step in self.steps)
 
     def _delays(self) -> list[int | None]:
-        """Return for each step how far its time is behind that of the stream; None if unknown."""
+        """Return for each step how much later it knows of a time than the stream; None if never."""
         # All results of one time come together, so time itself ends only what is before it.
         found: list[int | None] = [1 if len(self.steps) > 1 else 0]
         for number, step in enumerate(self.query.steps[1:], start=1):
