@@ -35,7 +35,7 @@ def explain_stream(
 
 
 def explain_operator(
-    frame: Frame, query: Window | Join, other: Frame | None, engine: str | EngineValue, given: Arguments
+    frame: Frame, query: Any, other: Frame | None, engine: str | EngineValue, given: Arguments
 ) -> OperatorExplanation:
     """Return how a window or a join is read and runs, after the checks that need no rows."""
     value = as_value(query, given)
@@ -43,10 +43,10 @@ def explain_operator(
         raise UnsupportedQueryError(
             f"engine={engine!r}: cep.plan(query, nodes=4) shows the plan of a window or a join over nodes"
         )
-    spark, is_window = spark_module(frame), isinstance(value, Window)
-    sides = (frame,) if is_window else (frame, _other_side(other))
-    sources = tuple(spark.EmptySource(side) if spark else source_of(side)[0] for side in sides)
-    if is_window:
+    spark = spark_module(frame)
+    sides = (frame,) if isinstance(value, Window) else (frame, _other_side(other))
+    sources: Any = tuple(spark.EmptySource(side) if spark else source_of(side)[0] for side in sides)
+    if isinstance(value, Window):
         value = check_window(value, sources[0])
     else:
         value = replace(value, order_by=plan_join(value, sources).clocks)
@@ -54,6 +54,7 @@ def explain_operator(
     if spark:
         from cepkit.windows.spark import how_join_runs, how_window_runs
 
+        is_window = isinstance(value, Window)
         how = how_window_runs(value, sources[0]) if is_window else how_join_runs(value, sources)
     return OperatorExplanation((*lines_of(value), ("runs", how)))
 

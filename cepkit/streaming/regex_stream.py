@@ -135,7 +135,9 @@ class RegexSearch(Search):
         if within is None or not by or self.column_of_result.get(column) != by[0]:
             return None
         unit = self.schema.columns[by[0]].unit
-        return math.ceil(within if unit is None else duration_ticks(within, unit))
+        if unit is None and isinstance(within, int | float):
+            return math.ceil(within)
+        return math.ceil(duration_ticks(within, unit))
 
     def _settle(self, n_events: int) -> None:
         if self._threads is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.join_search import JoinSearch
@@ -83,13 +83,15 @@ class Sides:
     def clock_of(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return the time of every row."""
         left, right = (rows.column(f"{side}_{name}") for side, name in zip(SIDES, self.clocks, strict=True))
-        return pc.if_else(pc.equal(rows.column(SIDE), 0), left, right)
+        is_left = rows.column(SIDE).to_numpy() == 0
+        place = np.where(is_left, 0, len(rows)) + np.arange(len(rows))
+        return pa.chunked_array([*left.chunks, *right.chunks], left.type).take(pa.array(place))
 
     def tables(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Return the rows of each side with their own columns."""
         parts = []
         for which, (side, schema) in enumerate(zip(SIDES, self.schemas, strict=True)):
-            own = rows.filter(pc.equal(rows.column(SIDE), which))
+            own = rows.filter(pa.array(rows.column(SIDE).to_numpy() == which))
             names = schema.arrow.names
             own = own.select([f"{side}_{name}" for name in names]).rename_columns(names)
             parts.append(own.cast(schema.arrow))

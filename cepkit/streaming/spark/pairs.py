@@ -45,6 +45,7 @@ class SparkStreamPairs(SparkStreamRows):
         super().__init__(frames[0], sources[0], query, n_buckets, late, unbounded)
 
     def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamPairs:
+        assert isinstance(self.query, Join | Chain)
         return SparkStreamPairs(self._frames, self._sources, self.query, n_buckets, late, unbounded)
 
     @property

@@ -246,6 +246,7 @@ class SparkStreamResults(ABC):
     @cached_property
     def _bucket_query(self) -> BucketQuery:
         """The query of the rows that the buckets get."""
+        assert not isinstance(self._query, Join)
         return self._query
 
     @cached_property
