@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ class Sending:
 
     # --- in the workers
 
-    def sent(self, statistics: dict[str, int], made: Received) -> Iterator[pd.DataFrame]:
+    def sent(self, statistics: Mapping[str, float], made: Received) -> Iterator[pd.DataFrame]:
         """Yield what a bucket returns, as frames for Spark; ``statistics`` has the number of the bucket."""
         of_bucket = pa.table({name: [value] for name, value in statistics.items()}, schema=self._of_bucket)
         if self.is_nested:
