@@ -52,8 +52,9 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError(f"{name}: a polars LazyFrame has no rows yet; call collect() first")
     if not isinstance(frame, pd.Series) and hasattr(frame, "__arrow_c_stream__"):
-        is_polars = polars is not None and isinstance(frame, polars.DataFrame)
-        return ArrowSource(pa.table(frame), frame), polars.from_arrow if is_polars else _unchanged
+        if polars is not None and isinstance(frame, polars.DataFrame):
+            return ArrowSource(pa.table(frame), frame), polars.from_arrow
+        return ArrowSource(pa.table(frame), frame), _unchanged
     raise CepError(f"{name}: {no_frame(frame)}")
 
 

@@ -258,20 +258,25 @@ def _number(tree: ex.Expression, scope: Scope) -> Typed:
 
 
 def _is_null(operand: ex.Expression, scope: Scope) -> Typed:
-    whole = isinstance(operand, ex.Reference) and operand.name is None
-    if isinstance(operand, ex.Attribute):
+    event = _whole_event(operand, scope)
+    if event is None:
+        call = compile_siddhi(operand, scope).call
+    else:
+        slot = scope.slot(operand, event[0])
+        call = _picked(slot, 0, chain_index(event[1], own=slot == scope.current))
+    return Typed(lambda slots: call(slots) is None, BOOL)
+
+
+def _whole_event(node: ex.Expression, scope: Scope) -> tuple[str, int | str | None] | None:
+    """Return the name and the index of an event, as in ``e1 is null``; None for anything else."""
+    if isinstance(node, ex.Reference) and node.name is None:
+        return node.variable, node.index
+    if isinstance(node, ex.Attribute):
         names = {name for slot in scope.slots for name in slot.names}
         own = scope.slots[scope.current].attributes if scope.current is not None else {}
-        whole = operand.name in names and operand.name not in own
-    if not whole:
-        call = compile_siddhi(operand, scope).call
-        return Typed(lambda slots: call(slots) is None, BOOL)
-    name = operand.variable if isinstance(operand, ex.Reference) else operand.name  # type: ignore[union-attr]
-    index = operand.index if isinstance(operand, ex.Reference) else 1
-    slot = scope.slot(operand, name)
-    pick = chain_index(index, own=slot == scope.current)
-    place = _picked(slot, 0, pick)
-    return Typed(lambda slots: place(slots) is None, BOOL)
+        if node.name in names and node.name not in own:
+            return node.name, 1
+    return None
 
 
 _COMPARE = {
