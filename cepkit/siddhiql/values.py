@@ -231,12 +231,17 @@ def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
     return _condition(tree, scope)
 
 
+_TRUTHS = (ex.Comparison, ex.And, ex.Or, ex.Not, ex.IsNull)  # never missing
+
+
 def _condition(tree: ex.Expression, scope: Scope) -> Value:
     part = compile_siddhi(tree, scope)
     if part.type not in (BOOL, OBJECT) or part.is_list:
         raise scope.error(tree, f"{print_condition(tree)} is no condition; its type is {part.type}")
     call = part.call
-    return lambda slots: call(slots) is True or call(slots) == 1
+    if isinstance(tree, _TRUTHS):
+        return call
+    return lambda slots: call(slots) is True
 
 
 def _single(tree: ex.Expression, scope: Scope) -> Typed:
@@ -299,6 +304,9 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
             tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
         )
     one, other, test = left.call, right.call, _COMPARE[tree.operator]
+    if isinstance(tree.right, ex.Literal) and tree.right.value is not None:
+        constant = tree.right.value
+        return Typed(lambda slots: (a := one(slots)) is not None and test(a, constant), BOOL)
 
     def holds(slots: Slots) -> bool:
         a, b = one(slots), other(slots)
