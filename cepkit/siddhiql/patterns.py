@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cepkit.language.siddhi import patterns as sp
@@ -148,8 +148,11 @@ class PatternRun:
 
     # --- events
 
-    def take(self, stream: str, event: Event) -> list[list[PartialState]]:
-        """Offer an event to the states of its stream, the last state first; return complete matches."""
+    def take(self, stream: str, event: Event) -> Iterator[PartialState]:
+        """Offer an event to the states of its stream, the last state first, and yield complete matches.
+
+        Read the values of a match before the next one: earlier states may still add events to it.
+        """
         time = event[0]
         if self._plan.within is not None:
             for state in self._states:
@@ -163,4 +166,5 @@ class PatternRun:
         else:
             for state in states:
                 state.update()
-        return [state.take(event) for state in reversed(states)]
+        for state in reversed(states):
+            yield from state.take(event)
