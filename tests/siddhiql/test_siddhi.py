@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -379,3 +380,36 @@ def test_no_warning_without_a_reason():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows("from every e1=A, e2=A[x > e1.x] select e1.x insert into B", A=frame_of([1, 2]))
+
+
+def test_spark_frames_are_refused_with_a_way_out():
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+    with pytest.raises(
+        cep.UnsupportedQueryError, match=r"A: SiddhiQL needs all events in one order.*toArrow"
+    ):
+        cep.siddhi("from A select x insert into B", A=frame)
+
+
+# --- translated queries
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_translated_queries_have_the_matches_of_match(seed):
+    source = np.random.default_rng(seed)
+    n = 200
+    events = pd.DataFrame(
+        {
+            "ts": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.cumsum(source.integers(1, 4, n)), unit="s"),
+            "kind": source.choice(["A", "B", "C"], n),
+            "x": source.integers(0, 9, n),
+        }
+    )
+    query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x != b.x WITHIN 20 s"
+    keywords = {"event_type": "kind", "strategy": "next", "order_by": "ts"}
+    text = cep.translate(query, "siddhi", **keywords)
+    found = cep.siddhi(text, dict(list(events.groupby("kind"))), order_by="ts").to_frame()
+    expected = cep.match(events, query, **keywords).to_frame()
+    assert len(found) > 5
+    assert found.sort_values(list(found)).to_numpy().tolist() == (
+        expected[list(found)].sort_values(list(found)).to_numpy().tolist()
+    )
