@@ -20,8 +20,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import nulls, plain_values
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 from cepkit.siddhiql.states import Event
-from cepkit.siddhiql.values import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]
 Schema = tuple[tuple[str, Type], ...]
