@@ -80,8 +80,8 @@ def translate(query: Query, to: str, **keywords: Unpack[QueryKeywords]) -> str:
     the end of a regex counts with its fewest rounds, since a regex reports the earliest end.
 
     SiddhiQL and Java have other rules for missing values, so their texts are for columns without them. Whole
-    numbers divide differently, so ``/`` and ``%`` are refused between families of languages. Sums and averages
-    of measures are refused, too.
+    numbers divide differently, so ``/`` and ``%`` are refused between families of languages, and so are sums
+    and averages.
 
     Examples
     --------
