@@ -181,31 +181,35 @@ def reach_steps(
     For every row the latest possible first row is kept: it is the best one, as only the time since then
     limits the later steps. Time O(n_events x steps).
     """
-    order = events.by_partition
-    begin, _ = events.bounds_by_partition
-    time = None if ticks is None or longest is None else ticks[order]
-    place = np.arange(len(order))
-    started = np.where(is_step[0][order], place, -1)
-    reached = [started]
+    order, partition = events.by_partition, events.partition_of_event
+    size = np.bincount(partition, minlength=max(1, events.n_partitions))
+    begin_of_partition = np.cumsum(size) - size
+    # The rows that reach a step, as places in this order, and the first row of the latest attempt of each.
+    rows = np.flatnonzero(is_step[0][order])
+    started = rows
+    counts = [_n_partitions(partition, order, rows, len(size))]
     for mask in is_step[1:]:
         can = np.flatnonzero(mask[order])
-        can = can[can > 0]
-        before = (np.maximum.accumulate(started) if mode == ANY else started)[can - 1]
-        fits = before >= begin[can]
+        before = np.searchsorted(rows, can) - 1
+        fits = before >= 0
+        if mode == STRICT:
+            fits &= rows[before] == can - 1 if len(rows) else False
+        can, before = can[fits], started[before[fits]]  # ascending, as the rows are
+        fits = before >= begin_of_partition[partition[order[can]]]
         can, before = can[fits], before[fits]
-        if time is not None:
-            lasted = time[can] - time[before]
+        if ticks is not None and longest is not None:
+            lasted = ticks[order[can]] - ticks[order[before]]
             fits = (lasted <= longest) if closed else (lasted < longest)
             can, before = can[fits], before[fits]
-        started = np.full(len(order), -1, np.int64)
-        started[can] = before
-        reached.append(started)
-    partition, counts = events.partition_of_event[order], []
-    for started in reached:
-        has_reached = np.zeros(max(1, events.n_partitions), bool)
-        has_reached[partition[started >= 0]] = True
-        counts.append(int(np.count_nonzero(has_reached)))
+        rows, started = can, before
+        counts.append(_n_partitions(partition, order, rows, len(size)))
     return counts
+
+
+def _n_partitions(partition: np.ndarray, order: np.ndarray, rows: np.ndarray, n: int) -> int:
+    has_row = np.zeros(n, bool)
+    has_row[partition[order[rows]]] = True
+    return int(np.count_nonzero(has_row))
 
 
 def _count(
