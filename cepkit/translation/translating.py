@@ -79,7 +79,9 @@ def translate(query: Query, to: str, **keywords: Unpack[QueryKeywords]) -> str:
     loops: its condition excludes those of all other rows, and no condition reads the match so far. A loop at
     the end of a regex counts with its fewest rounds, since a regex reports the earliest end.
 
-    Without missing values in the order columns. Float sums are not translated, as their order may differ.
+    SiddhiQL and Java have other rules for missing values, so their texts are for columns without them. Whole
+    numbers divide differently, so ``/`` and ``%`` are refused between families of languages, and so are sums
+    and averages.
 
     Examples
     --------
