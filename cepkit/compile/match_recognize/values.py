@@ -129,8 +129,7 @@ def compile_value(
         case ex.In(operand=operand, options=options):
             return _membership([part(node) for node in (operand, *options)])
         case ex.Like(operand=operand, pattern=pattern):
-            fits = like_test(pattern)
-            return _strict(lambda item: fits(item) is not None, [part(operand)], ColumnType(BOOLEAN))
+            return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
