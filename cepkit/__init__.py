@@ -167,5 +167,8 @@ _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("source of a frame", "cepkit.api.sources:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
+_name_door(
+    "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.row_patterns:row_patterns_of_stream"
+)
 _name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

@@ -179,7 +179,9 @@ def plain(row: dict) -> dict:
     """Return a row with lists for arrays, floats for numbers, and None for nulls."""
     cells = {}
     for name, cell in row.items():
-        if isinstance(cell, list | np.ndarray):
+        if isinstance(cell, dict):
+            cells[name] = list(cell.items())  # pandas has a list of pairs for a map
+        elif isinstance(cell, list | np.ndarray):
             cells[name] = list(cell)
         elif cell is None or cell is pd.NA or cell != cell:
             cells[name] = None

@@ -76,6 +76,11 @@ class RowsOnSpark:
             )
         self.frame, self.params, self.source = frame, params, EmptySource(frame)
         self.bound = bind_rows(query, self.source.schema, params)
+        if self.bound.clause.timed_out:
+            raise UnsupportedQueryError(
+                "WITH TIMED OUT MATCHES needs the latest time of all partitions, and a task of Spark sees "
+                "some of them. It runs on streaming DataFrames with a watermark, and on frames in memory"
+            )
         if not self.bound.order_by:
             raise OrderError(
                 "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "

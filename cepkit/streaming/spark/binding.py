@@ -49,7 +49,7 @@ def match_stream(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
         )
     program, source = bind_any(frame, value)
-    _check_watermark(source, value.order_by[0])
+    check_watermark(source, value.order_by[0])
     if isinstance(program, SequenceProgram):
         refuse_strict(program)
         window = program.window
@@ -93,7 +93,7 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
     window = check_window(window, source)
     if twice := sorted(source.duplicates):
         raise CepError(f"the stream has several columns {twice}; rename them, the result has every column")
-    _check_watermark(source, window.order_by[0])
+    check_watermark(source, window.order_by[0])
     rows = SparkStreamRows(frame, source, window)
     if not rows.query.group_by or window.time is None:
         warn(
@@ -103,7 +103,16 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
     return rows
 
 
-def _check_watermark(source: EmptySource, clock: str) -> None:
+def check_watermark(source: EmptySource, clock: str) -> None:
+    """Raise if a stream has no watermark on a column of times.
+
+    Raises
+    ------
+    OrderError
+        Without a watermark, or when it is on another column, or no time.
+    UnsupportedQueryError
+        For a stream of results.
+    """
     results = [field.metadata[RESULT] for field in source.fields if RESULT in field.metadata]
     if results:
         raise UnsupportedQueryError(

@@ -21,6 +21,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.chains import open_search
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options, Search
 from cepkit.windows.running import keys_of_window
@@ -35,7 +36,7 @@ class BucketPlan:
 
     Parameters
     ----------
-    query : RegexQuery, SequenceQuery or Window
+    query : RegexQuery, SequenceQuery, Window or RowPatternStream
     schema : StreamSchema
         The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
     n_buckets : int
@@ -43,7 +44,7 @@ class BucketPlan:
         The query and the settings as plain values. State of another identity is refused.
     """
 
-    query: RegexQuery | SequenceQuery | Window
+    query: RegexQuery | SequenceQuery | Window | RowPatternStream
     schema: StreamSchema
     n_buckets: int = 1
     identity: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class BucketPlan:
         return keys_of_buckets(self.query)
 
 
-def keys_of_buckets(query: RegexQuery | SequenceQuery | Window) -> tuple[str, ...]:
+def keys_of_buckets(query: RegexQuery | SequenceQuery | Window | RowPatternStream) -> tuple[str, ...]:
     """Return the columns by which buckets may divide the rows; none when one bucket needs all of them."""
     return keys_of_window(query) if isinstance(query, Window) else query.partition_by
 

@@ -21,6 +21,7 @@ from cepkit.frames.spark import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.search import Search
 from cepkit.streaming.spark.bucket import BucketPlan, keys_of_buckets
@@ -51,7 +52,7 @@ class SparkStreamResults(ABC):
         self,
         frame: DataFrame,
         source: EmptySource,
-        query: RegexQuery | SequenceQuery | Window,
+        query: RegexQuery | SequenceQuery | Window | RowPatternStream,
         n_buckets: int | None = None,
         late: str | None = None,
     ):
