@@ -92,11 +92,11 @@ def find_row_matches(
             start += 1
         else:
             found.append(RowMatch(len(found) + 1, start, states))
-            start = _next_start(program, found[-1])
+            start = next_start(program, found[-1])
     return found
 
 
-def _next_start(program: RowProgram, match: RowMatch) -> int:
+def next_start(program: RowProgram, match: RowMatch) -> int:
     """Return the first row at which the next match can begin."""
     if not match.states or program.after_match == "to_next_row":
         return match.start + 1
