@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pandas as pd
 
 from cepkit.errors import whole_number
-from cepkit.events import Frame, Source
+from cepkit.events import Frame
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.progress import show_progress
 from cepkit.results.arguments import check_key, check_rows, number_of
@@ -27,7 +27,7 @@ class FoundRowPatterns(Protocol):
     """What `RowPatternMatches` asks of a kind of frame: query, matches, and rows of the result."""
 
     bound: BoundRows
-    source: Source
+    frame: Frame
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
@@ -291,7 +291,7 @@ class RowPatternMatches:
         --------
         >>> matches.explore()  # doctest: +SKIP
         """
-        return open_door("explore")(self._found.source.frame, self.query, params=self._found.bound.params)
+        return open_door("explore")(self._found.frame, self.query, params=self._found.bound.params)
 
     @show_progress("searching")
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:

@@ -37,7 +37,7 @@ class RowsInMemory:
         native: Callable[[Frame], Frame],
         params: Mapping[str, Any] | None = None,
     ):
-        self.source, self.native = source, native
+        self.source, self.native, self.frame = source, native, source.frame
         self.bound = bind_rows(query, source.schema, params)
         self.search = search_rows(self.bound, source)
 
