@@ -98,9 +98,11 @@ def read_clauses(inside: TextPart, clauses: dict[str, TextPart]) -> RowPatternQu
 
 def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> PatternSyntaxError:
     """Return the error for a missing clause, with the nearest word in its place."""
+    known = {word for keyword in OF_MATCH_RECOGNIZE for word in keyword.name.split()}
     for token in inside.outer():
-        hint = nearest(token[0], [name]) if token.lastgroup == "word" else ""
-        if hint and token[0].upper() != name:
+        is_free = token.lastgroup == "word" and token[0].upper() not in known
+        hint = nearest(token[0], [name]) if is_free else ""
+        if hint:
             place = TextPart(inside.whole, token.start(), token.end())
             return place.error(f"{name} is missing.{hint}")
     written = "PATTERN (A B+)" if name == "PATTERN" else "DEFINE B AS B.price > 5, after PATTERN"

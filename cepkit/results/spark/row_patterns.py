@@ -123,6 +123,13 @@ class RowsOnSpark:
         task = RowsTask(bound.query, self.params, tuple(received), tell, output)
         return shuffled.mapInArrow(task.run, types)
 
+    def as_matches(self) -> NoReturn:
+        """Raise: a picture reads rows one by one."""
+        raise UnsupportedQueryError(
+            "plot() reads rows one by one, which a Spark frame does not allow; take a part of them: "
+            "df.limit(…) or df.filter(…), then toPandas().cep.match(…).plot()"
+        )
+
     def count(self) -> int:
         """Return the number of matches; each task counts its own."""
         rows = run_job(self._run(tell_count).collect)
