@@ -142,7 +142,7 @@ def test_mistakes(call, name):
     assert len(message.splitlines()) <= 4
 
 
-@pytest.mark.parametrize("function", [cep.explain, cep.funnel, cep.why_not])
+@pytest.mark.parametrize("function", [cep.replay, cep.simulate])
 def test_what_does_not_run_match_recognize_says_what_to_write(function):
     text = (
         "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts PATTERN (A B+) "

@@ -2,13 +2,22 @@
 const ENTRY = /^[^\S\n]*([\p{L}_][\p{L}\p{N}_]*):/gmu; // a line "name: condition" of a regex
 const NO_EVENT = /\b(?:PATTERN|SEQ|AND|OR|NOT|STRICT|PARTITION|NEXT|ANY|INNER|GREEDY|RELUCTANT)\b/gi;
 const EVENT = /(?:'[^']*'|"[^"]*"|[\p{L}\p{N}_]+)\s*(?:[*+?]|\{[^{}]*\})?\s+([\p{L}_][\p{L}\p{N}_]*)/gu;
+const SQL_PATTERN = /\bPATTERN\s*\(([\s\S]*?)(?:\b(?:WITHIN|SUBSET|DEFINE)\b|$)/i;
 const MOST_OFFERS = 8;
 
-const isPattern = (text) => /^\s*PATTERN\b/i.test(text);
+const isSql = (text) =>
+  /\bMATCH_RECOGNIZE\b/i.test(text) || (/\bPATTERN\s*\(/i.test(text) && /\bDEFINE\b/i.test(text));
+const isPattern = (text) => /^\s*PATTERN\b/i.test(text) && !isSql(text);
 const unique = (names) => [...new Set(names)];
 
-// Return the names that a query defines: the named lines of a regex, or the events of PATTERN.
+// Return the names that a query defines: the named lines of a regex, the events of PATTERN, or the variables of
+// MATCH_RECOGNIZE.
 function namesOf(text) {
+  if (isSql(text)) {
+    const pattern = text.match(SQL_PATTERN)?.[1] ?? "";
+    const names = pattern.match(/[\p{L}_][\p{L}\p{N}_]*/gu) ?? [];
+    return unique(names).filter((name) => name.toLowerCase() !== "permute");
+  }
   if (!isPattern(text))
     return unique([...text.matchAll(ENTRY)].map(([, name]) => name)).filter((name) => name !== "within");
   const events = text.split(/\b(?:WHERE|WITHIN|GAP)\b/i)[0].replace(/\b(?:IF|UNTIL)\s*\([^()]*\)/gi, " ");
@@ -23,11 +32,12 @@ function namesWithoutLine(text) {
 }
 
 // Return the place of a caret in the text of a query:
-// "names" in the pattern of a regex, "head" where a line begins, "events" in the pattern of PATTERN, "column"
+// "sql" in MATCH_RECOGNIZE, "names" in the pattern of a regex, "head" where a line begins, "events" in the pattern of PATTERN, "column"
 // after the name of an event, "condition", or "" where nothing is completed.
 function placeInQuery(text, before) {
   if (/\d\s*$/.test(before)) return ""; // the unit of a duration
   if (/[\p{L}\p{N}_\]]\s*\.$/u.test(before)) return "column";
+  if (isSql(text)) return "sql";
   if (isPattern(text)) {
     const clause = before.match(/\b(WHERE|WITHIN|GAP)\b(?![\s\S]*\b(?:WHERE|WITHIN|GAP)\b)/i)?.[1];
     if (clause && !/where/i.test(clause)) return "events";
@@ -69,6 +79,7 @@ function completionsAt(text, caret, known) {
     events: [types, keywords, own, columns, called],
     condition: isPattern(text) ? [own, columns, called, keywords, types] : [columns, called, keywords, types],
     column: [columns],
+    sql: [own, columns, keywords],
   }[place].flat();
   const wanted = start.toLowerCase();
   const names = new Set();

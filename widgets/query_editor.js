@@ -131,7 +131,7 @@ function render({ model, el }) {
     insert: (text, kind) => insert(fitted(text, kind, area.value.slice(0, area.selectionStart))),
     replace,
     isEmpty: () => !area.value.trim(),
-    isEvents: () => isPattern(area.value),
+    group: () => (isSql(area.value) ? 4 : Number(isPattern(area.value))),
   });
 
   const edit = () => {
@@ -196,7 +196,7 @@ function render({ model, el }) {
       name: "x",
     };
     const x = quoted(name);
-    area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min`;
+    area.placeholder = `. up+ down\nup: ${x} > prev(${x})\ndown: ${x} < prev(${x})\n\nor: PATTERN SEQ(A a, B b) WHERE b.${x} > a.${x} WITHIN 5 min\n\nor paste SQL: SELECT … FROM … MATCH_RECOGNIZE ( … )`;
     paint();
   };
   columns.onkeydown = ({ key, target }) =>

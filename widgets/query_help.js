@@ -7,8 +7,8 @@ const TABS = [
 ];
 
 // Put the columns of the editor into a side with tabs. `insert` writes a text at the caret, `replace` writes
-// a whole query, `isEvents` says whether the query begins with PATTERN.
-function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
+// a whole query, `group` returns the number of the group of the cheat sheet for the language of the query.
+function addSide(root, columns, model, { insert, replace, isEmpty, group }) {
   const side = node("div", "side");
   const top = make("div", "top", side);
   const tabs = make("div", "tabs", top);
@@ -33,8 +33,8 @@ function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
       tab.onclick = () => {
         wanted = name;
         show();
-        const group = entries.children[isEvents() ? 1 : 0];
-        if (group) entries.scrollTop = group.offsetTop - entries.offsetTop;
+        const own = entries.children[group()];
+        if (own) entries.scrollTop = own.offsetTop - entries.offsetTop;
       };
       return [name, tab];
     }),
@@ -122,6 +122,7 @@ function addSide(root, columns, model, { insert, replace, isEmpty, isEvents }) {
 
 // Return a text of the cheat sheet with the blanks or the line break that it needs at the caret.
 function fitted(text, kind, before) {
-  if (kind === "line" || kind === "clause") return before && !before.endsWith("\n") ? `\n${text}` : text;
+  const isLine = ["line", "clause", "sql clause"].includes(kind);
+  if (isLine) return before && !before.endsWith("\n") ? `\n${text}` : text;
   return /[^\s([!~]$/.test(before) ? ` ${text}` : text;
 }

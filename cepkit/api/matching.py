@@ -25,6 +25,7 @@ from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_en
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import show_progress
+from cepkit.results.doors import open_door
 from cepkit.results.matches import Matches
 from cepkit.results.regex_found import RegexFound
 
@@ -221,7 +222,10 @@ def _match_rows(
     said += ["engine"] * (engine != "auto") + ["trace"] * trace
     if others := [name for name in said if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
-    return match_rows(frame, parse_match_recognize(query), given.params)
+    value = parse_match_recognize(query)
+    if spark_module(frame) is not None and frame.isStreaming:
+        return open_door("row patterns in a stream of a Spark frame")(frame, query, given.params)
+    return match_rows(frame, value, given.params)
 
 
 @overload

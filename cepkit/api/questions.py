@@ -14,6 +14,7 @@ from cepkit.errors import CepError, whole_number
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
+from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
     from cepkit.results.explanation import Explanation
+    from cepkit.results.match_recognize.explanation import RowExplanation
     from cepkit.windows.explaining import OperatorExplanation
     from cepkit.windows.values import Join, Window
 
@@ -41,7 +43,7 @@ def explain(
     other: Frame | None = None,
     engine: str | EngineValue = "auto",
     **keywords: Unpack[QueryKeywords],
-) -> Explanation | OperatorExplanation:
+) -> Explanation | OperatorExplanation | RowExplanation:
     """Say how a query is read and how it will run, without running it.
 
     If the search order depends on the events, `explain` measures a sample of them. If events share the time
@@ -57,8 +59,10 @@ def explain(
 
     Returns
     -------
-    Explanation or OperatorExplanation
-        Prints as text; a notebook also draws the automaton of a query.
+    Explanation, OperatorExplanation or RowExplanation
+        Prints as text; a notebook also draws the automaton of a query. For MATCH_RECOGNIZE, it has the
+        clauses, the choices of each state by preference, what conditions look at, and the costs on a sample
+        of the rows.
 
     Raises
     ------
@@ -78,6 +82,10 @@ def explain(
                  b: 60 events, 30 in a window; 600 partial matches
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
+    if isinstance(query, str) and is_match_recognize(query):
+        from cepkit.api.row_questions import explain_rows, params_of
+
+        return explain_rows(frame, query, params_of(explain, engine, keywords))
     from cepkit.planning.evaluation_order import branch_orders
     from cepkit.results.explanation import Explanation
     from cepkit.windows.values import Operator
@@ -160,6 +168,9 @@ def funnel(
     a later success, as it can in ClickHouse's ``windowFunnel`` (ClickHouse/ClickHouse 21833 and 27469). To
     ignore rows of some kinds under ``"strict"``, filter the frame first. Time O(rows x steps).
 
+    The number of a step of MATCH_RECOGNIZE is the number of rows from which the pattern cut off after it
+    matches. The reported matches are those that AFTER MATCH leaves.
+
     Examples
     --------
     >>> import cepkit as cep
@@ -188,6 +199,10 @@ def funnel(
         return funnel_of_steps(frame, query, mode or "any", read_arguments(funnel, keywords))
     if mode is not None:
         raise CepError(f"mode={mode!r} is for a list of steps, as in ['view', 'cart', 'buy']")
+    if isinstance(query, str) and is_match_recognize(query):
+        from cepkit.api.row_questions import funnel_rows, params_of
+
+        return funnel_rows(frame, query, params_of(funnel, engine, keywords))
     program, source, chosen = program_for(funnel, frame, query, engine, keywords)
     return _funnel(program, build_events(source, program), chosen)
 
@@ -221,8 +236,8 @@ def why_not(
     **keywords
     rows : labels, or mapping of str to label or labels, optional
         The events that you expected in one match: index labels (row numbers for tables) in any order, or a
-        mapping from variables to labels. A regex match has every row of its partition from its first to its
-        last. None: say where most partial matches are lost, see `funnel`.
+        mapping from variables to labels. A match of a regex or of MATCH_RECOGNIZE has every row of its
+        partition from its first to its last. None: say where most partial matches are lost, see `funnel`.
 
     Returns
     -------
@@ -240,7 +255,8 @@ def why_not(
     -----
     The code of the engines' kernels decides every condition. It runs as Python on the events concerned. For
     a regex, time is quadratic in the number of named rows. Events that fulfil all conditions are looked up
-    among the matches, so the query is run once.
+    among the matches, so the query is run once. For MATCH_RECOGNIZE, the rows are read in every way at once,
+    and their partition is searched once.
 
     Examples
     --------
@@ -258,6 +274,10 @@ def why_not(
     - row 2: up fails: weight > prev(weight) (weight = 3, prev(weight) = 6)
     - row 2: down fails: weight < 3 (weight = 3)
     """
+    if isinstance(query, str) and is_match_recognize(query):
+        from cepkit.api.row_questions import params_of, why_not_rows
+
+        return why_not_rows(frame, query, params_of(why_not, engine, keywords), rows)
     from cepkit.insight.why_not import funnel_summary
     from cepkit.insight.why_not_regex import explain_regex_rows
     from cepkit.insight.why_not_text import explain_sequence_rows
@@ -300,7 +320,7 @@ def step(
     Raises
     ------
     UnsupportedQueryError
-        For Spark frames.
+        For Spark frames, and for MATCH_RECOGNIZE.
     ResultTooLargeError
         While iterating, when more than ``most_live`` partial matches of a sequence are live at once.
     CepError
@@ -331,6 +351,10 @@ def step(
     >>> moment.event, moment.live[0].first
     ({'price': 14}, 4)
     """
+    if isinstance(query, str) and is_match_recognize(query):
+        from cepkit.api.row_questions import refuse_steps
+
+        refuse_steps()
     from cepkit.insight.moments import moments_of
 
     most_live = whole_number("step: most_live", most_live, 1)

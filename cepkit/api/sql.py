@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cepkit.api.sources import source_of, spark_module
-from cepkit.errors import CepError, PatternSyntaxError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.events import Frame
+from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
-    from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+    from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
     from cepkit.results.row_pattern_matches import RowPatternMatches
+    from cepkit.results.row_pattern_windows import RowPatternWindow
 
 
 def sql(query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Frame) -> RowPatternMatches:
@@ -70,25 +72,31 @@ def sql(query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Fra
     1       1     5
     """
     from cepkit.language.match_recognize.parsing import parse_match_recognize
-    from cepkit.language.match_recognize.query import SelectedRows
+    from cepkit.language.match_recognize.query import SelectedRows, WindowedRows
 
     parsed = parse_match_recognize(query)
-    if not isinstance(parsed, SelectedRows):
+    if not isinstance(parsed, SelectedRows | WindowedRows):
         raise PatternSyntaxError(
             "the text names no table; write SELECT * FROM t before MATCH_RECOGNIZE, or call "
             "df.cep.match(text)",
             query,
             0,
         )
-    return match_rows(_table(parsed.table, query, tables), parsed, params)
+    frame = _table(parsed.table, query, tables)
+    if spark_module(frame) and frame.isStreaming:
+        return open_door("row patterns in a stream of a Spark frame")(frame, query, params)
+    return match_rows(frame, parsed, params)
 
 
 def match_rows(
-    frame: Frame, query: RowPatternQuery | SelectedRows, params: Mapping[str, Any] | None
-) -> RowPatternMatches:
-    """Return the matches of a query of MATCH_RECOGNIZE in a frame."""
+    frame: Frame, query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any] | None
+) -> Any:
+    """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
+    from cepkit.language.match_recognize.query import WindowedRows
     from cepkit.results.row_pattern_matches import RowPatternMatches
 
+    if isinstance(query, WindowedRows):
+        return _window_rows(frame, query, params)
     if spark_module(frame):
         from cepkit.results.spark.row_patterns import RowsOnSpark
 
@@ -97,6 +105,19 @@ def match_rows(
 
     source, native = source_of(frame)
     return RowPatternMatches(RowsInMemory(query, source, native, params))
+
+
+def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:
+    """Return the rows of a frame in memory with a WINDOW."""
+    from cepkit.results.row_pattern_windows import RowPatternWindow
+
+    if spark_module(frame):
+        raise UnsupportedQueryError(
+            f"WINDOW {query.name}: a row pattern in a WINDOW runs on frames in memory. On Spark, take a "
+            "MATCH_RECOGNIZE clause with AFTER MATCH SKIP TO NEXT ROW, and join its result"
+        )
+    source, native = source_of(frame)
+    return RowPatternWindow(query, source, native, params)
 
 
 def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:

@@ -16,10 +16,10 @@ import pandas as pd
 
 import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
-from cepkit.planning.arguments import Arguments
-from cepkit.planning.queries import as_query
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
@@ -102,7 +102,8 @@ def _match(given: argparse.Namespace) -> None:
 
     keywords = _query_keywords(given)
     if is_match_recognize(given.pattern):
-        as_query(given.pattern, Arguments())  # raises: the command prints matches of the other languages only
+        _match_rows(given, keywords)
+        return
     files = table_files(given.files)
     output = output_of(given.out, given.format, files)
     began = time.perf_counter()
@@ -137,6 +138,84 @@ def _match(given: argparse.Namespace) -> None:
         output.write(whole)
         if not output.is_stdout:
             _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
+
+
+def _match_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> None:
+    """Run the text of MATCH_RECOGNIZE, or of a SELECT around it, and print the rows of its result."""
+    from cepkit.commands.files import output_of, table_files
+
+    params = _params_of_rows(given, keywords)
+    if given.rows != "one":
+        raise CepError(
+            "--rows: MATCH_RECOGNIZE says it in the query; write ALL ROWS PER MATCH before PATTERN"
+        )
+    files = table_files(given.files)
+    output = output_of(given.out, given.format, files)
+    began = time.perf_counter()
+    frame, size = _read(given, files, _clocks_of_rows(given.pattern))
+    read = time.perf_counter()
+    matches = frame.cep.match(given.pattern, **params)
+    n_matches, rows = matches.count(), matches.to_frame()
+    n_rows = len(rows) if isinstance(rows, pd.DataFrame) else rows.count()
+    limit = _SHOWN if given.limit is None else given.limit
+    shown = None
+    if limit and n_rows and not output.is_stdout:
+        shown = _as_pandas(rows.head(limit) if isinstance(rows, pd.DataFrame) else rows.limit(limit))
+    done = time.perf_counter()
+    pattern = rows_pattern_of(given.pattern)
+    said = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
+    _say(f"{_count_text(n_matches, 'match', 'matches')} of {pattern!r} in {size}{said}")
+    if shown is not None:
+        print(shown.to_string(max_colwidth=60), flush=True)
+        if n_rows > limit:
+            _say(f"… {n_rows - limit:,} more; --limit {n_rows} prints all, --out FILE writes all")
+    if not n_matches:
+        _say("`cepkit explain` with the same arguments shows how cepkit read the query")
+    _say(f"read in {read - began:.2f} s, matched in {done - read:.2f} s")
+    if output.is_given:
+        if n_rows > MOST_WRITTEN:
+            raise CepError(f"--out: {n_rows:,} rows are too many for a file; write LIMIT in the query")
+        whole = _as_pandas(rows)
+        if output.is_stdout and given.limit is not None:
+            whole = whole.head(given.limit)
+        output.write(whole)
+        if not output.is_stdout:
+            _say(f"{_count_text(len(whole), 'row', 'rows')} written to {output.path}")
+
+
+def rows_pattern_of(text: str) -> str:
+    """Return the pattern of a text of MATCH_RECOGNIZE.
+
+    Examples
+    --------
+    >>> rows_pattern_of("MATCH_RECOGNIZE (PATTERN (a B+) DEFINE B AS x > 1)")
+    'A B+'
+    """
+    return str(_clause_of(text).pattern)
+
+
+def _clause_of(text: str) -> RowPatternQuery:
+    query = parse_match_recognize(text)
+    return query.rows if isinstance(query, SelectedRows) else query
+
+
+def _params_of_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a query of MATCH_RECOGNIZE; raise for options that its clauses replace."""
+    said = [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]
+    if said:
+        raise CepError(f"{', '.join(said)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
+    return {"params": keywords["params"]} if keywords["params"] else {}
+
+
+def _clocks_of_rows(text: str) -> list[str]:
+    """Return the columns of ORDER BY, which files without types may have as text."""
+    return [key.column for key in _clause_of(text).order_by]
+
+
+_REPLACED = (
+    "define", "partition_by", "order_by", "measure", "event_type", "strategy", "after_match", "scope",
+    "within", "within_exclusive", "strict_time", "evaluation_order",
+)  # fmt: skip
 
 
 def _say(line: str) -> None:
@@ -175,6 +254,11 @@ def _explain(given: argparse.Namespace) -> None:
     from cepkit.commands.files import table_files
 
     keywords = _query_keywords(given)
+    if is_match_recognize(given.pattern):
+        params = _params_of_rows(given, keywords)
+        frame, _ = _read(given, table_files(given.files), _clocks_of_rows(given.pattern))
+        print(frame.cep.explain(given.pattern, **params))
+        return
     frame, _ = _read(given, table_files(given.files))
     keywords["within"] = _within(given.within, frame, keywords["order_by"])
     print(frame.cep.explain(given.pattern, **keywords))
@@ -259,12 +343,17 @@ def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str
 _PLAIN_NUMBER = re.compile(r"u?int|bigint|smallint|tinyint|float|double|decimal", re.IGNORECASE)
 
 
-def _read(given: argparse.Namespace, files: list[str]) -> tuple[Any, str]:
-    """Return the frame of the chosen engine, and its size and name in words; print notes."""
+def _read(
+    given: argparse.Namespace, files: list[str], clocks: Sequence[str] | None = None
+) -> tuple[Any, str]:
+    """Return the frame of the chosen engine, and its size and name in words; print notes.
+
+    ``clocks`` are columns of times; None for those of --order-by.
+    """
     from cepkit.commands.files import read_pandas, read_spark
 
     named = given.files[0] if len(given.files) == 1 and len(files) == 1 else f"{len(files)} files"
-    times = _column_names(given.order_by)
+    times = _column_names(given.order_by) if clocks is None else list(clocks)
     if given.engine == "pandas":
         frame, notes = read_pandas(files, times)
         size = f"{_count_text(len(frame), 'row', 'rows')} of {named}"
@@ -438,7 +527,11 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
         help="Parquet or CSV, a folder of Parquet, a target of `cepkit ingest`, a pattern such as"
         " 'days/*.csv', or sample:trades, sample:tweets, sample:peaks; several are read one after the other",
     )
-    parser.add_argument("pattern", metavar="PATTERN", help="a regex over predicates, or 'PATTERN SEQ(…) …'")
+    parser.add_argument(
+        "pattern",
+        metavar="PATTERN",
+        help="a regex over predicates, 'PATTERN SEQ(…) …', or SQL's MATCH_RECOGNIZE, also in a SELECT",
+    )
     for option, metavar, text in (
         ("--define", "NAME=EXPR", "a predicate; may be repeated"),
         ("--partition-by", "COLUMN[,…]", "search the rows of each key separately"),

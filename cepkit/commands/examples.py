@@ -37,6 +37,12 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
         "--event-type symbol --order-by ts,seq --strategy next",
     ),
     (
+        "SQL's MATCH_RECOGNIZE as it is, with the rows of its result: the lowest price of every fall",
+        'cepkit match sample:peaks "SELECT symbol, low, n FROM peaks MATCH_RECOGNIZE (PARTITION BY symbol '
+        "ORDER BY ts MEASURES LAST(down.price) AS low, COUNT(down.*) AS n PATTERN (down{2,} up) "
+        'DEFINE down AS price < PREV(price), up AS price > PREV(price)) AS m WHERE n > 2"',
+    ),
+    (
         "how cepkit reads a query, and which engine runs it",
         f'cepkit explain sample:trades "down{{3,}} up" {_UP_DOWN} {_BY_SYMBOL}',
     ),

@@ -10,12 +10,15 @@ from typing import Any
 from cepkit.compile.regex.automaton import ANY, States, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.errors import CepError
 from cepkit.language.expressions.printing import times_text
+from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.sequences.branches import Branch, Component
 from cepkit.language.sequences.printing import type_text
 from cepkit.plots.automata.layered import draw_edges, extent
 from cepkit.plots.automata.places import places
+from cepkit.plots.automata.row_states import choices_of, row_states
 
 MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12
@@ -69,7 +72,7 @@ NO_AUTOMATON = Automaton(States(1, (), (), (0,)), ("",))  # for too many states
 NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, "height": 0.0}
 
 
-def automaton_of(program: Program | SequenceProgram) -> Automaton:
+def automaton_of(program: Program | SequenceProgram | BoundRowQuery) -> Automaton:
     """Return the automaton of a compiled query.
 
     Examples
@@ -84,6 +87,8 @@ def automaton_of(program: Program | SequenceProgram) -> Automaton:
     """
     if isinstance(program, SequenceProgram):
         return _of_sequence(program)
+    if isinstance(program, BoundRowQuery):
+        return _of_rows(program)
     drawn = states(program.automaton)
     names = program.automaton.names
     labels = [""] + [
@@ -92,6 +97,18 @@ def automaton_of(program: Program | SequenceProgram) -> Automaton:
     ]
     tooltips = {name: f"{name}: {tree}" for name, tree in program.query.define}
     return Automaton(drawn, tuple(labels), {**tooltips, ANY: "any row"})
+
+
+def _of_rows(bound: BoundRowQuery) -> Automaton:
+    drawn = row_states(bound.program.automaton)
+    names = [name for name, _ in choices_of(bound.program.automaton)]
+    texts = {name: print_sql(tree) for name, tree in bound.query.define}
+    tooltips = {}
+    for _, label, target in drawn.transitions:
+        variable, rank = names[target], label.rpartition(": ")[0]
+        choice = f"\nchoice {rank}; 1 is preferred" if rank else ""
+        tooltips[label] = f"{variable}: {texts.get(variable, 'any row')}{choice}"
+    return Automaton(drawn, tuple(names), tooltips)
 
 
 def _display_name(name: str) -> str:

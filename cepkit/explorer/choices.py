@@ -9,11 +9,11 @@ from typing import Any
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME, ColumnType
-from cepkit.explorer.query.text import settings_in
+from cepkit.explorer.query.text import is_rows, is_sase, settings_in
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression, quoted_name
+from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.query import SequenceQuery
 
 CHOSEN = ("partition_by", "order_by", "event_type", "strategy", "measures")
@@ -49,7 +49,9 @@ class Data:
 
 
 def language_of(text: str) -> str:
-    """Return the language of a text: ``"PATTERN"``, ``"regex"``, or an empty text."""
+    """Return the language of a text: ``"SQL"``, ``"PATTERN"``, ``"regex"``, or an empty text."""
+    if is_rows(text):
+        return "SQL"
     return "" if not text.strip() else "PATTERN" if is_sase(text) else "regex"
 
 
@@ -64,7 +66,7 @@ def fields_of(
     data: Data,
     call: Mapping[str, Any],
     text: str,
-    query: RegexQuery | SequenceQuery | None,
+    query: RegexQuery | SequenceQuery | RowsQuery | None,
     drawn: tuple[list[str], str],
     needs_event_type: bool = False,
 ) -> list[dict[str, Any]]:
@@ -77,13 +79,15 @@ def fields_of(
         The keywords that are chosen now.
     text : str
         The text in the editor.
-    query : RegexQuery or SequenceQuery or None
+    query : RegexQuery, SequenceQuery, RowsQuery or None
         The newest query without mistakes.
     drawn : tuple of (list of str, str)
         The columns that the timeline can show, and the one that it shows.
     needs_event_type : bool
         Whether the query lacks the column of event types.
     """
+    if is_rows(text):
+        return _fields_of_rows(query, drawn)
     said, is_sequence = settings_in(text), is_sase(text)
     keys = _columns(data, KINDS_OF_KEYS, call.get("partition_by"))
     clocks = _columns(data, KINDS_OF_CLOCKS, call.get("order_by"))
@@ -117,6 +121,29 @@ def fields_of(
     ]  # fmt: skip
 
 
+def _fields_of_rows(query: Any, drawn: tuple[list[str], str]) -> list[dict[str, Any]]:
+    """Return the selectors for MATCH_RECOGNIZE, whose clauses say everything but the drawn column."""
+    is_bound = isinstance(query, RowsQuery)
+    measures = [name for name, _ in query.rows.measures] if is_bound else []
+    said = {
+        "partition_by": ("Key columns", query.partition_by if is_bound else (), "PARTITION BY"),
+        "order_by": ("Clock", [key.column for key in query.keys] if is_bound else (), "ORDER BY"),
+        "event_type": ("Event type", (), "DEFINE"),
+        "strategy": ("Strategy", (), "AFTER MATCH"),
+        "measures": ("Measures", measures, "MEASURES"),
+    }
+    empty = {"order_by": "order of the rows", "strategy": "preference", "measures": "default"}
+    fields = [
+        {
+            **_field(name, label, [{"value": one, "note": ""} for one in chosen], list(chosen)),
+            "many": True, "empty": empty.get(name, "none"), "locked": f"SQL says it in {clause}",
+        }
+        for name, (label, chosen, clause) in said.items()
+    ]  # fmt: skip
+    choices = [{"value": name, "note": ""} for name in drawn[0]]
+    return [*fields[:4], _field(DRAWN, "Drawn", choices, drawn[1] or None), fields[4]]
+
+
 def _field(name: str, label: str, choices: list[dict[str, str]], chosen: Any) -> dict[str, Any]:
     values = [chosen] if isinstance(chosen, str) else list(chosen or ())
     field = {"name": name, "label": label, "choices": choices, "chosen": values}
@@ -133,9 +160,9 @@ def _columns(data: Data, kinds: tuple[str, ...], chosen: Any) -> list[dict[str, 
 # --- measures
 
 
-def measures_of_default(query: RegexQuery | SequenceQuery | None) -> dict[str, str]:
+def measures_of_default(query: RegexQuery | SequenceQuery | RowsQuery | None) -> dict[str, str]:
     """Return the measures of a query that names none, as texts by name."""
-    if query is None:
+    if query is None or isinstance(query, RowsQuery):
         return {}
     if isinstance(query, SequenceQuery):
         return {name: print_expression(tree) for name, tree in default_measures(query)}
@@ -145,9 +172,9 @@ def measures_of_default(query: RegexQuery | SequenceQuery | None) -> dict[str, s
     return {**ends, "count": "count()"}
 
 
-def measures_offered(data: Data, query: RegexQuery | SequenceQuery | None) -> dict[str, str]:
+def measures_offered(data: Data, query: RegexQuery | SequenceQuery | RowsQuery | None) -> dict[str, str]:
     """Return some measures by name that fit a query: of its clock, and of the columns of numbers."""
-    if query is None:
+    if query is None or isinstance(query, RowsQuery):
         return {}
     taken = {*query.partition_by, *query.order_by}
     numbers = [name for name in data.columns(NUMBERS) if name not in taken][:_SHOWN_COLUMNS]
@@ -168,7 +195,7 @@ def measures_offered(data: Data, query: RegexQuery | SequenceQuery | None) -> di
 
 
 def _measures(
-    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None
+    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
 ) -> list[dict[str, str]]:
     own = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
     offered = {
@@ -178,7 +205,9 @@ def _measures(
     return [{"value": name, "note": text} for name, text in offered.items()]
 
 
-def _chosen_measures(call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None) -> list[str]:
+def _chosen_measures(
+    call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
+) -> list[str]:
     own = call.get("measures")
     return list(measures_of_default(query) if own is None else own)
 
@@ -188,7 +217,10 @@ def _as_text(value: Any) -> str:
 
 
 def choose_measures(
-    data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | None, names: Iterable[str]
+    data: Data,
+    call: Mapping[str, Any],
+    query: RegexQuery | SequenceQuery | RowsQuery | None,
+    names: Iterable[str],
 ) -> dict[str, Any] | None:
     """Return the measures with these names; a name may be ``name = expression``. None for the default ones.
 

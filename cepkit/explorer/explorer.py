@@ -33,11 +33,14 @@ from cepkit.explorer.query.text import text_and_call
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.explorer.taking import Taker, write_file
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import NAMES, check_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.results.matches import Matches
+from cepkit.results.row_pattern_matches import RowPatternMatches
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.widgets.base import show_with_still
 
@@ -133,17 +136,20 @@ class Explorer:
         self._changes.edit_text()
 
     @property
-    def query(self) -> RegexQuery | SequenceQuery | None:
+    def query(self) -> RegexQuery | SequenceQuery | RowPatternQuery | SelectedRows | None:
         """The query of the last result as a value; None before the first result."""
-        return None if self.matches is None else self.matches.query
+        matches = self._present.shown.matches
+        query = None if matches is None else matches.query
+        return query.whole if isinstance(query, RowsQuery) else query
 
     @property
-    def matches(self) -> Matches | SparkMatches | None:
+    def matches(self) -> Matches | RowPatternMatches | SparkMatches | None:
         """The shown result, as ``df.cep.match`` returns it; None before the first result.
 
         The explorer shows the first matches before it has counted all of them; `wait` waits for the count.
         """
-        return self._present.shown.matches
+        shown = self._present.shown
+        return shown.matches if shown.all is not None or shown.result is None else shown.result.told_matches
 
     @property
     def code(self) -> str:
@@ -559,6 +565,10 @@ class Explorer:
         reading, result = self._reader.right_reading, self._present.shown.result
         if reading is None or result is None:
             raise CepError("write_test: the query has mistakes; the editor shows them")
+        if result.is_rows:
+            raise CepError(
+                "write_test: tests of cases are for regexes and sequences, not for MATCH_RECOGNIZE"
+            )
         return CaseQuery(reading, self._reader.call_of_text, result, *self._file)
 
     # --- display

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.insight.funnel import FunnelResult
 from cepkit.insight.funnel_regex import beginnings, count_regex_funnel
 from cepkit.insight.funnel_sequences import MOST_WORK, count_funnel, exact_count
+from cepkit.insight.match_recognize.funnel import count_row_funnel
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
@@ -25,7 +26,7 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
     are, a second funnel follows, which looks at more events.
     """
     if not result.is_sequence:
-        yield _of_regex(result), True
+        yield _of_rows(result) if result.is_rows else _of_regex(result), True
         return
     made = _count_sequence(result, _LITTLE_WORK)
     is_final = all(step.partial.exact for branch in made.branches for step in branch.steps)
@@ -84,6 +85,20 @@ def _of_regex(result: Result) -> list[dict[str, Any]]:
         share = step.passed / step.looked_at if step.looked_at else None
         steps.append(_step(label, str(step.partial), step.partial.n / most, share, note))
     return steps
+
+
+def _of_rows(result: Result) -> list[dict[str, Any]]:
+    searched = result.data.searched(result.program)
+    n_matches = result.count() + result.matches._found.n_empty
+    [branch] = count_row_funnel(searched, n_matches, STEPS, with_conditions=False)
+    most = max(1, n_matches, *(step.partial.n for step in branch.steps))
+    steps = []
+    for step in branch.steps:
+        note = f"rows from which this beginning matches, of {step.n_of_type:,}"
+        share = step.passed / step.looked_at if step.looked_at else None
+        steps.append(_step(step.variable, str(step.partial), step.partial.n / most, share, note))
+    words = "; ".join(FunnelResult(result.program.query, (branch,)).words())
+    return [*steps, _step("matches", f"{n_matches:,}", n_matches / most, None, words)]
 
 
 def _step(label: str, n: str, share: float, selectivity: float | None, note: str = "") -> dict[str, Any]:

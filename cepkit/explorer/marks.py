@@ -37,6 +37,7 @@ def events_in_state(
     numbers = numbers[~np.isnan(numbers)].astype(np.int64)  # NaN: the number is unknown
     if not len(numbers):
         return np.empty(0, np.int64), 0
+    part: Any = None
     if result.is_sequence:
         block = result.block_of(numbers.tolist())
         first_item, event_of_item = block.first_item_of_match, block.event_of_item
@@ -47,10 +48,14 @@ def events_in_state(
         first_item, event_of_item = part.lineage.first_item_of_match, part.lineage.event_of_item
         told, components = result.matches._found.variables(part).tolist(), None
         branch_of_match = [0] * len(numbers)
+    states_of_rows = result.drawn_states(part.state_of_item) if result.is_rows else None
     here, n_matches = [], 0
     for (low, high), branch in zip(itertools.pairwise(first_item.tolist()), branch_of_match, strict=True):
         own = None if components is None else components[low:high]
-        reached = state_of_events(result.automaton, told[low:high], own, branch)
+        if states_of_rows is None:
+            reached = state_of_events(result.automaton, told[low:high], own, branch)
+        else:
+            reached = states_of_rows[low:high]
         kept = [low + i for i, one in enumerate(reached) if one == state]
         here += kept
         n_matches += bool(kept)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cepkit.explorer.match_recognize.walk import RowStepping
     from cepkit.explorer.running.result import Result
     from cepkit.insight.stepping import Stepping
 
 
-def moment_traits(result: Result, stepping: Stepping, position: int, sampled: str) -> dict[str, Any]:
+def moment_traits(
+    result: Result, stepping: Stepping | RowStepping, position: int, sampled: str
+) -> dict[str, Any]:
     """Return the traits of the stepper's widget for the moment after ``position`` events."""
     moment, labels = stepping.after(position), result.automaton.labels
     notes = [moment.note] if moment.note else []

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.explorer.match_recognize.reasons import reasons_of_rows
 from cepkit.explorer.partial_bars import (
     FAILED,
     MATCHED,
@@ -52,9 +53,13 @@ def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
 
     The result keeps the bars of the partial matches for the timeline.
     """
-    traits, bars = (
-        _of_sequence(result, positions) if result.is_sequence else _of_row(result, int(positions[-1]))
-    )
+    if result.is_sequence:
+        traits, bars = _of_sequence(result, positions)
+    elif result.is_rows:
+        source = result.data.source if result.names.has_labels else _WithoutLabels(result.data.source)
+        traits, bars = reasons_of_rows(result, source, positions)
+    else:
+        traits, bars = _of_row(result, int(positions[-1]))
     result.bars = (int(positions[-1]), bars)
     return traits
 

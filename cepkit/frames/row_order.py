@@ -43,6 +43,15 @@ def partitions_in_order(
     return sorted(parts, key=lambda rows: int(rows.min())) if n_codes > 1 else parts
 
 
+def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | None:
+    """Return the row numbers of all partitions together in order; None if the frame is in this order."""
+    ranks = [_ranks(source.column(key.column), key) for key in order_by]
+    if not ranks:
+        return None
+    order = np.lexsort(ranks[::-1])
+    return None if bool((order[1:] > order[:-1]).all()) else order
+
+
 def _ranks(column: Column, key: SortKey) -> np.ndarray:
     """Return numbers that sort as the key says; equal values have equal numbers."""
     kind = column.type.kind

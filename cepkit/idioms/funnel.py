@@ -14,7 +14,7 @@ from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.regex.matching import match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, warn
-from cepkit.events import TEXT, Events, Frame, Source
+from cepkit.events import INTEGER, TEXT, Events, Frame, Source
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.idioms.asking import (
@@ -46,7 +46,8 @@ _OWN = ("event_type", "partition_by", "order_by", "within", "within_closed", "pa
 class Funnel:
     """Steps, one query of a single row for each, and the rules between them."""
 
-    names: tuple[str, ...]
+    steps: tuple[Any, ...]
+    event_type: str | None
     queries: tuple[RegexQuery, ...]
     mode: str
     within: Duration | None
@@ -94,10 +95,13 @@ def funnel_of_steps(frame: Frame, steps: Sequence[Any], mode: str, given: Argume
         source = with_types(source, replace(value.queries[0], within=given.within))
         if given.event_type is not None:
             _warn_of_unknown_types(source, given.event_type, steps)
-        found = [find_hits(source, query) for query in value.queries]
-        events, masks = found[0][1].events, [mask_of(hits) for _, hits in found]
-        reached, n_users = _count(value, found[0][0], source, events, masks)
-    return _frame_of(value.names, reached, n_users)
+        query, hits = find_hits(source, value.queries[0])
+        masks = [mask_of(hits)]
+        for i, other in enumerate(value.queries[1:], 1):
+            mask = _typed_mask(value, i, source, hits.events)
+            masks.append(mask_of(find_hits(source, other)[1]) if mask is None else mask)
+        reached, n_users = _count(value, query, source, hits.events, masks)
+    return _frame_of(tuple(map(str, value.steps)), reached, n_users)
 
 
 def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> Funnel:
@@ -127,7 +131,22 @@ def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) 
         queries.append(query)
     if unused := sorted(set(given.params or ()) - used):
         raise CepError(f"params: {unused[0]!r} is used by no step")
-    return Funnel(tuple(map(str, steps)), tuple(queries), mode, given.within, given.within_closed)
+    return Funnel(tuple(steps), event_type, tuple(queries), mode, given.within, given.within_closed)
+
+
+def _typed_mask(value: Funnel, i: int, source: Source, events: Events) -> np.ndarray | None:
+    """Return which rows, by stream position, are of the type of a step; None if its query must say it."""
+    if value.event_type is None:
+        return None
+    column, step = source.column(value.event_type), value.steps[i]
+    if column.type.kind == TEXT and isinstance(step, str):
+        known = np.flatnonzero(column.texts == step)
+        mask = np.isin(column.values, known) if len(known) != 1 else column.values == known[0]
+    elif column.type.kind == INTEGER and isinstance(step, int):
+        mask = column.values == step
+    else:
+        return None
+    return mask if events.row_of_event is None else mask[events.row_of_event]
 
 
 def _parameters(condition: str | ex.Expression) -> set[str]:
@@ -142,8 +161,8 @@ def reach_steps(
     ticks: np.ndarray | None = None,
     longest: int | None = None,
     closed: bool = True,
-) -> list[np.ndarray]:
-    """Return for each step the partition codes that reach it.
+) -> list[int]:
+    """Return for each step the number of partitions that reach it.
 
     Parameters
     ----------
@@ -162,24 +181,35 @@ def reach_steps(
     For every row the latest possible first row is kept: it is the best one, as only the time since then
     limits the later steps. Time O(n_events x steps).
     """
-    order = events.by_partition
-    begin, _ = events.bounds_by_partition
-    time = None if ticks is None or longest is None else ticks[order]
-    place = np.arange(len(order))
-    started = np.where(is_step[0][order], place, -1)
-    reached = [started]
+    order, partition = events.by_partition, events.partition_of_event
+    size = np.bincount(partition, minlength=max(1, events.n_partitions))
+    begin_of_partition = np.cumsum(size) - size
+    # The rows that reach a step, as places in this order, and the first row of the latest attempt of each.
+    rows = np.flatnonzero(is_step[0][order])
+    started = rows
+    counts = [_n_partitions(partition, order, rows, len(size))]
     for mask in is_step[1:]:
-        before = np.full(len(order), -1, np.int64)
-        earlier = np.maximum.accumulate(started) if mode == ANY else started
-        before[1:] = earlier[:-1]
-        can = mask[order] & (before >= begin)
-        if time is not None:
-            lasted = time - time[np.maximum(before, 0)]
-            can &= (lasted <= longest) if closed else (lasted < longest)
-        started = np.where(can, before, -1)
-        reached.append(started)
-    partition = events.partition_of_event[order]
-    return [np.unique(partition[one >= 0]) for one in reached]
+        can = np.flatnonzero(mask[order])
+        before = np.searchsorted(rows, can) - 1
+        fits = before >= 0
+        if mode == STRICT:
+            fits &= rows[before] == can - 1 if len(rows) else False
+        can, before = can[fits], started[before[fits]]  # ascending, as the rows are
+        fits = before >= begin_of_partition[partition[order[can]]]
+        can, before = can[fits], before[fits]
+        if ticks is not None and longest is not None:
+            lasted = ticks[order[can]] - ticks[order[before]]
+            fits = (lasted <= longest) if closed else (lasted < longest)
+            can, before = can[fits], before[fits]
+        rows, started = can, before
+        counts.append(_n_partitions(partition, order, rows, len(size)))
+    return counts
+
+
+def _n_partitions(partition: np.ndarray, order: np.ndarray, rows: np.ndarray, n: int) -> int:
+    has_row = np.zeros(n, bool)
+    has_row[partition[order[rows]]] = True
+    return int(np.count_nonzero(has_row))
 
 
 def _count(
@@ -191,7 +221,8 @@ def _count(
         longest = gap_ticks(value.within, query.order_by, source, "within")
         ticks = clock_ticks(source, query.order_by[0])[own.rows(np.arange(own.n_events))]
     reached = reach_steps(own, masks, value.mode, ticks, longest, value.within_closed)
-    return [len(one) for one in reached], len(np.unique(own.partition_of_event))
+    n_users = int(np.count_nonzero(np.bincount(own.partition_of_event)))
+    return reached, n_users
 
 
 def _frame_of(names: tuple[str, ...], reached: Sequence[int], n_users: int) -> pd.DataFrame:
@@ -233,7 +264,10 @@ class FunnelOfTask:
         """Return the counts, and the number of partitions last, in one row."""
         queries, source = self.value.queries, found.source
         masks = [mask_of(found.matches)]
-        for query in queries[1:]:  # all queries have the same order and the same partitions
+        for i, query in enumerate(queries[1:], 1):  # all have the same order and the same partitions
+            if (mask := _typed_mask(self.value, i, source, found.matches.events)) is not None:
+                masks.append(mask)
+                continue
             program = compile_regex(query, found.program.schema)
             events = build_events(source, program)
             masks.append(mask_of(match_regex(program, events, threads=1, tier="compiled")))

@@ -41,21 +41,27 @@ def group_rows(events: Events, is_member: np.ndarray, begins: np.ndarray | None 
     """
     order = events.by_partition
     own, partition = is_member[order], events.partition_of_event[order]
-    is_first_of_partition = np.ones(len(order), bool)
-    is_first_of_partition[1:] = partition[1:] != partition[:-1]
-    starts = own.copy()
-    starts[1:] &= ~own[:-1] | is_first_of_partition[1:]
+    is_new = np.ones(len(order), bool)
+    np.not_equal(partition[1:], partition[:-1], out=is_new[1:])
+    # A row that does not continue the group of the row before it.
+    breaks = is_new.copy()
+    breaks[1:] |= ~own[:-1]
     if begins is not None:
-        starts |= own & begins
+        breaks |= begins
+    starts = own & breaks
     ends = own.copy()
-    ends[:-1] &= ~own[1:] | starts[1:] | is_first_of_partition[1:]
-    started = np.cumsum(starts)
-    before_partition = (started - starts)[is_first_of_partition]
-    sizes = np.diff(np.flatnonzero(is_first_of_partition), append=len(order))
-    number = started - np.repeat(before_partition, sizes)
+    ends[:-1] &= ~own[1:] | breaks[1:]
     start, end = np.flatnonzero(starts), np.flatnonzero(ends)
-    by_last = np.argsort(order[end], kind="stable")
-    start, end = start[by_last], end[by_last]
+    started = np.cumsum(starts)
+    new = np.flatnonzero(is_new)
+    before = np.repeat(started[new] - starts[new], np.diff(new, append=len(order)))
+    number = started - before
     number_of_event = np.zeros(len(order), np.int64)
-    number_of_event[order] = np.where(own, number, 0)
-    return Groups(order[start], order[end], end - start + 1, number[start], number_of_event)
+    number_of_event[order] = number if own.all() else np.where(own, number, 0)
+    # The groups by their last row, without a sort.
+    group_of_last = np.full(len(order), -1, np.int64)
+    group_of_last[order[end]] = np.arange(len(end))
+    last = np.flatnonzero(group_of_last >= 0)
+    group = group_of_last[last]
+    start, end = start[group], end[group]
+    return Groups(order[start], last, end - start + 1, number[start], number_of_event)

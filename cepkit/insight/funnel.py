@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cepkit.insight.tally import Followed
+from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.printing import duration_text
@@ -101,7 +102,7 @@ class BranchFunnel:
 class FunnelResult:
     """How many events and partial matches reach each step of each branch; the result of ``df.cep.funnel``.
 
-    A regex has one branch; its steps are the parts of the pattern.
+    A regex or MATCH_RECOGNIZE has one branch; its steps are the parts of the pattern.
 
     Examples
     --------
@@ -114,7 +115,7 @@ class FunnelResult:
     '3 matches'
     """
 
-    query: RegexQuery | SequenceQuery
+    query: RegexQuery | SequenceQuery | RowsQuery
     branches: tuple[BranchFunnel, ...]
 
     def to_frame(self) -> pd.DataFrame:
@@ -407,7 +408,7 @@ def _share_text(share: float) -> str:
     return f"in full after {part} of the possible first events only"
 
 
-def _limits(query: RegexQuery | SequenceQuery) -> str:
+def _limits(query: RegexQuery | SequenceQuery | RowsQuery) -> str:
     """Return the limits for the next event in words: ``window of 5 min``."""
     made = []
     if query.within is not None:

@@ -1,4 +1,4 @@
-"""The cheat sheet of both query languages: one entry for every construct and every built-in function.
+"""The cheat sheet of the query languages: one entry for every construct and every built-in function.
 
 The entries are examples over the columns ``x``, ``y`` (numbers), ``name`` (text), ``ts`` (clock), ``flag``
 (boolean) and ``v``, ``w`` (arrays), and over the event types ``A``, ``B`` and ``C``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REGEX, LINE, EVENTS, CLAUSE, CONDITION, MEASURE = "regex", "line", "events", "clause", "condition", "measure"
+ROWS, SQL_CLAUSE, SQL_VALUE = "rows", "sql clause", "sql value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class SheetEntry:
     kind : str
         Where the text belongs: ``regex``, a part of a regex pattern; ``line``, a line below it; ``events``, a
         part of ``SEQ``; ``clause``, a clause after the pattern; ``condition`` or ``measure``, an expression.
+        The texts of MATCH_RECOGNIZE have kinds of their own: ``rows``, a part of its pattern; ``sql clause``;
+        ``sql value``, an expression.
     """
 
     text: str
@@ -192,10 +195,59 @@ _FUNCTIONS = _entries(
     ),
 ) + _entries(MEASURE, (("collect(x)", "a list of the values; only in measures="),))
 
+_SQL = (
+    _entries(
+        SQL_CLAUSE,
+        (
+            ("SELECT * FROM t", "before MATCH_RECOGNIZE ( … ); the name of the table does not matter"),
+            ("PARTITION BY name", "searches the rows of each value separately"),
+            ("ORDER BY ts", "the order of the rows; also DESC, NULLS FIRST and NULLS LAST"),
+            ("MEASURES LAST(B.x) AS low", "result columns"),
+            ("ONE ROW PER MATCH", "one row with the keys and the measures (the default)"),
+            ("ALL ROWS PER MATCH", "each row of a match; also WITH UNMATCHED ROWS, OMIT EMPTY MATCHES"),
+            ("AFTER MATCH SKIP PAST LAST ROW", "where the search continues (the default)"),
+            ("AFTER MATCH SKIP TO NEXT ROW", "matches may overlap"),
+            ("AFTER MATCH SKIP TO LAST B", "it continues at the last row of B; also TO FIRST B"),
+            ("PATTERN (A B+)", "the rows of a match, in their order"),
+            ("WITHIN INTERVAL '2' HOUR", "the last row is earlier than the first row plus this time"),
+            ("SUBSET U = (A, B)", "a name for the rows of several variables"),
+            ("DEFINE B AS B.x > 5", "the conditions of the variables; others take any row"),
+        ),
+    )
+    + _entries(
+        ROWS,
+        (
+            ("A B", "a row A, then a row B directly after it"),
+            ("A | B", "A, or else B: the left one is preferred"),
+            ("A+", "one or more rows, as many as possible; also *, ? and {3,5}"),
+            ("A+?", "one or more rows, as few as possible"),
+            ("PERMUTE(A, B)", "A and B in any order"),
+            ("{- A -}", "rows that ALL ROWS PER MATCH does not show"),
+            ("^ A", "A is the first row of its partition"),
+            ("A $", "A is the last row of its partition"),
+        ),
+    )
+    + _entries(
+        SQL_VALUE,
+        (
+            ("B.x > PREV(B.x)", "the row before; NEXT is the row after, PREV(B.x, 2) is two before"),
+            ("B.x > LAST(A.x)", "the last row of A so far; FIRST is its first row"),
+            ("B.x > AVG(A.x)", "over the rows of A so far; also SUM, MIN, MAX, COUNT, ARRAY_AGG"),
+            ("COUNT(A.*) > 3", "the number of rows of A so far"),
+            ("CLASSIFIER() = 'A'", "the variable of the row"),
+            ("MATCH_NUMBER() = 1", "the number of the match in its partition"),
+            ("FINAL LAST(x) > 5", "of the whole match, in MEASURES; RUNNING is up to the row"),
+            ("CASE WHEN x > 5 THEN 1 END", "a value that depends on a condition"),
+            ("CAST(x AS VARCHAR) = '5'", "the value as another type"),
+        ),
+    )
+)
+
 # The groups of the sheet by title, in reading order.
 CHEAT_SHEET: dict[str, tuple[SheetEntry, ...]] = {
     "Rows in a row: regex": _REGEX,
     "Events with gaps: PATTERN": _EVENTS,
     "Conditions": _CONDITIONS,
     "Functions": _FUNCTIONS,
+    "SQL: MATCH_RECOGNIZE": _SQL,
 }

@@ -24,8 +24,8 @@ def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
     """Return the query as a value. Keywords cannot repeat what the query itself contains."""
     if isinstance(query, str) and is_match_recognize(query):
         raise CepError(
-            "this is MATCH_RECOGNIZE of SQL, which only match, tag and sql run; elsewhere its clauses are "
-            "arguments:\n"
+            "this is MATCH_RECOGNIZE of SQL, which match, tag, sql, stream, explain, funnel, why_not and "
+            "explore run; elsewhere its clauses are arguments:\n"
             f"  {call_of_match_recognize(query)}\n"
             "Names without a definition are '.', and measures={…} takes the MEASURES. The match that ends "
             "first is reported, and the search continues after its last row"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
@@ -13,10 +13,13 @@ from cepkit.events import Frame
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.progress import show_progress
 from cepkit.results.arguments import check_key, check_rows, number_of
+from cepkit.results.doors import open_door
 from cepkit.results.match import Match
-from cepkit.results.matches import SHOWN, as_pandas
+from cepkit.results.matches import SHOWN, Matches, as_pandas
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from cepkit.results.match_recognize.search import BoundRows
 
 
@@ -24,6 +27,7 @@ class FoundRowPatterns(Protocol):
     """What `RowPatternMatches` asks of a kind of frame: query, matches, and rows of the result."""
 
     bound: BoundRows
+    frame: Frame
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
@@ -64,6 +68,10 @@ class FoundRowPatterns(Protocol):
 
     def match(self, number: int) -> Match:
         """Return a match by its number from 0."""
+        ...
+
+    def as_matches(self) -> Matches:
+        """Return the matches that have rows as pictures read them."""
         ...
 
     def said(self) -> str:
@@ -273,6 +281,49 @@ class RowPatternMatches:
         2  5   <NA>     <NA>
         """
         return self._found.tag()
+
+    # --- pictures
+
+    def explore(self) -> Any:
+        """Open the pattern explorer on the query and the frame that was searched; see `cepkit.explore`.
+
+        Examples
+        --------
+        >>> matches.explore()  # doctest: +SKIP
+        """
+        return open_door("explore")(self._found.frame, self.query, params=self._found.bound.params)
+
+    @show_progress("searching")
+    def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
+        """Draw the first matches that have rows over the rows of their partitions.
+
+        Parameters
+        ----------
+        value : str, optional
+            Column to draw; None for the first numeric column in a condition.
+        partitions : int
+            The largest number of partitions shown; only partitions with matches are shown.
+        max_events : int
+            The largest number of rows drawn; the title says how many are left out.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For a Spark frame.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> found = cep.match(pd.DataFrame({"x": [1, 2]}), "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x = 1)")
+        >>> found.plot().layout.title.text.startswith("A")
+        True
+        """
+        return self._found.as_matches().plot(value, partitions=partitions, max_events=max_events)
 
     # --- reprs
 

@@ -13,6 +13,7 @@ from cepkit.compile.match_recognize.values import Compiled, column_of
 from cepkit.engines.match_recognize.found_rows import FoundRows, RowOrder, collect_matches
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
 from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.events import Source
 from cepkit.frames.row_order import partitions_in_order, plain_values
 from cepkit.language.expressions import trees as ex
@@ -85,16 +86,27 @@ class RowPatternSearch:
             made.append((rows, columns, find_row_matches(program, columns, len(rows))))
         return made
 
+    @cached_property
+    def _with_timed_out(self) -> list[list[RowMatch]]:
+        """The matches by partition, with the partial matches that ran out of time."""
+        program, parts = self._program, self.partitions
+        assert program.within is not None
+        clock = program.within[0]
+        now = latest_time(latest_time(columns[clock]) for _, columns, _ in parts)
+        return [with_timed_out(program, columns, len(rows), found, now) for rows, columns, found in parts]
+
     def measured(self, shown: str | None = None) -> tuple[np.ndarray, list[Values]]:
         """Return a row of the frame for each row of the result, and the values of each measure.
 
-        ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query. For one row per match, the row of
-        the frame is some row of the partition.
+        ``shown`` is a key of ``ROWS_PER_MATCH``, and shows matches only. None shows the rows of the query.
+        For one row per match, the row of the frame is some row of the partition.
         """
+        late = shown is None and self._program.timed_out
         shown = self._query.rows_per_match if shown is None else shown
+        every = self._with_timed_out if late else [matches for _, _, matches in self.partitions]
         rows: list[np.ndarray] = []
         values: list[list[Any]] = []
-        for order, columns, matches in self.partitions:
+        for (order, columns, _), matches in zip(self.partitions, every, strict=True):
             checkpoint()
             for row, made in output_rows(self._program, self._measures, shown, columns, len(order), matches):
                 rows.append(order[row])

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.match_recognize.automaton import build_row_automaton
 from cepkit.compile.regex.automaton import States, positions, states
 from cepkit.errors import CepError, ResultTooLargeError, nearest, whole_number
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.printing import print_sql
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.wings import load_wings
 from cepkit.results.explanation import Explanation
+from cepkit.results.match_recognize.explanation import RowExplanation
 from cepkit.results.matches import Matches
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.results.spark.part import MOST_ROWS, part_of
@@ -103,6 +108,24 @@ def _(of: SequenceQuery, what: str | None, settings: dict) -> NfaView:
     }
     conditions = [*types.items(), *(("where", str(condition)) for condition in of.where)]
     return _nfa(sequence_states(branches(of))[0], {}, conditions, settings)
+
+
+@view_of.register(RowPatternQuery)
+@view_of.register(SelectedRows)
+@view_of.register(RowsQuery)
+def _(of: RowPatternQuery | SelectedRows | RowsQuery, what: str | None, settings: dict) -> NfaView:
+    from cepkit.plots.automata.row_states import row_states, texts_of_choices
+
+    one_of(what, ("nfa",), "a query")
+    rows = of if isinstance(of, RowPatternQuery) else of.rows
+    automaton = row_states(build_row_automaton(rows.pattern))
+    texts = {name: print_sql(tree) for name, tree in rows.define}
+    return _nfa(automaton, texts_of_choices(automaton, texts), texts.items(), settings)
+
+
+@view_of.register(RowExplanation)
+def _(of: RowExplanation, what: str | None, settings: dict) -> View | NfaView:
+    return view_of(of.bound.query, what, settings)
 
 
 @view_of.register(Explanation)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cepkit.errors import UnsupportedQueryError
-from cepkit.siddhiql.logical import LogicalHalf
-from cepkit.siddhiql.states import UNSET, Event, PartialState, WaitingState
+from cepkit.siddhiql.states import UNSET, Event, LogicalHalf, PartialState, WaitingState
 from cepkit.siddhiql.timers import RunClock
 
 Report = Callable[[PartialState], None]

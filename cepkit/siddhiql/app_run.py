@@ -8,7 +8,7 @@ from cepkit.progress import checkpoint
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery
 from cepkit.siddhiql.runs import QueryRun
 from cepkit.siddhiql.selecting import Row
-from cepkit.siddhiql.states import Event
+from cepkit.siddhiql.states import Event, Slots
 from cepkit.siddhiql.timers import RunClock
 
 _EVENTS_PER_CHECKPOINT = 4096
@@ -99,7 +99,7 @@ class _PartitionRun:
             for run in list(self._of_key.values()):
                 run.receive(stream, event)
             return
-        slots = [[event]]
+        slots: Slots = [[event]]
         if key.value is not None:
             value = key.value(slots)
             names = [] if value is None else [str(value)]

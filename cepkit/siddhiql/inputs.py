@@ -20,8 +20,8 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import nulls, plain_values
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 from cepkit.siddhiql.states import Event
-from cepkit.siddhiql.values import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]
 Schema = tuple[tuple[str, Type], ...]
@@ -52,8 +52,9 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError(f"{name}: a polars LazyFrame has no rows yet; call collect() first")
     if not isinstance(frame, pd.Series) and hasattr(frame, "__arrow_c_stream__"):
-        is_polars = polars is not None and isinstance(frame, polars.DataFrame)
-        return ArrowSource(pa.table(frame), frame), polars.from_arrow if is_polars else _unchanged
+        if polars is not None and isinstance(frame, polars.DataFrame):
+            return ArrowSource(pa.table(frame), frame), polars.from_arrow
+        return ArrowSource(pa.table(frame), frame), _unchanged
     raise CepError(f"{name}: {no_frame(frame)}")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi.printing import print_states
+from cepkit.language.siddhi.query import PatternInput
 from cepkit.siddhiql.absent import AbsentHalf, AbsentWait
-from cepkit.siddhiql.logical import LogicalHalf
-from cepkit.siddhiql.states import CountState, Event, PartialState, WaitingState
+from cepkit.siddhiql.states import CountState, Event, LogicalHalf, PartialState, WaitingState
 from cepkit.siddhiql.timers import RunClock
 from cepkit.siddhiql.values import Value
 
@@ -43,6 +44,45 @@ def halves(state: sp.LogicalState) -> tuple[sp.EventState | sp.AbsentState, sp.E
     if state.operator == "and" and isinstance(state.right, sp.AbsentState) and not left_is_absent:
         return state.right, state.left
     return state.left, state.right
+
+
+def fault_of_start(pattern: sp.StatePattern) -> tuple[sp.StatePattern, str] | None:
+    """Return why Siddhi cannot begin a pattern whose first states may be empty, and the state; else None."""
+    parts = pattern.parts if isinstance(pattern, sp.StateChain) else (pattern,)
+    starts = [_first_state(part) for part in parts]
+    leading = [isinstance(start, sp.CountedState) and start.low == 0 for start in starts]
+    if all(leading):
+        return pattern, "each state may be empty, so Siddhi matches nothing at all; one state needs an event"
+    after = starts[leading.index(False)]
+    waits = [node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None]
+    if not (leading[0] and waits):
+        return None
+    return waits[0], (
+        "the states before this wait may be empty, and Siddhi then begins the wait at no time; write a state "
+        "with an event before it"
+    )
+
+
+def _first_state(part: sp.StatePattern) -> sp.StatePattern:
+    while isinstance(part, sp.EveryState | sp.StateChain):
+        part = part.body if isinstance(part, sp.EveryState) else part.parts[0]
+    return part
+
+
+def endless_states(given: PatternInput) -> Iterator[str]:
+    """Yield warnings about the states of a sequence that Siddhi never completes."""
+    if not given.is_sequence:
+        return
+    parts = given.pattern.parts if isinstance(given.pattern, sp.StateChain) else (given.pattern,)
+    if isinstance(parts[-1], sp.CountedState):
+        shown = print_states(parts[-1])
+        yield f"Siddhi completes no sequence that ends in a count, as {shown} is; write another state last"
+    for node in given.pattern.walk():
+        if isinstance(node, sp.EveryState) and isinstance(node.body, sp.StateChain):
+            late = [part for part in node.body.parts[1:] if not isinstance(part, sp.AbsentState)]
+            if late:
+                shown = print_states(node, is_sequence=True)
+                yield f"Siddhi never passes the first state of '{shown}'; write 'every' before one state"
 
 
 Report = Callable[[PartialState], None]
@@ -148,8 +188,11 @@ class PatternRun:
 
     # --- events
 
-    def take(self, stream: str, event: Event) -> list[list[PartialState]]:
-        """Offer an event to the states of its stream, the last state first; return complete matches."""
+    def take(self, stream: str, event: Event) -> Iterator[PartialState]:
+        """Offer an event to the states of its stream, the last state first, and yield complete matches.
+
+        Read the values of a match before the next one: earlier states may still add events to it.
+        """
         time = event[0]
         if self._plan.within is not None:
             for state in self._states:
@@ -163,4 +206,5 @@ class PatternRun:
         else:
             for state in states:
                 state.update()
-        return [state.take(event) for state in reversed(states)]
+        for state in reversed(states):
+            yield from state.take(event)

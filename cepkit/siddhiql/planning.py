@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import patterns as sp
-from cepkit.language.siddhi.printing import print_states
 from cepkit.language.siddhi.query import (
     JoinInput,
     JoinSide,
@@ -19,10 +18,11 @@ from cepkit.language.siddhi.query import (
     SiddhiQuery,
     StreamInput,
 )
-from cepkit.siddhiql.patterns import PatternPlan, slots_in_order
+from cepkit.siddhiql.functions import Type
+from cepkit.siddhiql.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
-from cepkit.siddhiql.values import Scope, SlotOf, Type, Value, compile_condition, compile_siddhi
+from cepkit.siddhiql.values import Scope, SlotOf, Value, compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window
 
 Schema = tuple[tuple[str, Type], ...]
@@ -317,8 +317,11 @@ class _Planner:
         for state in given.pattern.walk():
             if isinstance(state, sp.AbsentState) and state.wait_ms is not None:
                 self._needs_clock("not … for", state.span)
-        self._refuse_optional_start(given.pattern)
-        self._warn_of_states(given)
+        fault = fault_of_start(given.pattern)
+        if fault is not None:
+            raise self._error(fault[0].span, fault[1], UnsupportedQueryError)
+        for message in endless_states(given):
+            warn(message)
         plan = PatternPlan(
             given.pattern,
             given.is_sequence,
@@ -358,44 +361,6 @@ class _Planner:
             return calls[0]
         return lambda events: all(call(events) for call in calls)
 
-    def _refuse_optional_start(self, pattern: sp.StatePattern) -> None:
-        """Raise for patterns that need no event, and for waits that no event precedes."""
-        parts = pattern.parts if isinstance(pattern, sp.StateChain) else (pattern,)
-        leading = [isinstance(part, sp.CountedState) and part.low == 0 for part in map(_without_every, parts)]
-        if all(leading):
-            raise self._error(
-                pattern.span,
-                "each state may be empty, so Siddhi matches nothing at all; one state needs an event",
-            )
-        after = _without_every(parts[leading.index(False)])
-        waits = [
-            node for node in after.walk() if isinstance(node, sp.AbsentState) and node.wait_ms is not None
-        ]
-        if leading[0] and waits:
-            raise self._error(
-                waits[0].span,
-                "the states before this wait may be empty, and Siddhi then begins the wait at no time; write "
-                "a state with an event before it",
-                UnsupportedQueryError,
-            )
-
-    def _warn_of_states(self, given: PatternInput) -> None:
-        """Warn of sequences that Siddhi never completes."""
-        if not given.is_sequence:
-            return
-        parts = given.pattern.parts if isinstance(given.pattern, sp.StateChain) else (given.pattern,)
-        if isinstance(parts[-1], sp.CountedState):
-            shown = print_states(parts[-1])
-            warn(
-                f"Siddhi completes no sequence that ends in a count, as {shown} is; write another state last"
-            )
-        for node in given.pattern.walk():
-            if isinstance(node, sp.EveryState) and isinstance(node.body, sp.StateChain):
-                late = [part for part in node.body.parts[1:] if not isinstance(part, sp.AbsentState)]
-                if late:
-                    shown = print_states(node, is_sequence=True)
-                    warn(f"Siddhi never passes the first state of '{shown}'; write 'every' before one state")
-
 
 class _FilterScope(Scope):
     """The names in the filter of a state: its own stream first, then the other states."""
@@ -418,13 +383,6 @@ class _FilterScope(Scope):
             exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
             return exact[0] if exact else self._place
         return super().slot(node, name)
-
-
-def _without_every(part: sp.StatePattern) -> sp.StatePattern:
-    """Return a part, or the first state of a body of ``every``."""
-    while isinstance(part, sp.EveryState | sp.StateChain):
-        part = part.body if isinstance(part, sp.EveryState) else part.parts[0]
-    return part
 
 
 def _reference(state: sp.EventState | sp.AbsentState) -> str | None:

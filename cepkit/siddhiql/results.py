@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from cepkit.errors import CepError, nearest
 from cepkit.events import TIME, ColumnType, Frame, Source
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
-from cepkit.siddhiql.values import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 
 _ARROW = {
     INT: pa.int64(), LONG: pa.int64(), SINGLE: pa.float64(), DOUBLE: pa.float64(), BOOL: pa.bool_(),

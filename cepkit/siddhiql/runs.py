@@ -158,9 +158,7 @@ class PatternQueryRun:
 
     def receive(self, stream: str, event: Event) -> None:
         """Take an event in."""
-        rows = [
-            row for found in self._run.take(stream, event) for partial in found for row in self._rows(partial)
-        ]
+        rows = [row for partial in self._run.take(stream, event) for row in self._rows(partial)]
         self._deliver(rows)
 
     def _report(self, partial: PartialState) -> None:

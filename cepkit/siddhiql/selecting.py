@@ -10,17 +10,9 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql import aggregators as ag
+from cepkit.siddhiql.functions import OBJECT, Type
 from cepkit.siddhiql.states import Slots
-from cepkit.siddhiql.values import (
-    OBJECT,
-    Scope,
-    SlotOf,
-    Type,
-    Typed,
-    Value,
-    compile_condition,
-    compile_siddhi,
-)
+from cepkit.siddhiql.values import Scope, SlotOf, Typed, Value, compile_condition, compile_siddhi
 
 CURRENT, EXPIRED, RESET = "current", "expired", "reset"
 

@@ -9,26 +9,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, nearest, underline
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
+from cepkit.events import ColumnType
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
+from cepkit.siddhiql.functions import (
+    BOOL,
+    CALLS,
+    CASTS,
+    CLOCKS,
+    DOUBLE,
+    INT,
+    LONG,
+    NUMBERS,
+    OBJECT,
+    STRING,
+    TESTS,
+    Type,
+)
 from cepkit.siddhiql.states import Slots
 
 Value = Callable[[Slots], Any]
-
-# Siddhi's types, with those of times as ColumnType so that results keep the unit.
-INT, LONG, SINGLE, DOUBLE, BOOL, STRING, OBJECT = "int", "long", "float", "double", "bool", "string", "object"
-_NUMBERS = (INT, LONG, SINGLE, DOUBLE)
-_OF_KIND = {INTEGER: LONG, FLOAT: DOUBLE, TEXT: STRING, BOOLEAN: BOOL}
-Type = str | ColumnType
-
-
-def type_of_column(of: ColumnType) -> Type:
-    """Return Siddhi's type of a column; times and durations keep their own."""
-    if of.kind in (TIME, DURATION):
-        return of
-    return _OF_KIND.get(of.kind, OBJECT)
 
 
 @dataclass(frozen=True)
@@ -231,12 +232,17 @@ def compile_condition(tree: ex.Expression, scope: Scope) -> Value:
     return _condition(tree, scope)
 
 
+_TRUTHS = (ex.Comparison, ex.And, ex.Or, ex.Not, ex.IsNull)  # never missing
+
+
 def _condition(tree: ex.Expression, scope: Scope) -> Value:
     part = compile_siddhi(tree, scope)
     if part.type not in (BOOL, OBJECT) or part.is_list:
         raise scope.error(tree, f"{print_condition(tree)} is no condition; its type is {part.type}")
     call = part.call
-    return lambda slots: call(slots) is True or call(slots) == 1
+    if isinstance(tree, _TRUTHS):
+        return call
+    return lambda slots: call(slots) is True
 
 
 def _single(tree: ex.Expression, scope: Scope) -> Typed:
@@ -252,26 +258,31 @@ def _single(tree: ex.Expression, scope: Scope) -> Typed:
 
 def _number(tree: ex.Expression, scope: Scope) -> Typed:
     part = _single(tree, scope)
-    if part.type not in (*_NUMBERS, OBJECT) and not isinstance(part.type, ColumnType):
+    if part.type not in (*NUMBERS, OBJECT) and not isinstance(part.type, ColumnType):
         raise scope.error(tree, f"{print_condition(tree)} is no number; its type is {part.type}")
     return part
 
 
 def _is_null(operand: ex.Expression, scope: Scope) -> Typed:
-    whole = isinstance(operand, ex.Reference) and operand.name is None
-    if isinstance(operand, ex.Attribute):
+    event = _whole_event(operand, scope)
+    if event is None:
+        call = compile_siddhi(operand, scope).call
+    else:
+        slot = scope.slot(operand, event[0])
+        call = _picked(slot, 0, chain_index(event[1], own=slot == scope.current))
+    return Typed(lambda slots: call(slots) is None, BOOL)
+
+
+def _whole_event(node: ex.Expression, scope: Scope) -> tuple[str, int | str | None] | None:
+    """Return the name and the index of an event, as in ``e1 is null``; None for anything else."""
+    if isinstance(node, ex.Reference) and node.name is None:
+        return node.variable, node.index
+    if isinstance(node, ex.Attribute):
         names = {name for slot in scope.slots for name in slot.names}
         own = scope.slots[scope.current].attributes if scope.current is not None else {}
-        whole = operand.name in names and operand.name not in own
-    if not whole:
-        call = compile_siddhi(operand, scope).call
-        return Typed(lambda slots: call(slots) is None, BOOL)
-    name = operand.variable if isinstance(operand, ex.Reference) else operand.name  # type: ignore[union-attr]
-    index = operand.index if isinstance(operand, ex.Reference) else 1
-    slot = scope.slot(operand, name)
-    pick = chain_index(index, own=slot == scope.current)
-    place = _picked(slot, 0, pick)
-    return Typed(lambda slots: place(slots) is None, BOOL)
+        if node.name in names and node.name not in own:
+            return node.name, 1
+    return None
 
 
 _COMPARE = {
@@ -281,7 +292,7 @@ _COMPARE = {
 
 
 def _family(of: Type) -> object:
-    return "number" if of in _NUMBERS else of
+    return "number" if of in NUMBERS else of
 
 
 def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
@@ -294,6 +305,9 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
             tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
         )
     one, other, test = left.call, right.call, _COMPARE[tree.operator]
+    if isinstance(tree.right, ex.Literal) and tree.right.value is not None:
+        constant = tree.right.value
+        return Typed(lambda slots: (a := one(slots)) is not None and test(a, constant), BOOL)
 
     def holds(slots: Slots) -> bool:
         a, b = one(slots), other(slots)
@@ -307,7 +321,7 @@ def _wider(left: Type, right: Type) -> Type:
         return OBJECT
     if isinstance(left, ColumnType) or isinstance(right, ColumnType):
         return LONG
-    return _NUMBERS[max(_NUMBERS.index(left), _NUMBERS.index(right))]
+    return NUMBERS[max(NUMBERS.index(left), NUMBERS.index(right))]
 
 
 def _whole_quotient(a: int, b: int) -> int:
@@ -341,58 +355,7 @@ def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
     return Typed(value, kind)
 
 
-# --- functions
-
-
-def _missing_is_missing(call: Callable) -> Callable:
-    return lambda *values: None if any(value is None for value in values) else call(*values)
-
-
-def _coalesce(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
-
-
-def _extreme(choose: Callable) -> Callable:
-    def of(*values: Any) -> Any:
-        present = [value for value in values if value is not None]
-        return choose(present) if present else None
-
-    return of
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-# Function: least and most arguments, type of the result (None: that of the last argument), and what to call.
-_CALLS: dict[str, tuple[int, int, Type | None, Callable]] = {
-    "ifthenelse": (3, 3, None, lambda test, then, otherwise: then if test is True else otherwise),
-    "coalesce": (1, 99, None, _coalesce),
-    "default": (2, 2, None, lambda value, otherwise: otherwise if value is None else value),
-    "maximum": (1, 99, None, _extreme(max)),
-    "minimum": (1, 99, None, _extreme(min)),
-    "math:abs": (1, 1, None, _missing_is_missing(abs)),
-    "math:sqrt": (1, 1, DOUBLE, _missing_is_missing(lambda x: math.sqrt(x) if x >= 0 else None)),
-    "math:power": (2, 2, DOUBLE, _missing_is_missing(lambda x, y: float(x) ** y)),
-    "math:floor": (1, 1, DOUBLE, _missing_is_missing(lambda x: float(math.floor(x)))),
-    "math:ceil": (1, 1, DOUBLE, _missing_is_missing(lambda x: float(math.ceil(x)))),
-    "math:round": (1, 1, LONG, _missing_is_missing(lambda x: math.floor(x + 0.5))),
-    "str:length": (1, 1, INT, _missing_is_missing(len)),
-    "str:lower": (1, 1, STRING, _missing_is_missing(str.lower)),
-    "str:upper": (1, 1, STRING, _missing_is_missing(str.upper)),
-    "str:trim": (1, 1, STRING, _missing_is_missing(str.strip)),
-    "str:contains": (2, 2, BOOL, _missing_is_missing(lambda text, part: part in text)),
-    "str:concat": (1, 99, STRING, _missing_is_missing(lambda *parts: "".join(map(_as_text, parts)))),
-}
-_TESTS = {
-    "instanceofstring": (STRING,), "instanceofboolean": (BOOL,), "instanceofinteger": (INT, LONG),
-    "instanceoflong": (LONG, INT), "instanceoffloat": (SINGLE, DOUBLE), "instanceofdouble": (DOUBLE, SINGLE),
-}  # fmt: skip
-_CASTS: dict[str, Callable] = {
-    INT: int, LONG: int, SINGLE: float, DOUBLE: float, STRING: _as_text,
-    BOOL: lambda value: value if isinstance(value, bool) else str(value).lower() == "true",
-}  # fmt: skip
-_CLOCKS = ("currenttimemillis", "uuid", "time:currenttimestamp", "time:currentdate", "math:rand")
+# --- functions -------------------------------------------------------------------------------------------
 
 
 def _call(tree: ex.Call, scope: Scope) -> Typed:
@@ -401,19 +364,19 @@ def _call(tree: ex.Call, scope: Scope) -> Typed:
         slot, per_ms = scope.current or 0, scope.ticks_per_ms
         time = _picked(slot, 0, -1)
         return Typed(lambda slots: None if (t := time(slots)) is None else t // per_ms, LONG)
-    if name in _CLOCKS:
+    if name in CLOCKS:
         raise scope.error(tree, f"{tree.function}() gives another value in each run; leave it out")
     parts = [_single(argument, scope) for argument in arguments]
-    if name in _TESTS and len(parts) == 1:
-        fits, call = parts[0].type in _TESTS[name], parts[0].call
+    if name in TESTS and len(parts) == 1:
+        fits, call = parts[0].type in TESTS[name], parts[0].call
         return Typed(lambda slots: fits and call(slots) is not None, BOOL)
     if name in ("convert", "cast") and len(parts) == 2 and isinstance(arguments[1], ex.Literal):
         wanted = str(arguments[1].value)
-        if wanted in _CASTS:
-            cast, call = _CASTS[wanted], parts[0].call
+        if wanted in CASTS:
+            cast, call = CASTS[wanted], parts[0].call
             return Typed(lambda slots: None if (v := call(slots)) is None else cast(v), wanted)
-    if name in _CALLS:
-        least, most, kind, function = _CALLS[name]
+    if name in CALLS:
+        least, most, kind, function = CALLS[name]
         if not least <= len(parts) <= most:
             counts = (
                 str(least) if least == most else f"{least} or more" if most == 99 else f"{least} to {most}"
@@ -423,7 +386,7 @@ def _call(tree: ex.Call, scope: Scope) -> Typed:
     if fn.is_registered(tree.function):
         return Typed(_applied(fn.registered_function(tree.function).call, parts), OBJECT)
     known = ["ifThenElse", "coalesce", "default", "maximum", "minimum", "convert", "cast", "eventTimestamp"]
-    known += [*_CALLS, "instanceOfFloat", "instanceOfString", "sum", "avg", "count", "min", "max", "stdDev"]
+    known += [*CALLS, "instanceOfFloat", "instanceOfString", "sum", "avg", "count", "min", "max", "stdDev"]
     hint = nearest(tree.function, known)
     own = "register your own with @cep.pure"
     raise scope.error(tree, f"no function {tree.function!r}; {own}{hint and '.' + hint}")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.query_parts import Duration
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
 from cepkit.streaming.operators.join_stream import JoinStream, join_stream
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, Stream
 from cepkit.windows.chains import Chain, as_value
@@ -51,6 +54,12 @@ def stream(
         As for `cepkit.match`; or a `cepkit.Window` or a `cepkit.Join`. A list of them and of queries is a
         chain: each step reads the results of the step before. A
         `cepkit.KSlack` may come first, and sorts late rows.
+
+        The text of SQL's MATCH_RECOGNIZE has its options in its clauses, and takes ``params`` only. A match
+        comes out as soon as no later row can change it: ``A B`` with its last row, ``A B*`` with the first
+        row that is no B, or that comes too late for WITHIN. NEXT waits for the rows that it reads. A WINDOW,
+        ``$``, descending orders, and ORDER BY or LIMIT of the result are errors, because they need the end of
+        the stream.
     schema : mapping of str to type, pyarrow.Schema, or a frame
         The columns of all batches: ``{"ts": "timestamp[us]", "symbol": "string", "price": "float64"}``.
         ``"int64 not null"`` declares integers that are never missing. A frame, which may be empty, gives only
@@ -138,7 +147,11 @@ def stream(
         )  # fmt: skip
         return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    value = as_value(query, read_arguments(stream, keywords))
+    given = read_arguments(stream, keywords)
+    if isinstance(query, str) and is_match_recognize(query):
+        value: Any = _as_rows(query, schema, given)
+    else:
+        value = as_value(query, given)
     check_engine(engine)
     bounded = {
         "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
@@ -155,11 +168,11 @@ def stream(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine "
             "out; cep.match runs a frame by any engine"
         )
-    is_operator = isinstance(value, Window | Join | Chain)
+    is_operator = isinstance(value, Window | Join | Chain | RowPatternStream)
     if latency_bound is not None and is_operator:
         raise UnsupportedQueryError(
-            f"latency_bound={latency_bound!r}: only event sequences drop events; a window, a join or a chain "
-            "keeps all of them"
+            f"latency_bound={latency_bound!r}: only event sequences drop events; a window, a join, a "
+            "chain or MATCH_RECOGNIZE keeps all of them"
         )
     if isinstance(value, Join) or (isinstance(value, Chain) and isinstance(value.steps[0], Join)):
         return join_stream(value, schema, options)
@@ -167,6 +180,14 @@ def stream(
         opened = open_door(SHED_STREAM)
         return opened(value, schema_of(schema), options, kind_of_batch(schema), bounded)
     return Stream(value, schema_of(schema), options, kind_of_batch(schema))
+
+
+def _as_rows(text: str, schema: Any, given: Arguments) -> RowPatternStream:
+    """Return the text of MATCH_RECOGNIZE as a value."""
+    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
+    if others := [name for name in said if name != "params"]:
+        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    return row_pattern_stream(text, schema_of(schema).columns, given.params)
 
 
 stream.__dict__["load"] = Stream.load

@@ -17,10 +17,12 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.printing import sase_text
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.windows.chains import Chain
 from cepkit.windows.values import SIDES, Join, Window, aggregate_name
 
 _REGEX, _SEQUENCE, _WINDOW, _JOIN, _CHAIN = "regex", "sequence", "window", "join", "chain"
+_ROW_PATTERN = "match_recognize"
 
 
 def query_as_json(query: Any) -> dict[str, Any]:
@@ -37,6 +39,8 @@ def query_as_json(query: Any) -> dict[str, Any]:
         return {"language": _WINDOW, **_window_as_json(query)}
     if isinstance(query, Join):
         return {"language": _JOIN, **_join_as_json(query)}
+    if isinstance(query, RowPatternStream):
+        return {"language": _ROW_PATTERN, **_row_pattern_as_json(query)}
     if isinstance(query, SequenceQuery):
         return {"language": _SEQUENCE, **_sequence_as_json(query)}
     return {"language": _REGEX, **_regex_as_json(query)}
@@ -54,12 +58,27 @@ def query_of_json(saved: Mapping[str, Any]) -> Any:
         return Chain(tuple(query_of_json(step) for step in saved["steps"]))
     read = {
         _SEQUENCE: _sequence_of_json, _REGEX: _regex_of_json, _WINDOW: _window_of_json, _JOIN: _join_of_json,
+        _ROW_PATTERN: _row_pattern_of_json,
     }[saved["language"]]  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CepWarning)  # the user saw them when the query was created
         query = read({name: value for name, value in saved.items() if name != "language"})
     _refuse_missing_functions(query)
     return query
+
+
+def _row_pattern_as_json(query: RowPatternStream) -> dict[str, Any]:
+    return {
+        "text": query.text,
+        "params": {name: param_as_json(name, value) for name, value in query.params},
+        "partition_by": list(query.partition_by),
+        "order_by": list(query.order_by),
+    }
+
+
+def _row_pattern_of_json(saved: Mapping[str, Any]) -> RowPatternStream:
+    params = tuple((name, param_of_json(value)) for name, value in saved["params"].items())
+    return RowPatternStream(saved["text"], params, tuple(saved["partition_by"]), tuple(saved["order_by"]))
 
 
 def _regex_as_json(query: RegexQuery) -> dict[str, Any]:

@@ -17,13 +17,14 @@ from cepkit.streaming.arrival import count_late, ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved import Saved, kind_of_file, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.windows.chains import Chain, said
 from cepkit.windows.values import Window
 
-StreamQuery = RegexQuery | SequenceQuery | Window | Chain
+StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowPatternStream
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
 AFTER_BUFFER = "stream after a buffer"  # the kind of its file
 SAVED_AFTER_BUFFER = "saved stream after a buffer"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, RowPatternQuery
+from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, WITH_TIMED_OUT, RowPatternQuery
 from cepkit.translation.chains import AGGREGATES, RowChain, at_distance, unique_names
 from cepkit.translation.refusing import refuse
 
@@ -22,6 +22,8 @@ def check_clauses(target: str, query: RowPatternQuery) -> None:
             refuse(target, words, "it sorts in ascending order, without nulls")
     if query.rows_per_match != "one":
         refuse(target, ROWS_PER_MATCH[query.rows_per_match], "its result has one row per match")
+    if query.timed_out:
+        refuse(target, WITH_TIMED_OUT, "its result has matches only")
     if query.subset:
         refuse(target, f"SUBSET {query.subset[0][0]}", "a name there is one variable")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.language.match_recognize.printing import print_match_recognize
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -79,7 +79,9 @@ def translate(query: Query, to: str, **keywords: Unpack[QueryKeywords]) -> str:
     loops: its condition excludes those of all other rows, and no condition reads the match so far. A loop at
     the end of a regex counts with its fewest rounds, since a regex reports the earliest end.
 
-    Without missing values in the order columns. Float sums are not translated, as their order may differ.
+    SiddhiQL and Java have other rules for missing values, so their texts are for columns without them. Whole
+    numbers divide differently, so ``/`` and ``%`` are refused between families of languages, and so are sums
+    and averages.
 
     Examples
     --------
@@ -120,15 +122,21 @@ def read_query(to: str, query: Any, keywords: Any) -> AnyQuery:
         params = dict(given.params or {})
         put = lambda entries: tuple((name, with_values(tree, params)) for name, tree in entries)  # noqa: E731
         return replace(query, define=put(query.define), measures=put(query.measures))
-    if isinstance(query, RowPatternQuery | SelectedRows):
+    if isinstance(query, RowPatternQuery | SelectedRows | WindowedRows):
         return _clause_of(to, query)
     return as_query(query, given)
 
 
-def _clause_of(to: str, query: RowPatternQuery | SelectedRows) -> RowPatternQuery:
+def _clause_of(to: str, query: RowPatternQuery | SelectedRows | WindowedRows) -> RowPatternQuery:
     """Return the clause; a SELECT around it must show its rows as they are."""
     if isinstance(query, RowPatternQuery):
         return query
+    if isinstance(query, WindowedRows):
+        refuse(
+            to,
+            f"WINDOW {query.name}",
+            "its result has a row for each row of the table, with or without a match",
+        )
     for clause, said in (
         ("the list of SELECT", query.columns is not None), ("WHERE", query.where is not None),
         ("ORDER BY after the clause", query.order_by), ("LIMIT", query.limit is not None),

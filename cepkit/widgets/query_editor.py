@@ -18,6 +18,15 @@ KEYWORDS = (
     *("STRICT", "PARTITION", "NEXT", "ANY", "INNER", "GREEDY", "RELUCTANT"),
     *("skip_till_any_match", "skip_till_next_match", "strict_contiguity", "partition_contiguity"),
 )
+# Those of SQL's MATCH_RECOGNIZE.
+KEYWORDS_OF_SQL = (
+    *("SELECT", "FROM", "WHERE", "LIMIT", "AS", "MATCH_RECOGNIZE", "PARTITION", "ORDER", "BY", "MEASURES"),
+    *("ONE", "ALL", "ROW", "ROWS", "PER", "MATCH", "SHOW", "OMIT", "EMPTY", "MATCHES", "WITH", "UNMATCHED"),
+    *("AFTER", "SKIP", "PAST", "TO", "NEXT", "FIRST", "LAST", "PATTERN", "SUBSET", "DEFINE", "WITHIN"),
+    *("PERMUTE", "PREV", "RUNNING", "FINAL", "CLASSIFIER", "MATCH_NUMBER", "DISTINCT", "INTERVAL"),
+    *("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "LIKE", "NULL", "TRUE", "FALSE", "CASE", "WHEN", "THEN"),
+    *("ELSE", "END", "CAST", "ASC", "DESC", "NULLS", "COUNT", "SUM", "AVG", "MIN", "MAX"),
+)
 
 
 class QueryEditor(View):

@@ -534,3 +534,56 @@ def test_ingest_prints_the_report_and_match_reads_the_target(run, spark, tmp_pat
     )
     code, _, err = run("match", target, "any", "--define", "any=price > 0", "--limit", 0)
     assert code == 0 and err.startswith(f"400 matches of 'any' in 400 rows of {target}\n")
+
+
+# --- SQL's MATCH_RECOGNIZE ---------------------------------------------------------------------------------
+
+FALLS = """SELECT symbol, low, n FROM peaks MATCH_RECOGNIZE (
+  PARTITION BY symbol ORDER BY ts MEASURES LAST(down.price) AS low, COUNT(down.*) AS n
+  PATTERN (down{2,} up) DEFINE down AS price < PREV(price), up AS price > PREV(price)) AS m
+WHERE n > :least"""
+
+
+def test_match_recognize_prints_the_rows_of_its_result(run):
+    code, out, err = run("match", "sample:peaks", FALLS, "--param", "least=2", "--limit", 2)
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [
+        ["symbol", "low", "n"],
+        ["0", "ACME", "104", "3"],
+        ["1", "ACME", "96", "4"],
+    ]
+    lines = err.splitlines()
+    assert lines[1] == "6 matches of 'DOWN{2,} UP' in 60 rows of sample:peaks"
+    assert lines[2] == "… 4 more; --limit 6 prints all, --out FILE writes all"
+
+
+def test_match_recognize_writes_its_result(run, peaks):
+    target = peaks / "falls.csv"
+    code, _, err = run("match", peaks / "peaks.csv", FALLS, "--param", "least=3", "--out", target)
+    assert code == 0 and "2 rows written to" in err
+    frame = load_sample("peaks")
+    wanted = frame.cep.match(FALLS, params={"least": 3}).to_frame()
+    assert pd.read_csv(target).to_dict("list") == wanted.to_dict("list")
+    code, out, _ = run("match", "sample:peaks", FALLS, "--param", "least=3", "--format", "csv")
+    assert out.splitlines()[0] == "symbol,low,n" and len(out.splitlines()) == 3
+
+
+def test_explain_of_match_recognize(run):
+    code, out, _ = run("explain", "sample:peaks", FALLS, "--param", "least=2")
+    assert code == 0
+    assert out.startswith("pattern      DOWN{2,} UP\n") and "cost         linear" in out
+    assert "where        n > :least" in out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--define", "up=price > 3"], "--define: MATCH_RECOGNIZE has clauses for this"),
+        (["--order-by", "ts"], "--order-by: MATCH_RECOGNIZE has clauses for this"),
+        (["--rows", "all"], "write ALL ROWS PER MATCH"),
+        ([], "params gives no value for :least"),
+    ],
+)
+def test_mistakes_of_match_recognize_end_in_a_message(run, arguments, message):
+    code, out, err = run("match", "sample:peaks", FALLS, *arguments)
+    assert code == 2 and not out and message in err

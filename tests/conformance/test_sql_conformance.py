@@ -32,19 +32,13 @@ SQL = [
     for parameter in cases(file)
     if parameter.values[0]["surface"] == "from_clause"
 ]
-# Functions of Trino that do not run, by the end of the name of a case.
-NO_FUNCTION = {
-    "AggregationsInRowPatternMatching/testSimpleQuery#3": "no function 'CONCAT_WS'",
-    "/testArrayAgg#1": "no function 'ARRAY_JOIN'",
-    "/testMapAgg#1": "does not compute MAP_AGG",
-}
 
 
 def refusal(case: dict[str, Any]) -> str | None:
     """Return the reason for which the text of a case does not run."""
     if needs_query(case):
         return "a sub-query does not run here"
-    return next((why for name, why in NO_FUNCTION.items() if case["id"].endswith(name)), None)
+    return None
 
 
 def values_of(rows: list[dict[str, Any]], names: list[str]) -> list[list[Any]]:
@@ -79,61 +73,6 @@ def test_what_is_refused(capsys):
         for name, reason in refused:
             print(f"  {name}: {reason}")
     assert len(refused) <= 7
-
-
-# --- Spark -------------------------------------------------------------------------------------------------
-
-N_JOBS = 8
-
-
-def on_spark(text: str) -> str:
-    """Return the text with a total order of the rows, which Spark needs."""
-    if "\nORDER BY" in text:
-        head, _, rest = text.partition("\nORDER BY ")
-        line, _, rest = rest.partition("\n")
-        return f"{head}\nORDER BY {line}, position\n{rest}"
-    first = "\n" + text.partition("\n")[2].partition("\n")[0]
-    if first.startswith("\nPARTITION BY"):
-        return text.replace(first, f"{first}\nORDER BY position", 1)
-    return text.replace("\n", "\nORDER BY position\n", 1)
-
-
-@pytest.fixture(scope="module")
-def one_task(spark):
-    pytest.importorskip("pyspark")
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("job", range(N_JOBS))
-def test_spark_gives_the_same_rows(one_task, job):
-    """Each job runs an eighth of the cases; the rows of all of them come back as text."""
-    from pyspark.sql import functions as F
-
-    own = [parameter.values[0] for parameter in SQL if not refusal(parameter.values[0])][job::N_JOBS]
-    frames, expected = [], {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cep.CepWarning)  # one task
-        for case in own:
-            frame = one_task.createDataFrame(table_of_case(case))
-            found = cep.sql(on_spark(select_of_case(case)), t=frame).to_frame()
-            if case["expected_error"]:
-                with pytest.raises(Exception, match="has no row of"):
-                    found.collect()
-                continue
-            names = names_of_output(case)
-            cells = [F.array(F.col(f"`{name}`")).alias(f"cell {i}") for i, name in enumerate(names)]
-            row = F.to_json(F.struct(*cells))
-            frames.append(found.select(F.lit(case["id"]).alias("id"), row.alias("row")))
-            expected[case["id"]] = bag(case["expected_rows"])
-        made = reduce(lambda one, other: one.unionAll(other), frames).collect()
-    found = {name: [] for name in expected}
-    for name, text in made:
-        found[name].append([cell[0] for cell in json.loads(text).values()])
-    assert {name: bag(rows) for name, rows in found.items()} == expected
 
 
 # --- Esper -------------------------------------------------------------------------------------------------
@@ -183,7 +122,11 @@ def esper_table(case: dict[str, Any]) -> pa.Table:
     time = [times.get(i, 0) for i in range(n)]
     first = min(time, default=0)
     batch = [(one - first) // 5000 for one in time]
-    return pa.Table.from_pandas(frame.assign(event=range(n), time=time, batch=batch), preserve_index=False)
+    table = pa.Table.from_pandas(frame.assign(event=range(n), time=time, batch=batch), preserve_index=False)
+    no_type = [i for i, field in enumerate(table.schema) if pa.types.is_null(field.type)]
+    for i in no_type:
+        table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.string()))
+    return table
 
 
 def answer(case: dict[str, Any], table: pa.Table, fields: list[str], *keys: str) -> list[list[Any]]:
@@ -261,3 +204,66 @@ def test_how_the_cases_of_esper_are_read(capsys):
         for name, why in BOTH_SIDES.items():
             print(f"  not equal: {name}: {why}")
     assert {name for name, _ in read} >= set(BOTH_SIDES)
+
+
+# --- Spark -------------------------------------------------------------------------------------------------
+
+N_JOBS = 12
+
+
+def on_spark(text: str) -> str:
+    """Return the text with a total order of the rows, which Spark needs."""
+    if "\nORDER BY" in text:
+        head, _, rest = text.partition("\nORDER BY ")
+        line, _, rest = rest.partition("\n")
+        return f"{head}\nORDER BY {line}, position\n{rest}"
+    first = "\n" + text.partition("\n")[2].partition("\n")[0]
+    if first.startswith("\nPARTITION BY"):
+        return text.replace(first, f"{first}\nORDER BY position", 1)
+    return text.replace("\n", "\nORDER BY position\n", 1)
+
+
+def spark_case(case: dict[str, Any]) -> tuple[str, pa.Table, list[str], list[list[Any]]]:
+    """Return the text and the table of a case, and the columns and rows of its answer."""
+    if case["id"].startswith("esper"):
+        text, table = select_of_esper(case), esper_table(case)
+        fields = [one["name"] for one in case["measures"]]
+        return text, table, [f"measured {field}" for field in fields], answer(case, table, fields)
+    return on_spark(select_of_case(case)), table_of_case(case), names_of_output(case), case["expected_rows"]
+
+
+@pytest.fixture(scope="module")
+def one_task(spark):
+    pytest.importorskip("pyspark")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", range(N_JOBS))
+def test_spark_gives_the_same_rows(one_task, job):
+    """Each job runs a twelfth of the cases; the rows of all of them come back as text."""
+    from pyspark.sql import functions as F
+
+    every = [parameter.values[0] for parameter in [*SQL, *ESPER]]
+    frames, expected = [], {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cep.CepWarning)  # one task
+        for case in [case for case in every if not refusal(case)][job::N_JOBS]:
+            text, table, names, rows = spark_case(case)
+            found = cep.sql(text, t=one_task.createDataFrame(table)).to_frame()
+            if case.get("expected_error"):
+                with pytest.raises(Exception, match="has no row of"):
+                    found.collect()
+                continue
+            cells = [F.array(F.col(f"`{name}`")).alias(f"cell {i}") for i, name in enumerate(names)]
+            row = F.to_json(F.struct(*cells))
+            frames.append(found.select(F.lit(case["id"]).alias("id"), row.alias("row")))
+            expected[case["id"]] = bag(rows)
+        made = reduce(lambda one, other: one.unionAll(other), frames).collect()
+    found = {name: [] for name in expected}
+    for name, text in made:
+        found[name].append([cell[0] for cell in json.loads(text).values()])
+    assert {name: bag(rows) for name, rows in found.items()} == expected

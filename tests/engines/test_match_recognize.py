@@ -11,9 +11,14 @@ from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from tests.oracle.generate_match_recognize import random_late_query, random_query, random_rows
-from tests.oracle.match_recognize import MatchError, partitions, result_of_partition
-from tests.support.row_patterns import engine_result, oracle_query
+from tests.oracle.generate_match_recognize import (
+    random_late_query,
+    random_query,
+    random_rows,
+    random_window,
+)
+from tests.oracle.match_recognize import MatchError, partitions, result_of_partition, result_of_window
+from tests.support.row_patterns import engine_result, oracle_query, window_result
 
 SCHEMA = {name: ColumnType(INTEGER, nullable=True) for name in "xy"}
 SCHEMA |= {"k": ColumnType(TEXT), "t": ColumnType(TIME, "s")}
@@ -53,11 +58,34 @@ def test_random_conditions_on_earlier_labels(seed):
     compare(200 + seed, 30, random_late_query)
 
 
+def compare_windows(seed: int, n_queries: int) -> None:
+    random = Random(seed)
+    for _ in range(n_queries):
+        query = random_window(random)
+        asked = oracle_query(query.rows)
+        for partition in partitions(asked, random_rows(random, random.randint(0, 9))):
+            after = len(partition) if query.frame_end is None else query.frame_end
+            ends = [min(len(partition), i + 1 + after) for i in range(len(partition))]
+            try:
+                expected = result_of_window(asked, partition, ends, seek=query.seek)
+            except MatchError:
+                with pytest.raises(CepError, match="AFTER MATCH SKIP TO"):
+                    window_result(query, partition, ends, SCHEMA)
+                continue
+            assert window_result(query, partition, ends, SCHEMA) == expected, f"{query}\n{partition}"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_windows(seed):
+    compare_windows(seed, 40)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100))
 def test_ten_thousand_random_queries(seed):
     compare(1000 + seed, 70, depth=2 + seed % 2)
     compare(1000 + seed, 30, random_late_query)
+    compare_windows(1000 + seed, 60)
 
 
 def count_of(text: str, values: list[int], **options) -> int:

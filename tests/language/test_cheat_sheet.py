@@ -14,6 +14,7 @@ from cepkit.explorer.query.text import read_text
 from cepkit.language import cheat_sheet as cs
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.sequences.parsing import parse_sase, parse_sequence
 from cepkit.language.sequences.patterns import PREFERENCES, STRATEGIES
@@ -39,6 +40,17 @@ def grammar_and_texts(name):
     return parser, texts
 
 
+def with_clause(text):
+    """Return a query of MATCH_RECOGNIZE with one more clause, or with another one."""
+    if text.startswith("SELECT"):
+        return f"{text} MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1)"
+    clauses = {"PATTERN": "PATTERN (A B)", "DEFINE": "DEFINE A AS x > 1"}
+    word = text.split()[0]
+    kept = [clause for name, clause in clauses.items() if name != word]
+    order = ["PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "WITHIN", "SUBSET", "DEFINE"]
+    return " ".join(sorted([*kept, text], key=lambda clause: order.index(clause.split()[0])))
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.text)
 def test_an_entry_parses(entry):
     match entry.kind:
@@ -52,6 +64,13 @@ def test_an_entry_parses(entry):
         case cs.CLAUSE:
             head = "" if entry.text.startswith("PATTERN") else "PATTERN SEQ(A a, B b)\n"
             assert parse_sase(f"{head}{entry.text}")
+        case cs.ROWS:
+            assert parse_match_recognize(f"PATTERN ({entry.text}) DEFINE A AS x > 1")
+        case cs.SQL_CLAUSE:
+            assert parse_match_recognize(with_clause(entry.text))
+        case cs.SQL_VALUE:
+            text = f"MEASURES {entry.text} AS m PATTERN (A B) DEFINE B AS {entry.text.removeprefix('FINAL ')}"
+            assert parse_match_recognize(text)
         case _:
             assert parse_expression(entry.text, references=True) is not None
 

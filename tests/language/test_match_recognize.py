@@ -11,8 +11,9 @@ from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
-from tests.oracle.generate_match_recognize import random_query
+from cepkit.language.match_recognize.printing import print_sql
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey, WindowedRows
+from tests.oracle.generate_match_recognize import random_query, random_window
 from tests.oracle.match_recognize import matches
 from tests.support.row_patterns import oracle_query
 
@@ -111,6 +112,85 @@ def test_expressions(text, tree):
     [(_, found)] = query.measures
     assert tree is None or found == tree
     assert parse_match_recognize(str(query)) == query
+
+
+WINDOW = """
+SELECT t.id, val OVER w, max(value) OVER w - value AS rest, row_number() OVER w AS n
+FROM trades AS t WHERE value > 3
+WINDOW w AS (
+  PARTITION BY symbol ORDER BY ts DESC
+  MEASURES last(down.price) AS val, classifier(u) AS label
+  ROWS BETWEEN CURRENT ROW AND 12 FOLLOWING
+  AFTER MATCH SKIP TO LAST down
+  SEEK PATTERN (start_ down+? | up)
+  SUBSET u = (up, down)
+  DEFINE down AS price < PREV(down.price)
+) ORDER BY rest, id DESC LIMIT 25
+"""
+
+
+def test_windows():
+    query = parse_match_recognize(WINDOW)
+    assert isinstance(query, WindowedRows)
+    assert (query.table, query.alias, query.name, query.limit) == ("trades", "T", "W", 25)
+    assert (query.frame_end, query.seek) == (12, True)
+    assert (query.rows.after_match, query.rows.partition_by) == ("to_last", ("symbol",))
+    assert query.where == ex.Comparison(">", ex.Attribute("value"), ex.Literal(3))
+    columns = dict(query.columns)
+    assert list(columns) == ["id", "val", "rest", "n"]
+    assert columns["val"] == rp.OverWindow(ex.Attribute("val"), "W")
+    most = rp.OverWindow(rp.RowAggregate("max", (ex.Attribute("value"),)), "W")
+    assert columns["rest"] == ex.Arithmetic("-", most, ex.Attribute("value"))
+    assert parse_match_recognize(str(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("frame", "end"),
+    [
+        ("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", None),
+        ("ROWS BETWEEN CURRENT ROW AND CURRENT ROW", 0),
+        ("ROWS CURRENT ROW", 0),
+        ("rows between current row and rows following", "rows"),
+        ('ROWS BETWEEN CURRENT ROW AND "Number" FOLLOWING', "Number"),
+    ],
+)
+def test_frames(frame, end):
+    query = parse_match_recognize(
+        f"SELECT * FROM t WINDOW w AS (ORDER BY x {frame} PATTERN (A) DEFINE A AS x > 3)"
+    )
+    assert query.frame_end == end and query.columns is None and not query.seek
+    assert parse_match_recognize(str(query)) == query
+
+
+def test_what_engines_added():
+    query = parse_match_recognize(
+        """ORDER BY ts
+        MEASURES MATCH_ROWTIME() AS until, MATCH_ROWTIME(ts) AS until2, TIMED_OUT() AS late,
+          MATCH_SEQUENCE_NUMBER() AS i, COUNT_IF(x > 3) AS n, CASE x WHEN 1 THEN 2 END AS c
+        ONE ROW PER MATCH WITH TIMED OUT MATCHES
+        PATTERN (a b) WITHIN 10 MINUTES DEFINE a AS x > LAG(x, 2) AND x < LEAD(x)"""
+    )
+    measures = dict(query.measures)
+    assert measures["until"] == measures["until2"] == rp.MatchRowtime(ex.Attribute("ts"))
+    assert measures["i"] == rp.RowAggregate("count", final=False)
+    assert query.timed_out and query.rows_per_match == "one" and query.within == "10 minutes"
+    assert print_sql(query.define[0][1]) == "x > PREV(x, 2) AND x < NEXT(x)"
+    assert parse_match_recognize(str(query)) == query
+
+
+def test_numbers_have_several_digits():
+    text = "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a{10,12}) DEFINE a AS x > 1.25) LIMIT 100"
+    query = parse_match_recognize(text)
+    assert query.limit == 100 and str(query.rows.pattern) == "A{10,12}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_printed_windows_parse_to_the_same_tree(seed):
+    random = Random(seed)
+    for _ in range(15):
+        query = random_window(random)
+        text = str(query)
+        assert parse_match_recognize(text) == query, text
 
 
 def test_spans_are_places_in_the_whole_text():

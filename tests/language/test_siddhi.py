@@ -68,9 +68,8 @@ def test_sequences_have_commas():
 
 
 def test_indexes_count_from_one_in_trees():
-    query = query_of(
-        "from e1=A<2:> -> e2=B select e1[0].x as a, e1[last].x as b, e1[last - 1].x as c insert into C"
-    )
+    columns = "e1[0].x as a, e1[last].x as b, e1[last - 1].x as c"
+    query = query_of(f"from e1=A<2:> -> e2=B select {columns} insert into C")
     assert [column.value.index for column in query.select] == [1, "LEN", "LEN-1"]
 
 
@@ -83,8 +82,8 @@ def test_brackets_group():
 
 
 def test_joins_say_which_side_triggers():
-    text = "from A#window.time(1 sec) as a unidirectional right outer join B as b on a.x == b.x select a.x insert into C"
-    join = query_of(text).input
+    sides = "A#window.time(1 sec) as a unidirectional right outer join B as b"
+    join = query_of(f"from {sides} on a.x == b.x select a.x insert into C").input
     assert isinstance(join, JoinInput)
     assert (join.how, join.left.is_trigger, join.right.is_trigger) == ("right", True, False)
 
@@ -100,7 +99,8 @@ def test_partitions_have_keys_and_ranges():
 
 
 def test_annotations_name_queries_and_do_nothing_else():
-    text = """@app:name('Demo') @app:playback(idle.time = '100 millisecond') @source(type='http', @map(type='json'))
+    text = """@app:name('Demo') @app:playback(idle.time = '100 millisecond')
+        @source(type='http', @map(type='json'))
         define stream A (x int); @info(name = 'first') from A select x insert into B"""
     app = parse_siddhi(text)
     assert (app.streams[0].name, app.elements[0].name) == ("A", "first")

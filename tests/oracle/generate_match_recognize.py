@@ -8,7 +8,7 @@ from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
+from cepkit.language.match_recognize.query import RowPatternQuery, SortKey, WindowedRows
 
 VARIABLES = ("A", "B", "C", "D")
 COLUMNS = ("x", "y")
@@ -40,6 +40,12 @@ def random_query(random: Random, *, depth: int = 3, row_local: bool | None = Non
     skip = random.choice(["past_last_row"] * 3 + ["to_next_row", "to_first", "to_last"])
     order_by = random_order(random)
     is_clock = order_by == (SortKey("t"),)
+    within = f"{random.randint(1, 5)} s" if is_clock and random.random() < 0.3 else None
+    timed_out = within is not None and rows == "one" and random.random() < 0.6
+    if timed_out:
+        measures.append(("late", rp.TimedOut()))
+    if random.random() < 0.1:
+        measures.append(("until", rp.MatchRowtime(ex.Attribute(order_by[0].column))))
     return RowPatternQuery(
         pattern=pattern,
         define=tuple(define),
@@ -47,10 +53,36 @@ def random_query(random: Random, *, depth: int = 3, row_local: bool | None = Non
         subset=tuple(subset.items()),
         partition_by=random.choice([(), ("k",)]),
         order_by=order_by,
-        within=f"{random.randint(1, 5)} s" if is_clock and random.random() < 0.2 else None,
+        within=within,
+        timed_out=timed_out,
         rows_per_match=rows,
         after_match=skip,
         after_match_variable=random.choice(names) if skip in ("to_first", "to_last") else None,
+    )
+
+
+def random_window(random: Random, *, depth: int = 2) -> WindowedRows:
+    """Return a random SELECT with a WINDOW over the columns of `random_query`."""
+    while True:
+        query = random_query(random, depth=depth)
+        trees = [tree for _, tree in (*query.define, *query.measures)]
+        numbers = any(
+            isinstance(node, rp.MatchNumber | rp.TimedOut) for tree in trees for node in tree.walk()
+        )
+        if not numbers and not has_anchor(query.pattern):
+            break
+    over = [rp.OverWindow(ex.Attribute(name), "W") for name, _ in query.measures]
+    for function in random.sample(["sum", "count", "max", "array_agg"], random.randint(0, 2)):
+        over.append(rp.OverWindow(rp.RowAggregate(function, (ex.Attribute("x"),)), "W"))
+    columns = [(name, ex.Attribute(name)) for name in ("k", "t")]
+    columns += [(f"o{i}", tree) for i, tree in enumerate(over)]
+    return WindowedRows(
+        "rows_",
+        "W",
+        replace(query, rows_per_match="one", timed_out=False),
+        tuple(columns),
+        frame_end=random.choice([None, None, 0, 1, 2, 4]),
+        seek=random.random() < 0.4,
     )
 
 
@@ -133,6 +165,11 @@ def has_exclusion(pattern: rp.RowPattern) -> bool:
     return isinstance(pattern, rp.Exclusion) or any(map(has_exclusion, pattern.children()))
 
 
+def has_anchor(pattern: rp.RowPattern) -> bool:
+    """Return whether a pattern looks for the start or the end of the partition."""
+    return isinstance(pattern, rp.Anchor) or any(map(has_anchor, pattern.children()))
+
+
 def random_condition(random: Random, name: str, names: list[str], row_local: bool) -> ex.Expression:
     """Return a condition of the variable ``name``."""
     kind = random.random()
@@ -192,11 +229,16 @@ def random_value(random: Random, name: str, names: list[str], row_local: bool) -
         case 3:
             return rp.RowAggregate("count", variable=variable)
         case 4:
-            function = random.choice(["count", "sum", "min", "max", "avg"])
+            if random.random() < 0.15:
+                return rp.RowAggregate("count_if", (ex.Comparison(">", column, ex.Literal(2)),))
+            function = random.choice(["count", "sum", "min", "max", "avg", "sum", *_MOMENTS])
             return rp.RowAggregate(function, (column,), distinct=random.random() < 0.3)
         case 5:
             return rp.MatchNumber()
     return random_column(random, own)
+
+
+_MOMENTS = ("stddev", "stddev_pop", "variance", "var_pop")
 
 
 def random_measure(random: Random, names: list[str]) -> ex.Expression:
@@ -208,6 +250,16 @@ def random_measure(random: Random, names: list[str]) -> ex.Expression:
     if kind < 0.3:
         return rp.RowAggregate(
             "array_agg", (rp.Classifier(variable),), final=random.choice([None, True, False])
+        )
+    if kind < 0.36:
+        item = random_column(random, variable)
+        return random.choice(
+            [
+                rp.RowAggregate("array_agg", (item,), distinct=True),
+                rp.RowAggregate("map_agg", (item, rp.Classifier(variable))),
+                rp.RowAggregate("max_by", (item, random_column(random, variable))),
+                rp.RowAggregate("every", (ex.Comparison("<", item, ex.Literal(4)),)),
+            ]
         )
     value = random_value(random, variable or names[0], names, row_local=False)
     if isinstance(value, rp.Navigation) and value.function in ("prev", "next"):

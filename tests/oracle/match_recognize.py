@@ -10,6 +10,7 @@ Patterns: ``{"var": name}``, ``{"seq": [p, …]}``, ``{"alt": [p, …]}`` (left 
 Expressions: ``{"lit": v}``, ``{"col": name, "var"?, "index"?, "sem"?}``, ``{"op": name, "args": […]}``,
 ``{"nav": "first" | "last" | "prev" | "next", "arg": e, "offset"?, "sem"?}``, ``{"agg": name, "args": […],
 "star"?, "var"?, "distinct"?, "sem"?}``, ``{"classifier": variable or None}``, ``{"match_number": True}``,
+``{"match_rowtime": column}``, ``{"timed_out": True}``,
 ``{"fn": name, "args": […]}``, ``{"cast": e, "type": name}`` and ``{"array": […]}``.
 """
 
@@ -19,6 +20,7 @@ import itertools
 import math
 import operator
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -47,7 +49,8 @@ class Query:
     ``rows_per_match`` is ``one``, ``all`` (empty matches are shown), ``all_omit_empty`` or
     ``all_with_unmatched``. ``skip`` is ``past_last_row``, ``to_next_row``, ``to_first`` or ``to_last``. The
     last two need ``skip_variable``. ``order_by`` has column, descending, nulls first. ``within`` has column
-    and bound: the last row minus the first must stay below it.
+    and bound: the last row minus the first must stay below it. ``timed_out`` says that one row per match also
+    has the partial matches that ran out of time.
     """
 
     pattern: Tree
@@ -60,13 +63,17 @@ class Query:
     partition_by: Sequence[str] = ()
     order_by: Sequence[tuple[str, bool, bool]] = ()
     within: tuple[str, Any] | None = None
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)
 class Match:
-    """A match in a partition: its number, its first row, and what each of its rows is mapped to."""
+    """A match in a partition: its number, its first row, and what each of its rows is mapped to.
 
-    number: int
+    A partial match that ran out of time has no number.
+    """
+
+    number: int | None
     start: int
     labels: Labels
 
@@ -84,9 +91,19 @@ def result(query: Query, rows: Rows) -> list[dict[str, Any]]:
     One row per match has the partition columns and the measures. All rows per match have the columns of the
     input and the measures.
     """
+    now = latest(query, rows)
     return [
-        output for partition in partitions(query, rows) for output in result_of_partition(query, partition)
+        output
+        for partition in partitions(query, rows)
+        for output in result_of_partition(query, partition, now)
     ]
+
+
+def latest(query: Query, rows: Rows) -> Any:
+    """Return the latest time of a table; None without a time bound."""
+    if query.within is None:
+        return None
+    return max((row[query.within[0]] for row in rows if row[query.within[0]] is not None), default=None)
 
 
 def partitions(query: Query, rows: Rows) -> list[list[Row]]:
@@ -107,9 +124,12 @@ def partitions(query: Query, rows: Rows) -> list[list[Row]]:
     return found
 
 
-def result_of_partition(query: Query, rows: Rows) -> list[dict[str, Any]]:
-    """Return the output rows of one partition."""
+def result_of_partition(query: Query, rows: Rows, now: Any = None) -> list[dict[str, Any]]:
+    """Return the output rows of one partition. ``now`` is the latest time of the table, if it has others."""
     found = matches(query, rows)
+    if query.timed_out:
+        late = timed_out(query, rows, latest(query, rows) if now is None else now)
+        found = sorted([*found, *late], key=lambda match: match.start)
     if query.rows_per_match == "one":
         return [
             {name: rows[match.start][name] for name in query.partition_by}
@@ -186,6 +206,31 @@ def match_at(query: Query, rows: Rows, start: int, number: int) -> Match | None:
     return None
 
 
+def timed_out(query: Query, rows: Rows, now: Any) -> list[Match]:
+    """Return the partial matches that ran out of time.
+
+    Each begins at a row where a match is searched and not found. It takes all rows that are in time, and
+    would need one more. The first in the order of preference counts. ``now`` is the latest time.
+    """
+    assert query.within is not None
+    column, bound = query.within
+    found, start, number = [], 0, 1
+    while start < len(rows):
+        match = match_at(query, rows, start, number)
+        if match is not None:
+            start, number = next_start(query, match), number + 1
+            continue
+        begin = rows[start][column]
+        if begin is not None and now - begin >= bound:
+            waiting: list[Labels] = []
+            for _ in ways(query, rows, start, number, query.pattern, (), waiting):
+                raise AssertionError("no way leads to a match")
+            if waiting and waiting[0]:
+                found.append(Match(None, start, waiting[0]))
+        start += 1
+    return found
+
+
 def next_start(query: Query, match: Match) -> int:
     """Return the first row at which the next match can begin."""
     if not match.labels or query.skip == "to_next_row":
@@ -207,17 +252,28 @@ def next_start(query: Query, match: Match) -> int:
 
 
 def ways(
-    query: Query, rows: Rows, start: int, number: int, pattern: Tree, labels: Labels
+    query: Query,
+    rows: Rows,
+    start: int,
+    number: int,
+    pattern: Tree,
+    labels: Labels,
+    waiting: list[Labels] | None = None,
 ) -> Iterator[Labels]:
-    """Yield the partial matches that continue ``labels`` with a pattern, the preferred ones first."""
+    """Yield the partial matches that continue ``labels`` with a pattern, the preferred ones first.
+
+    ``waiting`` collects the partial matches for which there is no next row, or none in time.
+    """
     position = start + len(labels)
 
     def continued(part: Tree, before: Labels) -> Iterator[Labels]:
-        return ways(query, rows, start, number, part, before)
+        return ways(query, rows, start, number, part, before, waiting)
 
     match pattern:
         case {"var": variable}:
             longer = (*labels, (variable, False))
+            if waiting is not None and not (position < len(rows) and in_time(query, rows, start, position)):
+                waiting.append(labels)
             if position < len(rows) and can_take(query, rows, start, number, longer):
                 yield longer
         case {"seq": parts}:
@@ -284,13 +340,20 @@ def repetitions(
     yield from after(0, labels)
 
 
+def in_time(query: Query, rows: Rows, start: int, position: int) -> bool:
+    """Return whether a row is in the time bound of a match that begins at row ``start``."""
+    if query.within is None:
+        return True
+    column, bound = query.within
+    first, last = rows[start][column], rows[position][column]
+    return first is not None and last is not None and last - first < bound
+
+
 def can_take(query: Query, rows: Rows, start: int, number: int, labels: Labels) -> bool:
     """Return whether the last row of a partial match satisfies the definition of its variable."""
     position = start + len(labels) - 1
-    if query.within is not None:
-        column, bound = query.within
-        if not rows[position][column] - rows[start][column] < bound:
-            return False
+    if not in_time(query, rows, start, position):
+        return False
     condition = query.define.get(labels[-1][0])
     if condition is None:  # a variable without a definition takes every row
         return True
@@ -313,7 +376,7 @@ class Context:
     start: int
     labels: Labels
     position: int
-    number: int
+    number: int | None
     subset: Mapping[str, Sequence[str]]
     past: bool = False
     row: int | None = None
@@ -345,6 +408,11 @@ def value(tree: Tree, context: Context) -> Any:
             return constant
         case {"match_number": True}:
             return context.number
+        case {"match_rowtime": column}:
+            rows = context.mapped(None, "final")
+            return context.rows[rows[-1]][column] if rows else None
+        case {"timed_out": True}:
+            return context.number is None
         case {"col": column}:
             row = context.row
             if row is None:
@@ -379,6 +447,9 @@ def value(tree: Tree, context: Context) -> Any:
         case {"fn": "if", "args": [condition, *options]}:
             chosen = options[:1] if value(condition, context) is True else options[1:]
             return value(chosen[0], context) if chosen else None
+        case {"fn": "nullif", "args": parts}:
+            one, other = [value(part, context) for part in parts]
+            return None if one == other else one
         case {"fn": "coalesce", "args": parts}:
             return next((v for part in parts if (v := value(part, context)) is not None), None)
         case {"fn": "concat_ws", "args": [separator, items]}:
@@ -459,10 +530,15 @@ def aggregate(function: str, tree: Tree, context: Context) -> Any:
     columns = [[value(argument, context.at(row)) for row in rows] for argument in arguments]
     values = columns[0]
     if function == "array_agg":
-        return values or None
+        return (list(dict.fromkeys(values)) if tree.get("distinct") else values) or None
+    if function == "count_if":
+        return sum(item is True for item in values)
     if function == "map_agg":
-        pairs = reversed(list(zip(*columns, strict=True)))
-        return {key: item for key, item in pairs if key is not None} or None
+        entries: dict[Any, Any] = {}
+        for key, item in zip(*columns, strict=True):
+            if key is not None:
+                entries.setdefault(key, item)
+        return entries or None
     if function in ("max_by", "min_by"):
         pairs = [pair for pair in zip(values, columns[1], strict=True) if pair[1] is not None]
         best = {"max_by": max, "min_by": min}[function](pairs, key=operator.itemgetter(1), default=None)
@@ -472,6 +548,8 @@ def aggregate(function: str, tree: Tree, context: Context) -> Any:
         present = list(dict.fromkeys(present))
     if function == "count":
         return len(present)
+    if function in ("stddev", "stddev_samp", "variance", "var_samp") and len(present) < 2:
+        return None
     return AGGREGATES[function](present) if present else None
 
 
@@ -481,8 +559,16 @@ AGGREGATES: dict[str, Callable[[list], Any]] = {
     "max": max,
     "avg": lambda values: sum(values) / len(values),
     "bool_and": all,
+    "every": all,
     "bool_or": any,
     "arbitrary": operator.itemgetter(0),
+    "any_value": operator.itemgetter(0),
+    "variance": lambda values: float(statistics.variance(map(Fraction, values))),
+    "var_samp": lambda values: float(statistics.variance(map(Fraction, values))),
+    "var_pop": lambda values: float(statistics.pvariance(map(Fraction, values))),
+    "stddev": lambda values: math.sqrt(statistics.variance(map(Fraction, values))),
+    "stddev_samp": lambda values: math.sqrt(statistics.variance(map(Fraction, values))),
+    "stddev_pop": lambda values: math.sqrt(statistics.pvariance(map(Fraction, values))),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.oracle.match_recognize import (
@@ -215,3 +217,42 @@ def test_window():
     ]
     found = result_of_window(query, rows[3:], [3, 3, 3], seek=True)
     assert [row["n"] for row in found] == [2, None, None]
+
+
+def test_partial_matches_that_ran_out_of_time():
+    late = {"late": {"timed_out": True}, "n": {"agg": "count", "args": [], "star": True}}
+    pattern = seq(A, {"var": "ANY"}, B)
+    rows = [
+        {"t": t, "value": value} for t, value in [(0, "A"), (1, "X"), (5, "A"), (6, "X"), (7, "B"), (8, "A")]
+    ]
+    query = Query(pattern, IS, list(late.items()), within=("t", 3), timed_out=True)
+    # The last row still has time, as long as no row comes at 11 or later.
+    expected = [{"late": True, "n": 2}, {"late": False, "n": 3}]
+    assert result(query, rows) == expected
+    other = {"t": 11, "value": None, "k": 1}
+    by_key = replace(query, partition_by=["k"])
+    rows = [{**row, "k": 0} for row in rows]
+    assert result(by_key, [*rows, other]) == [{"k": 0, **row} for row in [*expected, {"late": True, "n": 1}]]
+
+
+def test_one_partial_match_for_each_first_row():
+    measures = [("labels", {"agg": "array_agg", "args": [{"classifier": None}]})]
+    either = alt(seq(A, B), seq({"var": "ANY"}, {"var": "ANY"}))
+    query = Query(seq(either, C), IS, measures, within=("t", 9), timed_out=True)
+    rows = [{"t": t, "value": value} for t, value in [(0, "A"), (1, "B"), (9, "Z"), (30, "Z")]]
+    assert [row["labels"] for row in result(query, rows)] == [["A", "B"], ["ANY", "ANY"], ["ANY"]]
+
+
+def test_rowtime_is_the_time_of_the_last_row():
+    measures = {"until": {"match_rowtime": "id"}}
+    assert measured(measures, seq(A, B), "AB", define=IS) == [[0, 1], [1, 1]]
+    assert measured(measures, times(A, 0), "B", define=IS) == [[0, None]]
+
+
+def test_moments():
+    names = ["stddev", "stddev_pop", "variance", "var_pop"]
+    measures = {name: {"agg": name, "args": [column("value", "A")]} for name in names}
+    [[_, *values]] = measured(measures, seq({"anchor": "start"}, times(A, 1)), [2, 4, 9], "one")
+    assert values == pytest.approx([13**0.5, (26 / 3) ** 0.5, 13, 26 / 3])
+    [[_, *values]] = measured(measures, seq({"anchor": "start"}, A), [2, 4, 9], "one")
+    assert values == [None, 0, None, 0]

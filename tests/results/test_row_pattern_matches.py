@@ -102,6 +102,14 @@ def test_literals_of_time_are_in_the_zone_of_the_column():
         cep.match(FRAME, "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS ts > 'noon')")
 
 
+def test_like():
+    frame = pd.DataFrame({"name": ["A1", "B1", None, "xA1", "A"]})
+    for pattern, expected in [("A%", [1, 0, 0, 0, 1]), ("_1", [1, 1, 0, 0, 0]), ("%A_", [1, 0, 0, 1, 0])]:
+        text = f"MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (A) DEFINE A AS name LIKE '{pattern}')"
+        assert frame.cep.tag(text)["match"].notna().astype(int).tolist() == expected
+        assert frame.cep.tag(text.replace("LIKE", "NOT LIKE"))["match"].notna().sum() == 4 - sum(expected)
+
+
 def test_names_of_columns_may_differ_in_case():
     text = "MATCH_RECOGNIZE (ORDER BY TS MEASURES A.PRICE AS p PATTERN (A) DEFINE A AS Price > 3)"
     assert cep.match(FRAME, text).to_frame()["p"].tolist() == [5.0, 4.0]
@@ -171,7 +179,9 @@ def plain(row: dict) -> dict:
     """Return a row with lists for arrays, floats for numbers, and None for nulls."""
     cells = {}
     for name, cell in row.items():
-        if isinstance(cell, list | np.ndarray):
+        if isinstance(cell, dict):
+            cells[name] = list(cell.items())  # pandas has a list of pairs for a map
+        elif isinstance(cell, list | np.ndarray):
             cells[name] = list(cell)
         elif cell is None or cell is pd.NA or cell != cell:
             cells[name] = None

@@ -224,5 +224,5 @@ def test_what_spark_refuses(spark, walk_on_spark):
     with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
         walk_on_spark.cep.match(FALL)[0]
     stream = spark.readStream.format("rate").load()
-    with pytest.raises(UnsupportedQueryError, match="does not run on a streaming DataFrame"):
+    with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match("MATCH_RECOGNIZE (ORDER BY value PATTERN (A) DEFINE A AS value > 1)")

@@ -45,6 +45,10 @@ def test_random_patterns(seed):
     assert sum(map(compare, range(seed, seed + 50))) > 5
 
 
+def test_a_match_is_read_before_earlier_states_take_the_event():
+    assert compare(21243)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 3000, 100))
 def test_more_random_patterns(seed):

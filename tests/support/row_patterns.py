@@ -8,11 +8,13 @@ from typing import Any
 from cepkit.engines.match_recognize.matching import find_row_matches
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
+from cepkit.engines.match_recognize.windows import find_window_matches, window_values
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery
+from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
 from tests.oracle.match_recognize import Query
 
 _SIGNS = {"==": "=", "!=": "<>"}
@@ -38,22 +40,41 @@ def oracle_query(query: RowPatternQuery) -> Query:
         partition_by=query.partition_by,
         order_by=[(key.column, key.descending, key.nulls_first) for key in query.order_by],
         within=within,
+        timed_out=query.timed_out,
     )
 
 
 def engine_result(
-    query: RowPatternQuery, rows: list[Any], schema: Mapping[str, ColumnType]
+    query: RowPatternQuery, rows: list[Any], schema: Mapping[str, ColumnType], now: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the engine's output rows of one partition, as the oracle writes them."""
+    """Return the engine's output rows of one partition, as the oracle writes them.
+
+    ``now`` is the latest time of all partitions, if there are several.
+    """
     columns = {name: [row[name] for row in rows] for name in schema}
     program, measures = prepare_rows(query, schema)
     found = find_row_matches(program, columns, len(rows))
+    if program.timed_out and program.within is not None:
+        now = latest_time(columns[program.within[0]]) if now is None else now
+        found = with_timed_out(program, columns, len(rows), found, now)
     names = [name for name, _ in query.measures]
     shown = query.partition_by if query.rows_per_match == "one" else list(schema)
     return [
         {name: rows[row][name] for name in shown} | dict(zip(names, values, strict=True))
         for row, values in output_rows(program, measures, query.rows_per_match, columns, len(rows), found)
     ]
+
+
+def window_result(
+    query: WindowedRows, rows: list[Any], ends: list[int], schema: Mapping[str, ColumnType]
+) -> list[dict[str, Any]]:
+    """Return the engine's rows of one partition with the measures of a WINDOW, as the oracle writes them."""
+    columns = {name: [row[name] for row in rows] for name in schema}
+    program, measures = prepare_rows(query.rows, schema)
+    found = find_window_matches(program, columns, ends, seek=query.seek)
+    names = [name for name, _ in query.rows.measures]
+    values = window_values(program, measures, columns, ends, found, [None] * len(names))
+    return [{**row, **dict(zip(names, made, strict=True))} for row, made in zip(rows, values, strict=True)]
 
 
 def pattern_tree(pattern: rp.RowPattern) -> dict[str, Any]:
@@ -99,6 +120,10 @@ def expression_tree(tree: ex.Expression) -> dict[str, Any]:
             return {"classifier": variable}
         case rp.MatchNumber():
             return {"match_number": True}
+        case rp.MatchRowtime(operand=ex.Attribute(name=name)):
+            return {"match_rowtime": name}
+        case rp.TimedOut():
+            return {"timed_out": True}
         case rp.Cast(operand=operand, kind=kind):
             return {"cast": expression_tree(operand), "type": kind}
         case rp.ArrayOf(items=items):

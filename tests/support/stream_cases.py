@@ -74,7 +74,8 @@ def received_in_buckets(
         for key in zip(*(frame[name] for name in plan.partition_by), strict=True)
     ] or [0] * len(frame)
     delay, slack = rng.choice([0, 1, 4]) * MS, rng.choice([2, 6, 12]) * MS
-    arrival = [time + rng.random() * slack for time in frame["t"]]
+    times = frame["t"].astype("int64")  # times are in microseconds
+    arrival = [time + rng.random() * slack for time in times]
     order = sorted(range(len(frame)), key=lambda row: arrival[row])
     buckets = {number: Bucket(plan) for number in range(n_buckets)}
     made, late, n_loads = [plan.open_search().empty], [], 0
@@ -102,7 +103,7 @@ def received_in_buckets(
             own = [row for row in rows if bucket_of_row[row] == number]
             if own or rng.random() < 0.5:
                 receive(number, own, watermark)
-        newest = max(newest or 0, int(frame["t"].iloc[rows].max()))
+        newest = max(newest or 0, int(times.iloc[rows].max()))
         watermark = max(newest - delay, 0) or None
         if watermark is not None and rng.random() < 0.5:
             fire(watermark)

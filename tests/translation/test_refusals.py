@@ -83,6 +83,11 @@ CASES = [
      "after_match='past_last'", "finds them"),
     ("PATTERN SEQ(A a, B b)", "flink_cep_java", {**TYPED, "strict_time": True}, "strict_time", "equal times"),
     (PAIR + " AND b.x != a.y", "flink_cep_java", TYPED, "b.x != a.y", "types of the two columns"),
+    ("SELECT * FROM t WINDOW w AS (ROWS CURRENT ROW PATTERN (A) DEFINE A AS x > 1)", "regex", {},
+     "WINDOW W", "a row for each row of the table"),
+    ("""MATCH_RECOGNIZE (ORDER BY t ONE ROW PER MATCH WITH TIMED OUT MATCHES PATTERN (A B)
+      WITHIN INTERVAL '1' HOUR DEFINE A AS x > 1)""", "regex", {},
+     "ONE ROW PER MATCH WITH TIMED OUT MATCHES", "its result has matches only"),
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
+from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.shared.like import like_test
 from cepkit.errors import PredicateError, column_not_found, nearest
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
@@ -21,11 +22,15 @@ from cepkit.language.match_recognize.printing import print_sql
 
 
 class Place(Protocol):
-    """What an expression can ask about a match, or a partial one, at its current row."""
+    """What an expression can ask about a match, or a partial one, at its current row.
+
+    PREV and NEXT see the rows from ``low`` to ``n_rows``. A partial match that ran out of time has no number.
+    """
 
     columns: Mapping[str, Sequence[Any]]
     n_rows: int
-    number: int
+    number: int | None
+    low: int
 
     def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
         """Return a row of a variable, or of all for None, from the first or the last one; -1 if none."""
@@ -117,6 +122,10 @@ def compile_value(
             return Compiled(lambda place, row: _label_of_last(place, variable), ColumnType(TEXT))
         case rp.MatchNumber():
             return Compiled(lambda place, row: place.number, ColumnType(INTEGER))
+        case rp.MatchRowtime(operand=ex.Expression() as operand):
+            return part(rp.Navigation("last", operand, final=True))
+        case rp.TimedOut():  # only matches have numbers
+            return Compiled(lambda place, row: place.number is None, ColumnType(BOOLEAN))
         case ex.And(operands=operands):
             calls = [part(operand).call for operand in operands]
             return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
@@ -129,8 +138,7 @@ def compile_value(
         case ex.In(operand=operand, options=options):
             return _membership([part(node) for node in (operand, *options)])
         case ex.Like(operand=operand, pattern=pattern):
-            fits = like_test(pattern)
-            return _strict(lambda item: fits(item) is not None, [part(operand)], ColumnType(BOOLEAN))
+            return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
@@ -222,7 +230,7 @@ def _navigation(
 
     def call(place: Place, row: int) -> Any:
         at = place.nth(variable, from_first, offset, final)
-        if at < 0 or not 0 <= at + physical < place.n_rows:
+        if at < 0 or not place.low <= at + physical < place.n_rows:
             return None
         return inner.call(place, at + physical)
 
@@ -235,16 +243,18 @@ def _aggregate(
     arguments = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
     total = compile_total(tree, schema, params)
     kind = ColumnType(OTHER)
-    if tree.function == "array_agg":
-        kind = ColumnType(LIST, item=arguments[0].type)
-    elif tree.function == "count":
+    if tree.function in ("count", "count_if"):
         kind = ColumnType(INTEGER)
-    elif tree.function in ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary"):
+    elif tree.function in OF_FIRST_ARGUMENT:
         kind = arguments[0].type
     elif tree.function == "avg":
         kind = arguments[0].type if arguments[0].type.kind == TIME else ColumnType(FLOAT)
-    elif tree.function in ("bool_and", "bool_or"):
+    elif tree.function in ("bool_and", "bool_or", "every"):
         kind = ColumnType(BOOLEAN)
+    elif tree.function.startswith(("stddev", "var")):
+        kind = ColumnType(FLOAT)
+    elif tree.function == "array_agg":
+        kind = ColumnType(LIST, item=arguments[0].type)
     return Compiled(lambda place, row: place.total(total), kind)
 
 
@@ -406,7 +416,7 @@ def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
 
 
 def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
-    if function == "coalesce":
+    if function in ("coalesce", "nvl", "ifnull"):
         calls = [part.call for part in parts]
         kind = _common_type(parts)
         return Compiled(
@@ -414,10 +424,16 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         )
     if function == "if" and len(parts) in (2, 3):
         return _case(parts[:2], parts[2] if len(parts) == 3 else None)
-    if function not in _FUNCTIONS:
-        hint = nearest(function, [*_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"])
+    if function in LENIENT_FUNCTIONS:
+        made, kind = LENIENT_FUNCTIONS[function]
+        calls = [part.call for part in parts]
+        type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
+        return Compiled(lambda place, row: made(*(call(place, row) for call in calls)), type_of)
+    if function not in STRICT_FUNCTIONS:
+        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"]
+        hint = nearest(function, known)
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
-    made, kind = _FUNCTIONS[function]
+    made, kind = STRICT_FUNCTIONS[function]
     of = _common_type(parts) if kind is None else ColumnType(kind)
     return _strict(made, parts, of, tree)
 
@@ -430,54 +446,3 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod,
     "//": operator.floordiv,
 }  # fmt: skip
-_FUNCTIONS: dict[str, tuple[Callable[..., Any], str | None]] = {
-    "abs": (abs, None), "sqrt": (math.sqrt, FLOAT), "exp": (math.exp, FLOAT), "ln": (math.log, FLOAT),
-    "log": (math.log, FLOAT), "log2": (math.log2, FLOAT), "log10": (math.log10, FLOAT),
-    "floor": (math.floor, INTEGER), "ceil": (math.ceil, INTEGER), "ceiling": (math.ceil, INTEGER),
-    "round": (round, None), "sign": (lambda x: (x > 0) - (x < 0), INTEGER), "power": (math.pow, FLOAT),
-    "mod": (operator.mod, None), "least": (min, None), "greatest": (max, None), "lower": (str.lower, TEXT),
-    "upper": (str.upper, TEXT), "length": (len, INTEGER), "concat": (lambda *x: "".join(map(str, x)), TEXT),
-    "contains": (operator.contains, BOOLEAN), "starts_with": (str.startswith, BOOLEAN),
-    "ends_with": (str.endswith, BOOLEAN),
-}  # fmt: skip
-
-
-# --- aggregates --------------------------------------------------------------------------------------------
-# Each has a start, a step that adds one value, and a result. Nulls are left out before.
-
-
-@dataclass(frozen=True)
-class Steps:
-    """How an aggregate is computed value by value. Its state is an immutable value."""
-
-    start: Any
-    add: Callable[[Any, Any], Any]
-    result: Callable[[Any], Any]
-
-
-def _or_null(state: Any) -> Any:
-    return state
-
-
-_EXTREME = {
-    "min": lambda state, item: item if state is None or item < state else state,
-    "max": lambda state, item: item if state is None or item > state else state,
-}
-AGGREGATES: dict[str, Steps] = {
-    "count": Steps(0, lambda state, item: state + 1, _or_null),
-    "sum": Steps(None, lambda state, item: item if state is None else state + item, _or_null),
-    "avg": Steps((0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: s[0] / s[1] if s[1] else None),
-    "min": Steps(None, _EXTREME["min"], _or_null),
-    "max": Steps(None, _EXTREME["max"], _or_null),
-    "bool_and": Steps(None, lambda state, item: item and state is not False, _or_null),
-    "bool_or": Steps(None, lambda state, item: item or state is True, _or_null),
-    "arbitrary": Steps(None, lambda state, item: item if state is None else state, _or_null),
-    "any_value": Steps(None, lambda state, item: item if state is None else state, _or_null),
-    "array_agg": Steps((), lambda state, item: (*state, item), lambda state: list(state) or None),
-    "max_by": Steps(
-        None, lambda s, p: p if p[1] is not None and (s is None or p[1] > s[1]) else s, lambda s: s and s[0]
-    ),
-    "min_by": Steps(
-        None, lambda s, p: p if p[1] is not None and (s is None or p[1] < s[1]) else s, lambda s: s and s[0]
-    ),
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,17 @@ def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
             yield from _looks(part, from_first, offset)
 
 
+def looks_around(trees: Iterable[ex.Expression]) -> tuple[int, int]:
+    """Return how many rows PREV looks back and NEXT looks ahead, at most."""
+    distances = {"prev": 0, "next": 0}
+    for tree in trees:
+        for node in tree.walk():
+            if isinstance(node, rp.Navigation) and node.function in distances:
+                distance = 1 if node.offset is None else node.offset
+                distances[node.function] = max(distances[node.function], distance)
+    return distances["prev"], distances["next"]
+
+
 class MatchHistory:
     """Steps from one partial match to the next; the state is a tuple with one entry for each part."""
 
@@ -123,7 +134,7 @@ class Trial:
 
     def __init__(self, history: MatchHistory, columns: Mapping[str, Sequence[Any]], n_rows: int):
         self.history, self.columns, self.n_rows = history, columns, n_rows
-        self.start = self.row = self.number = 0
+        self.start = self.row = self.number = self.low = 0
         self.variable = ""
         self.state: tuple = ()
 

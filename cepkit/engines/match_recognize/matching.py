@@ -24,9 +24,10 @@ BUDGET, BUDGET_WITH_LABELS = 10_000_000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RowMatch:
-    """A match in a partition.
+    """A match in a partition, or a partial match that ran out of time.
 
-    ``states`` has the state of the automaton that took each row, from row ``start`` on.
+    ``states`` has the state of the automaton that took each row, from row ``start`` on. Matches have numbers
+    from 1, and partial matches have 0.
     """
 
     number: int
@@ -44,7 +45,9 @@ class RowProgram:
 
     ``conditions`` has a function for each variable with a definition, and ``totals`` their aggregates.
     ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable`` are
-    as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks.
+    as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks. ``timed_out``
+    says whether partial matches that ran out of time have rows. Conditions look at most ``rows_before`` rows
+    back and ``rows_after`` rows ahead of the rows of a match.
     """
 
     automaton: RowAutomaton
@@ -55,6 +58,9 @@ class RowProgram:
     after_match: str = "past_last_row"
     after_match_variable: str | None = None
     within: tuple[str, int] | None = None
+    timed_out: bool = False
+    rows_before: int = 0
+    rows_after: int = 0
 
 
 def find_row_matches(
@@ -81,9 +87,7 @@ def find_row_matches(
     CepError
         If AFTER MATCH skips to the first row of a match, or to a variable without a row.
     """
-    if budget is None:
-        budget = BUDGET_WITH_LABELS if LABELS in program.needs.parts else BUDGET
-    search = _Search(program, columns, n_rows, budget)
+    search = RowSearch(program, columns, n_rows, budget)
     found: list[RowMatch] = []
     start = 0
     while start < n_rows:
@@ -92,12 +96,18 @@ def find_row_matches(
             start += 1
         else:
             found.append(RowMatch(len(found) + 1, start, states))
-            start = _next_start(program, found[-1])
+            start = next_start(program, found[-1])
     return found
 
 
-def _next_start(program: RowProgram, match: RowMatch) -> int:
-    """Return the first row at which the next match can begin."""
+def next_start(program: RowProgram, match: RowMatch) -> int:
+    """Return the first row at which the next match can begin.
+
+    Raises
+    ------
+    CepError
+        If AFTER MATCH skips to the first row of the match, or to a variable without a row.
+    """
     if not match.states or program.after_match == "to_next_row":
         return match.start + 1
     if program.after_match == "past_last_row":
@@ -114,11 +124,35 @@ def _next_start(program: RowProgram, match: RowMatch) -> int:
     return target
 
 
-class _Search:
-    """The search in one partition, with what is known to fail."""
+class RowSearch:
+    """The search in one partition, with what is known to fail.
 
-    def __init__(self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, budget: int):
+    Attributes
+    ----------
+    waiting : tuple of int, optional
+        After `preferred`: the states of the first partial match that lacked a row, because the rows or the
+        time came to their end. None if there is none.
+    hit_end, ran_out : bool
+        After `preferred`: whether a row was lacking after the last one, or because it was not in time.
+    deepest : int
+        The last row that a condition looked at, in all calls of `preferred`.
+    """
+
+    def __init__(
+        self,
+        program: RowProgram,
+        columns: Mapping[str, Sequence[Any]],
+        n_rows: int,
+        budget: int | None = None,
+        *,
+        first: int = 0,
+    ):
+        if budget is None:
+            budget = BUDGET_WITH_LABELS if LABELS in program.needs.parts else BUDGET
         self.program, self.n_rows, self.budget = program, n_rows, max(budget, 50 * n_rows)
+        self.first = first  # how many rows of the partition come before those that are given
+        self.waiting: tuple[int, ...] | None = None
+        self.hit_end, self.ran_out, self.deepest = False, False, -1
         self.history = MatchHistory(program.needs, program.members, program.totals)
         self.trial = Trial(self.history, columns, n_rows)
         self.conditions = [program.conditions.get(name) for name in program.automaton.variable_of_state]
@@ -134,6 +168,7 @@ class _Search:
         """Return the states of the preferred match from a row, or None."""
         follow, n_rows, n_states = self.program.automaton.follow, self.n_rows, self.n_states
         self.trial.start, self.trial.number = start, number
+        self.waiting, self.hit_end, self.ran_out = None, False, False
         seen = self.seen if self.is_shared else set()
         choices = [iter(follow[n_states][self._side(start)])]
         histories, taken = [self.history.start], []
@@ -153,8 +188,15 @@ class _Search:
                         seen.discard((row * n_states + passed, histories[row - start]))
                 return tuple(taken)
             row = start + len(taken)
-            if row == n_rows:
+            if row >= n_rows:
+                self.hit_end = True
+                self._wait(taken)
                 continue
+            if self.clock is not None and not self._in_time(start, row):
+                self.ran_out = True
+                self._wait(taken)
+                continue
+            self.deepest = max(self.deepest, row)
             place, history = row * n_states + state, histories[-1]
             if self.is_local:
                 if self.failed[place]:
@@ -167,7 +209,8 @@ class _Search:
             if not self.is_local:
                 self._pay(start)
             self._look_at(state, row, history)
-            if not self._holds(state, start, row):
+            condition = self.conditions[state]
+            if condition is not None and condition(self.trial, -1) is not True:
                 continue
             choices.append(iter(follow[state][self._side(row + 1)]))
             histories.append(self.history.step(history, self.trial) if history else history)
@@ -175,21 +218,29 @@ class _Search:
         return None
 
     def _side(self, row: int) -> int:
-        return (row == 0) + 2 * (row == self.n_rows)
+        return (row + self.first == 0) + 2 * (row == self.n_rows)
 
     def _look_at(self, state: int, row: int, history: tuple) -> None:
         self.trial.row, self.trial.state = row, history
         self.trial.variable = self.program.automaton.variable_of_state[state]
 
-    def _holds(self, state: int, start: int, row: int) -> bool:
-        if self.clock is not None and not self._in_time(start, row):
-            return False
-        condition = self.conditions[state]
-        return condition is None or condition(self.trial, -1) is True
+    def see_frame(self, low: int, end: int) -> None:
+        """Let later searches see the rows from ``low``, which only increases, to ``end``."""
+        self.seen.clear()
+        if self.is_local:  # what fails near the begin of one frame can hold in another
+            stop = min(low + self.program.rows_before, end) if end == self.n_rows else end
+            n_places = max(stop - low, 0) * self.n_states
+            self.failed[low * self.n_states : low * self.n_states + n_places] = bytes(n_places)
+        self.trial.low, self.trial.n_rows, self.n_rows = low, end, end
+
+    def _wait(self, taken: list[int]) -> None:
+        if self.waiting is None:
+            self.waiting = tuple(taken)
 
     def _in_time(self, start: int, row: int) -> bool:
         assert self.clock is not None and self.program.within is not None
-        return self.clock[row] - self.clock[start] < self.program.within[1]
+        first, last = self.clock[start], self.clock[row]
+        return first is not None and last is not None and last - first < self.program.within[1]
 
     def _pay(self, start: int) -> None:
         self.budget -= 1

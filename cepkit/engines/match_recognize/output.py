@@ -17,7 +17,8 @@ class MatchPlace:
     def __init__(
         self, program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, match: RowMatch
     ):
-        self.columns, self.n_rows, self.number = columns, n_rows, match.number
+        self.columns, self.n_rows, self.number = columns, n_rows, match.number or None
+        self.low = 0
         self.labels = [program.automaton.variable_of_state[state] for state in match.states]
         self.members, self.start, self.end = program.members, match.start, match.rows().stop
         self.row = self.end - 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
 from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total, compile_value
-from cepkit.engines.match_recognize.history import history_needs
+from cepkit.engines.match_recognize.history import history_needs, looks_around
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
 from cepkit.events import ColumnType
@@ -34,6 +34,7 @@ def prepare_rows(
     members |= {name: frozenset(of) for name, of in query.subset}
     define = dict(query.define)
     needs = history_needs(define, members)
+    rows_before, rows_after = looks_around(define.values())
     program = RowProgram(
         automaton=automaton,
         conditions={name: compile_value(tree, schema, params).call for name, tree in define.items()},
@@ -45,6 +46,9 @@ def prepare_rows(
         after_match=query.after_match,
         after_match_variable=query.after_match_variable,
         within=_within(query, schema),
+        timed_out=query.timed_out,
+        rows_before=rows_before,
+        rows_after=rows_after,
     )
     return program, [compile_value(tree, schema, params) for _, tree in query.measures]
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError
 from cepkit.events import TEXT
 from cepkit.explorer.automaton import (
@@ -30,13 +28,15 @@ from cepkit.explorer.query.text import (
     TextReading,
     applicable,
     collect_warnings,
+    is_rows,
     mistake_of,
     read_text,
 )
-from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.data import AnyProgram, SearchedFrame
 from cepkit.explorer.running.series import drawable
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
 from cepkit.language.saying import say_query
+from cepkit.widgets.query_editor import KEYWORDS, KEYWORDS_OF_SQL
 
 LOCKED = "The query has mistakes. Its sliders can be moved after they are corrected."
 
@@ -63,7 +63,7 @@ class QueryReader:
         self.reading: TextReading | None = None
         self.sliders: tuple[Slider, ...] = ()
         self.examples: list[Example] | None = None  # made when the text is empty
-        self.bound: Program | SequenceProgram | None = None  # the newest query without mistakes
+        self.bound: Any = None  # the newest query without mistakes
         self.will_read: list[Callable[[], object]] = []  # they hear of every text before it is read
         self.will_run: Callable[[Any], object] = lambda program: None  # gets the program before it runs
         self.has_read: list[Callable[[], object]] = []
@@ -211,7 +211,7 @@ class QueryReader:
                     self.bound = self.bound or program
                     self._present.timeline.preview(program)
 
-    def _show_shape(self, reading: TextReading, program: Program | SequenceProgram) -> bool:
+    def _show_shape(self, reading: TextReading, program: AnyProgram) -> bool:
         """Show the sliders, and the automaton if its shape is new; return whether it is new."""
         board, schema = self._board, self._data.schema
         sliders = sliders_of(reading, schema)
@@ -252,6 +252,8 @@ class QueryReader:
         drawn = shown.value if shown.value in columns else next(iter(columns), "")
         query = None if bound is None else bound.query
         fields = fields_of(self._of_data(), self.call, text, query, (columns, drawn), is_needed)
+        words = KEYWORDS_OF_SQL if is_rows(text) else KEYWORDS
+        self._board.set(self._board.editor, {"keywords": list(words)})
         self._board.set(self._board.bar, {"fields": fields, "language": language_of(text), "note": note})
 
     def choose_measures(self, names: Sequence[str]) -> dict[str, Any] | None:

@@ -87,7 +87,7 @@ class AnswerPresenter:
         is_new = len(kept) == len(self._shown.asked)
         asked = [*kept, position][-ROWS_NAMED:] if is_new else kept
         if asked:
-            self.why_not(asked if result.is_sequence else asked[-1:])
+            self.why_not(asked if result.takes_several else asked[-1:])
         else:
             self._shown.asked = []
             self._board.give_reasons("")
@@ -108,7 +108,7 @@ class AnswerPresenter:
         """Keep the clicked events for a new result if their positions mean the same events."""
         if not _has_same_order(self._shown.result, result):
             self._shown.asked = []
-        self._shown.asked = self._shown.asked if result.is_sequence else self._shown.asked[-1:]
+        self._shown.asked = self._shown.asked if result.takes_several else self._shown.asked[-1:]
         if not self._shown.asked:
             self._board.give_reasons("")
         elif not result.is_counted:  # otherwise the new reasons follow soon

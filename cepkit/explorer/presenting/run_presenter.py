@@ -22,9 +22,10 @@ from cepkit.explorer.running.pages import CANONICAL, PAGE
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
 from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.numbers import seconds_text
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
-from cepkit.planning.planner import EngineValue, choose_engine
+from cepkit.planning.planner import EngineValue
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
 from cepkit.results.spark.part import stoppable
@@ -100,7 +101,7 @@ class RunPresenter:
             self.is_shown.wait(SHOWN_S)  # compilation would hold up the first picture
         result = self._search(turn, asked, events)
         asked = self._with_notes(asked, events)
-        engine = choose_engine(asked.program, self.engine)
+        engine = shown.data.engine_for(asked.program, self.engine)
         before = None if is_cold else shown.result
         # First matches of a sequence are not worth their time if counting takes as little.
         is_quick = engine.name == "chain" and before is not None and before.took_s < QUICK_S
@@ -176,7 +177,7 @@ class RunPresenter:
 
         turn.deliver(show)
         if self._is_cold:
-            result.warm_up(choose_engine(result.program, self.engine))
+            result.warm_up(self._shown.data.engine_for(result.program, self.engine))
         checkpoint()
         self._show_bands(turn, result)
 
@@ -195,7 +196,10 @@ class RunPresenter:
     def _run_on_all(self, turn: Turn, spark_frame: Any, value: Any, version: int) -> None:
         began = time.perf_counter()
         with collect_warnings() as notes:
-            matches = match(spark_frame, value, engine=self.engine)
+            if isinstance(value, RowsQuery):
+                matches = match(spark_frame, str(value), params=dict(value.params) or None)
+            else:
+                matches = match(spark_frame, value, engine=self.engine)
         with stoppable(spark_frame.sparkSession) as stop:
             turn.stop_by(stop)
             n = matches.count()
@@ -248,12 +252,26 @@ class RunPresenter:
         board.set(board.funnel, {"busy": True})
 
     def _say_done(self, result: Result, asked: Asked, took: float) -> None:
-        n, notes = result.count(), list(asked.notes)
+        n, notes = result.count(), [*asked.notes, *notes_on_rows(result)]
         if not n and result.events.n_events:
             notes.append("click an event on the timeline to ask why")
         said = (self._shown.sampled, f"{count_of_matches(n)} in {seconds_text(took)}", *notes)
         self._board.say("done", "; ".join(part for part in said if part), version=asked.version)
         self.ended(result.program, n, took)
+
+
+def notes_on_rows(result: Result) -> list[str]:
+    """Return what the table leaves out of the result of MATCH_RECOGNIZE."""
+    if not result.is_rows:
+        return []
+    query, n_empty = result.program.query, result.matches._found.n_empty
+    notes = []
+    if n_empty:
+        notes.append(f"{count_of_matches(n_empty)} without rows {'is' if n_empty == 1 else 'are'} not shown")
+    whole = query.whole
+    if query.rows is not whole and (whole.where is not None or whole.limit is not None):
+        notes.append("the table has the matches before WHERE and LIMIT")
+    return notes
 
 
 def is_in_notebook() -> bool:

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from cepkit.explorer.query.text import EXCLUSIVE, TextReading
+from cepkit.explorer.query.text import EXCLUSIVE, TextReading, is_rows, is_sase
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.sequences.parsing import is_sase
 
 
 def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> str:
@@ -39,7 +38,7 @@ def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> 
     )
     """
     text = reading.text
-    if is_sase(text):
+    if is_rows(text) or is_sase(text):
         lines = [_quote(text.strip())]
         call = dict(call)
     else:

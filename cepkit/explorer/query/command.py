@@ -12,10 +12,9 @@ from typing import Any
 
 from cepkit.errors import CepError
 from cepkit.events import TIME, ColumnType
-from cepkit.explorer.query.text import EXCLUSIVE, TextReading
+from cepkit.explorer.query.text import EXCLUSIVE, TextReading, is_rows, is_sase
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.printing import duration_text
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -103,7 +102,7 @@ def _query_words(
     text = reading.text
     said = [(piece.name, text[piece.start : piece.stop].strip()) for piece in reading.pieces]
     define = call.pop("define", None) or {}
-    if is_sase(text):
+    if is_rows(text) or is_sase(text):
         yield text.strip()
     else:
         yield next(own for name, own in said if name is None)

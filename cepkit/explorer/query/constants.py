@@ -24,12 +24,13 @@ from cepkit.explorer.query.ranges import (
     stops_of,
 )
 from cepkit.explorer.query.repetitions import repetitions_in
-from cepkit.explorer.query.text import TextReading
+from cepkit.explorer.query.text import TextReading, is_sase
 from cepkit.explorer.query.thresholds import SampledRows, Variables
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, UNITS, parse_duration
 from cepkit.language.expressions.parsing import parse_expression
-from cepkit.language.sequences.parsing import clauses, is_sase, parse_sase
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.sequences.parsing import clauses, parse_sase
 from cepkit.language.sequences.patterns import EventPattern, Loop
 from cepkit.language.sequences.query import SequenceQuery
 
@@ -38,6 +39,7 @@ _ROUNDS, _FEWEST_ROUNDS = "rounds", "fewest rounds"
 _AMOUNT = re.compile(r"""\s*(?P<quote>['"]?)(?P<amount>[^'"]*?)(?P=quote)\s*(?:,?\s*(?ai:exclusive))?\s*""")
 _ONE_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<gap>\s*)(?P<unit>[^\W\d]+)")
 _COUNT = re.compile(r"(?P<number>[0-9]+)\s*(?ai:events?|rows?)")
+_INTERVAL = re.compile(r"""(?ai:\bWITHIN\s+INTERVAL)\s*'(?P<amount>[0-9]+)'\s*(?P<unit>[a-zA-Z]+)""")
 _LABEL = 40  # most characters of a label
 
 
@@ -240,6 +242,10 @@ def _in_conditions(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
 def _trees(reading: TextReading) -> Iterator[tuple[str, ex.Expression, int]]:
     """Yield the name, tree and offset of every condition; spans of the tree count from the offset."""
     text = reading.text
+    if isinstance(reading.query, RowsQuery):
+        for name, tree in reading.query.define:
+            yield name, tree, 0
+        return
     if is_sase(text):
         parts = parse_sase(text)
         if parts.where is not None:
@@ -371,6 +377,9 @@ def _rounds(reading: TextReading) -> Iterator[Slider]:
 
 def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
     query, text = reading.query, reading.text
+    if isinstance(query, RowsQuery):
+        yield from _window_of_rows(text)
+        return
     clock = query.order_by[0] if query.order_by else None
     unit = ranges.schema[clock].unit if clock in ranges.schema else None
     if is_sase(text):
@@ -400,6 +409,20 @@ def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
             yield _on_steps(Slider("", label, _WHOLE, value, low, high, step, "", first, last))
         else:
             yield from _duration(text, label, first, last, unit)
+
+
+def _window_of_rows(text: str) -> Iterator[Slider]:
+    """Yield the slider of Flink's ``WITHIN INTERVAL '2' HOUR``."""
+    for found in _INTERVAL.finditer(text):
+        unit = UNITS.get(found["unit"].lower())
+        if unit is not None:
+            value = int(found["amount"])
+            high = max(10, 4 * value)
+            step = max(1, round(nice_step(high / POSITIONS)))
+            low, high = min(step, value), value + -(-(high - value) // step) * step
+            low = value - (value - low) // step * step
+            yield Slider("", f"within, {found['unit'].lower()}", _WHOLE, value, low, high, step, "",
+                         *found.span("amount"))  # fmt: skip
 
 
 def _parameters(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:

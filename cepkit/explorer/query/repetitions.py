@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cepkit.explorer.query.text import TextReading
-from cepkit.language.sequences.parsing import clauses, is_sase
+from cepkit.explorer.query.text import TextReading, is_sase
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.patterns import RowPattern
+from cepkit.language.sequences.parsing import clauses
 
 _BRACES = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|`[^`\n]*`"""  # names and texts may contain braces
@@ -75,10 +77,22 @@ def repetitions_in(reading: TextReading) -> Iterator[Repetition]:
 
 def _patterns(reading: TextReading) -> Iterator[tuple[int, int]]:
     """Yield the places of the patterns in a text."""
+    if isinstance(reading.query, RowsQuery):
+        spans = [part.span for part in walk_pattern(reading.query.pattern) if part.span is not None]
+        if spans:
+            yield min(begin for begin, _ in spans), max(stop for _, stop in spans)
+        return
     if is_sase(reading.text):
         yield from ((begin, stop) for word, begin, stop in clauses(reading.text) if word == "PATTERN")
     else:
         yield from ((piece.start, piece.stop) for piece in reading.pieces if piece.name is None)
+
+
+def walk_pattern(pattern: RowPattern) -> Iterator[RowPattern]:
+    """Yield a row pattern and all of its parts."""
+    yield pattern
+    for part in pattern.children():
+        yield from walk_pattern(part)
 
 
 def _reach(value: int) -> int:

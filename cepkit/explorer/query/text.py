@@ -1,7 +1,8 @@
 """The text of a query in the editor: convert it to a query or to mistakes with their places, and back.
 
-A sequence is SASE text. A regex begins with its pattern; a line per predicate and an optional line with the
-window follow. A line that does not begin with a name continues the previous line:
+A text with MATCH_RECOGNIZE, or with its clauses PATTERN and DEFINE, is SQL. A sequence is SASE text. A regex
+begins with its pattern; a line per predicate and an optional line with the window follow. A line that does
+not begin with a name continues the previous line:
 
     calm drop{3,} back
     calm: size < 1000
@@ -29,11 +30,16 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import is_registered
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.parsing import is_sase, parse_sase
+from cepkit.language.sequences.parsing import is_sase as begins_with_pattern
+from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.printing import duration_text, sase_text
 from cepkit.language.sequences.query import SequenceQuery
@@ -45,6 +51,22 @@ EXCLUSIVE = re.compile(r"\s*,\s*(?ai:exclusive)\s*$")
 _CARETS = re.compile(r"\n  (?P<line>.*)\n  (?P<pad> *)(?P<carets>\^+)$")
 _ROLE = re.compile(r"(?:predicate|define:?) '(?P<name>\w+)'|(?P<within>within)\b")
 _QUOTED = re.compile(r"'(?P<name>[^']+)'")
+
+
+def is_rows(text: str) -> bool:
+    """Return whether a text is SQL's MATCH_RECOGNIZE, its clauses alone, or a SELECT around it.
+
+    Examples
+    --------
+    >>> is_rows("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1)"), is_rows("a b")
+    (True, False)
+    """
+    return is_match_recognize(text)
+
+
+def is_sase(text: str) -> bool:
+    """Return whether a text is an event sequence in the language of SASE."""
+    return begins_with_pattern(text) and not is_rows(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +98,7 @@ class TextReading:
     Parameters
     ----------
     text : str
-    query : RegexQuery or SequenceQuery or None
+    query : RegexQuery, SequenceQuery, RowsQuery or None
         None for a text with mistakes.
     mistakes : tuple of TextMistake
     pieces : tuple of Piece
@@ -86,7 +108,7 @@ class TextReading:
     """
 
     text: str
-    query: RegexQuery | SequenceQuery | None
+    query: RegexQuery | SequenceQuery | RowsQuery | None
     mistakes: tuple[TextMistake, ...] = ()
     pieces: tuple[Piece, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
@@ -145,6 +167,11 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
     >>> [(one.line(reading.text), reading.text[one.start:one.end]) for one in reading.mistakes]
     [(2, '>'), (3, '>')]
     """
+    if is_rows(text):
+        try:
+            return TextReading(text, _rows_query(text, call))
+        except CepError as error:
+            return TextReading(text, None, (mistake_of(error, text),))
     if is_sase(text):
         try:
             with collect_warnings() as notes:
@@ -164,6 +191,13 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
         except CepError as error:
             mistakes = [mistake_of(error, text, pieces)]
     return TextReading(text, None, tuple(mistakes), pieces)
+
+
+def _rows_query(text: str, call: Mapping[str, Any]) -> RowsQuery:
+    """Return the query of a text of MATCH_RECOGNIZE, with columns as the text spells them."""
+    whole = parse_match_recognize(text)
+    rows = whole.rows if isinstance(whole, SelectedRows) else whole
+    return RowsQuery(whole, tuple((call.get("params") or {}).items()), rows.partition_by, rows.order_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +242,8 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
     >>> applicable("a b\na: x > :n", call)
     {'order_by': 't', 'params': {'n': 1}}
     """
+    if is_rows(text):
+        call = {name: value for name, value in call.items() if name == "params"}
     dropped = {"define"} if is_sase(text) else _FOR_SEQUENCES
     settings = settings_in(text)
     dropped = dropped | {name for name in ("strategy", "partition_by") if getattr(settings, name)}
@@ -338,8 +374,12 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
     {'order_by': 't'}
     """
     call = {name: value for name, value in call.items() if value is not None}
+    if isinstance(query, RowsQuery):
+        return str(query), {**call, **({"params": dict(query.params)} if query.params else {})}
+    if isinstance(query, RowPatternQuery | SelectedRows):
+        return str(query), call
     if isinstance(query, str):
-        return (query, call) if is_sase(query) else _regex_text(query, call)
+        return (query, call) if is_rows(query) or is_sase(query) else _regex_text(query, call)
     if isinstance(query, SequenceQuery | SequencePattern | QueryBuilder):
         value = as_query(query, Arguments(**call))
         return sase_text(value), _sequence_call(value)

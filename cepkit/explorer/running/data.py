@@ -13,15 +13,23 @@ from cepkit.api.matching import match_events
 from cepkit.api.sources import source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.match_recognize.bound import BoundRowQuery, bind_row_query
+from cepkit.engines.match_recognize.row_match_set import SearchedRows
+from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source
 from cepkit.explorer.query.thresholds import SampledRows
 from cepkit.explorer.running.sampling import sample_rows
 from cepkit.frames.building import build_events
+from cepkit.frames.row_events import searched_rows
+from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.planner import EngineValue, choose_engine
+from cepkit.planning.planner import Engine, EngineValue, choose_engine
 from cepkit.planning.validation import compile_checked
+from cepkit.results.match_recognize.found import ROWS_ENGINE, find_rows
 from cepkit.results.matches import Matches
+
+AnyProgram = Program | SequenceProgram | BoundRowQuery
 
 KEPT = 4  # event tables with different columns, keys or orders
 SAMPLE = 20_000  # rows that say which values a column has
@@ -124,6 +132,7 @@ class SearchedFrame:
         source, self.native = source_of(frame)
         self.frame, self.source = frame, KeptColumns(source)
         self._events: OrderedDict[tuple, Events] = OrderedDict()
+        self._rows: tuple[tuple, SearchedRows] | None = None
         self._sampled: tuple[tuple, SampledRows] | None = None
 
     @property
@@ -131,12 +140,16 @@ class SearchedFrame:
         """The types of the columns."""
         return self.source.schema
 
-    def compile(self, query: RegexQuery | SequenceQuery) -> Program | SequenceProgram:
+    def compile(self, query: RegexQuery | SequenceQuery | RowsQuery) -> AnyProgram:
         """Return a query bound to the columns after every check that does not read rows."""
+        if isinstance(query, RowsQuery):
+            return bind_row_query(query.whole, self.schema, dict(query.params), self.source.clock)
         return compile_checked(query, self.source)
 
-    def events(self, program: Program | SequenceProgram) -> Events:
+    def events(self, program: AnyProgram) -> Events:
         """Return the events for a program; programs that read the same columns share them."""
+        if isinstance(program, BoundRowQuery):
+            return self.searched(program).events
         query = program.query
         derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
         key = (query.partition_by, query.order_by, program.columns_to_read, derived)
@@ -147,19 +160,38 @@ class SearchedFrame:
         self._events.move_to_end(key)
         return self._events[key]
 
+    def searched(self, bound: BoundRowQuery) -> SearchedRows:
+        """Return the rows for a query of MATCH_RECOGNIZE; queries that read the same columns share them."""
+        key = (bound.query.partition_by, bound.query.keys, bound.columns)
+        if self._rows is None or self._rows[0] != key:
+            self._rows = key, searched_rows(self.source, bound)
+        elif self._rows[1].bound is not bound:
+            self._rows = key, self._rows[1].asked(bound)
+        return self._rows[1]
+
+    def engine_for(self, program: AnyProgram, engine: str | EngineValue) -> Engine:
+        """Return the engine that runs a program."""
+        if not isinstance(program, BoundRowQuery):
+            return choose_engine(program, engine)
+        if engine != "auto":
+            raise UnsupportedQueryError(f"engine={engine!r}: MATCH_RECOGNIZE has an engine of its own")
+        return ROWS_ENGINE
+
     def run(
         self,
-        program: Program | SequenceProgram,
+        program: AnyProgram,
         engine: str | EngineValue = "auto",
         progress: Callable[[int], None] | None = None,
     ) -> Matches:
         """Return the matches; a sequence finds them on demand."""
-        chosen = choose_engine(program, engine)
+        chosen = self.engine_for(program, engine)
+        if isinstance(program, BoundRowQuery):
+            return Matches(find_rows(self.searched(program)), self.source, chosen, self.native)
         return match_events(program, self.source, self.events(program), self.native, chosen, progress)
 
     # --- columns and their values
 
-    def sample_for(self, query: RegexQuery | SequenceQuery) -> SampledRows:
+    def sample_for(self, query: RegexQuery | SequenceQuery | RowsQuery) -> SampledRows:
         """Return some rows of the frame by the keys and the order of a query, for the ranges of sliders."""
         key = query.partition_by, query.order_by, getattr(query, "event_type", None)
         if self._sampled is None or self._sampled[0] != key:

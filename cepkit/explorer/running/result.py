@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.regex.program import Program
+from cepkit.api.matching import match
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.events import Events, Source
 from cepkit.explorer.automaton import Automaton, states_of_match
+from cepkit.explorer.match_recognize.walk import RowStepping
 from cepkit.explorer.partial_bars import PartialBar
-from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.data import AnyProgram, SearchedFrame
 from cepkit.explorer.running.density import MOST_BANDS, Ends, ends_of_matches, ends_of_partition
 from cepkit.explorer.running.keys import count_by_partition
 from cepkit.explorer.running.pages import PAGE, Pages
@@ -29,6 +31,7 @@ from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder
 from cepkit.insight.stepping import Stepping
 from cepkit.insight.value_text import cell, row_text
 from cepkit.planning.planner import Engine
+from cepkit.plots.automata.row_states import shown_states
 from cepkit.results.arguments import no_such_match
 from cepkit.results.matches import Matches
 from cepkit.results.sequence_found import SequenceFound
@@ -80,17 +83,19 @@ class Result:
     def __init__(
         self,
         data: SearchedFrame,
-        program: Program | SequenceProgram,
+        program: AnyProgram,
         find: Callable[[], Matches],
         automaton: Automaton,
     ):
-        self.data, self.program, self._find = data, program, find
+        self.data, self._find = data, find
+        self.program: Any = program
         self.events = data.events(program)
         self.names = RowNames(data.source, self.events)
         self.automaton = automaton
         self.is_sequence = isinstance(program, SequenceProgram)
+        self.is_rows = isinstance(program, BoundRowQuery)  # a query of MATCH_RECOGNIZE
         self._chosen: OrderedDict[int, Chosen] = OrderedDict()
-        self._steppings: dict[tuple[int | None, bool], Stepping] = {}
+        self._steppings: dict[tuple[int | None, bool], Stepping | RowStepping] = {}
         self.value: str | None = None  # the column of the timeline; None: see `series_of`
         self._drawn: OrderedDict[tuple, Series] = OrderedDict()
         self._ends_of_key: dict[int | None, Ends] = {}
@@ -102,6 +107,19 @@ class Result:
         self.took_s = 0.0  # to count the matches
         self.opening: FirstMatches | None = None
         self.opener: FirstMatchFinder | None = None
+
+    @cached_property
+    def told_matches(self) -> Any:
+        """The matches as ``df.cep.match`` returns them; those of MATCH_RECOGNIZE have the columns of SQL."""
+        if not self.is_rows:
+            return self.matches
+        query = self.program.query
+        return match(self.data.frame, str(query), params=dict(query.params) or None)
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether several clicked events are explained together, as one match."""
+        return self.is_sequence or self.is_rows
 
     @cached_property
     def matches(self) -> Matches:
@@ -236,9 +254,21 @@ class Result:
         else:
             part = self.matches._found.whole.take(np.array([number]))
             positions, own = part.lineage.event_of_item.astype(np.int64), self.matches._found.variables(part)
-            passed = states_of_match(self.automaton, own)
+            passed = states_of_match(self.automaton, own) if not self.is_rows else []
+            if self.is_rows and (reached := self.drawn_states(part.state_of_item)):
+                passed = list(dict.fromkeys([0, *reached]))
         partition = int(self.events.partition_of_event[positions[-1]])
         return Chosen(number, tuple(positions.tolist()), tuple(own), tuple(passed), partition)
+
+    def drawn_states(self, states: np.ndarray) -> list[int]:
+        """Return the drawn state of each state of a query of MATCH_RECOGNIZE; none if nothing is drawn."""
+        if not self.automaton.states.transitions:
+            return []
+        return np.array(self._shown_states)[states].tolist()
+
+    @cached_property
+    def _shown_states(self) -> tuple[int, ...]:
+        return shown_states(self.program.program.automaton)
 
     # --- the timeline
 
@@ -289,12 +319,19 @@ class Result:
 
     # --- steps
 
-    def stepping(self, partition: int | None) -> Stepping:
-        """Return the `Stepping` through the events of a partition."""
+    def stepping(self, partition: int | None) -> Stepping | RowStepping:
+        """Return the stepping through the events of a partition."""
         key = partition, self.is_counted
         if key not in self._steppings:
             ends = self.ends if self.is_counted else None
-            made = Stepping(self.program, self.events, partition, self.automaton, ends, self.names.row_of)
+            made: Stepping | RowStepping
+            if isinstance(self.program, BoundRowQuery):
+                made = RowStepping(
+                    self.data.searched(self.program), partition, self._shown_states, ends, self.names.row_of
+                )
+            else:
+                name = self.names.row_of
+                made = Stepping(self.program, self.events, partition, self.automaton, ends, name)
             self._steppings = {key: made}
         return self._steppings[key]
 

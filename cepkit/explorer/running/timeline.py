@@ -108,6 +108,11 @@ def _bands(
     """
     own = result.ends_of(partition)
     low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()
+    if result.is_rows:  # they may overlap
+        found = result.matches._found.whole
+        here = own.index[(found.last[own.index] >= begin) & (found.first[own.index] <= stop)]
+        kept = here[:MOST_BANDS]
+        return found.first[kept], found.last[kept], kept.astype(np.float64), len(here)
     if not result.is_sequence:
         found = result.matches._found.whole
         high += int(np.searchsorted(found.first[own.index[high:]], stop, "right"))  # they do not overlap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import (
@@ -126,9 +126,6 @@ def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) ->
     return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
 
 
-_OF_SNOWFLAKE = {"lag": "prev", "lead": "next"}  # other names of functions
-
-
 class _SqlExpressionBuilder(ExpressionBuilder):
     """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
 
@@ -172,6 +169,21 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         flat = tuple(part for branch in branches for part in branch)
         return rp.CaseWhen(flat, default, span=span_of(children))
 
+    def case_of(self, children):
+        _, item, *branches, default, _ = children
+        flat = tuple(
+            part
+            for value, then in branches
+            for part in (ex.Comparison("==", item, value, span=value.span), then)
+        )
+        return rp.CaseWhen(flat, default, span=span_of(children))
+
+    def over(self, children):
+        operand, window = children
+        if not isinstance(operand, ex.Attribute | ex.Call | rp.RowAggregate):
+            raise Refusal("OVER follows a measure of the window, or a function", span_of(children))
+        return rp.OverWindow(operand, variable_name(window), span=span_of(children))
+
     def count_rows(self, children):
         semantics, name, _, sign, _ = children
         return self._count(name, sign, semantics, None, children)
@@ -190,15 +202,21 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         name = children[2]
         return rp.Classifier(None if name is None else variable_name(name), span=span_of(children))
 
-    def call(self, children):
+    def call(self, children) -> Any:
         semantics, name, _, distinct, *arguments, _ = children
         span = span_of([child for child in children if child is not None])
-        lower = _OF_SNOWFLAKE.get(name.lower(), name.lower())
+        lower = name.lower()
         final, arguments = _is_final(semantics), tuple(item for item in arguments if item is not None)
-        if distinct is not None and lower not in rp.AGGREGATES_OF_ROWS:
+        if distinct is not None and lower not in (*rp.AGGREGATES_OF_ROWS, *_JOINED_LISTS):
             raise Refusal("DISTINCT belongs to an aggregate", span_of([distinct]))
+        if lower in _JOINED_LISTS and len(arguments) in (1, 2):
+            items = rp.RowAggregate(
+                "array_agg", arguments[:1], distinct=distinct is not None, final=final, span=span
+            )
+            between = arguments[1] if len(arguments) == 2 else ex.Literal("")
+            return ex.Call("array_join", (items, between), span=span)
         if lower in rp.AGGREGATES_OF_ROWS:
-            n = 2 if lower in ("max_by", "min_by", "map_agg") else 1
+            n = 2 if lower in rp.OF_TWO_ARGUMENTS else 1
             if len(arguments) != n:
                 raise Refusal(
                     f"{name.upper()} takes {n} argument{'s' * (n > 1)}, {len(arguments)} given", span
@@ -206,17 +224,35 @@ class _SqlExpressionBuilder(ExpressionBuilder):
             return rp.RowAggregate(lower, arguments, distinct=distinct is not None, final=final, span=span)
         if lower in rp.NAVIGATIONS:
             return _navigation(lower, arguments, final, span)
+        if lower in _SAME_NAVIGATION:
+            return _navigation(_SAME_NAVIGATION[lower], arguments, final, span)
+        if lower in _OF_THE_MATCH:
+            return _of_the_match(lower, arguments, final, span)
         if final is not None:
             raise Refusal(
                 f"{semantics.upper()} belongs to FIRST, LAST and aggregates", span_of([semantics, name])
             )
-        if lower == "match_sequence_number" and not arguments:
-            return rp.RowAggregate("count", final=False, span=span)
-        if lower == "match_number":
-            if arguments:
-                raise Refusal("MATCH_NUMBER() takes no argument", span)
-            return rp.MatchNumber(span=span)
         return ex.Call(lower, arguments, span=span)
+
+
+# Functions of rows in other words: those of Snowflake.
+_JOINED_LISTS = ("listagg", "string_agg")  # the items of a list, one after the other
+_SAME_NAVIGATION = {"lag": "prev", "lead": "next"}
+_OF_THE_MATCH = ("match_number", "match_rowtime", "match_sequence_number", "timed_out")
+
+
+def _of_the_match(name: str, arguments: tuple, final: bool | None, span: tuple[int, int]) -> ex.Expression:
+    if final is not None:
+        raise Refusal(f"RUNNING and FINAL do not belong to {name.upper()}()", span)
+    if name == "match_rowtime" and len(arguments) == 1 and isinstance(arguments[0], ex.Attribute):
+        return rp.MatchRowtime(arguments[0], span=span)
+    if arguments:
+        takes = "takes one column, or nothing" if name == "match_rowtime" else "takes no argument"
+        raise Refusal(f"{name.upper()}() {takes}", span)
+    if name == "match_sequence_number":  # the number of the row in its match
+        return rp.RowAggregate("count", final=False, span=span)
+    kinds = {"match_number": rp.MatchNumber, "match_rowtime": rp.MatchRowtime, "timed_out": rp.TimedOut}
+    return kinds[name](span=span)
 
 
 def _is_final(semantics: Token | None) -> bool | None:

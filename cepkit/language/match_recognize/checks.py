@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery
+from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery
 
 Span = tuple[int, int]
 
@@ -39,9 +39,19 @@ def check_query(query: RowPatternQuery) -> None:
             if isinstance(node, rp.Exclusion):
                 message = "PATTERN: WITH UNMATCHED ROWS does not go with an exclusion, {- … -}"
                 raise _error(query, message, node.span)
+    if query.timed_out and query.within is None:
+        raise _error(
+            query, "WITH TIMED OUT MATCHES needs WITHIN, as in WITHIN INTERVAL '1' HOUR", _shown(query)
+        )
     for clause, trees in (("DEFINE", query.define), ("MEASURES", query.measures)):
         for name, tree in trees:
             _check_expression(query, f"{clause} {name}", tree, known, in_define=clause == "DEFINE")
+
+
+def _shown(query: RowPatternQuery) -> Span | None:
+    """Return where the query asks for partial matches that ran out of time."""
+    found = re.search(r"\bWITH\s+TIMED\s+OUT\s+MATCHES\b", query.source, re.IGNORECASE)
+    return found.span() if found else None
 
 
 def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
@@ -72,10 +82,27 @@ def _check_expression(
         if variable is not None and variable not in known:
             hint = nearest(variable, known)
             raise _error(query, f"{role}: no variable {variable!r}{hint and '.' + hint}", node.span)
+        if isinstance(node, rp.MatchRowtime | rp.TimedOut):
+            _check_of_the_match(query, role, node, in_define)
+        if isinstance(node, rp.OverWindow):
+            raise _error(query, f"{role}: OVER belongs to the list after SELECT", node.span)
         if isinstance(node, rp.Navigation | rp.RowAggregate):
             if in_define and node.final:
                 raise _error(query, f"{role}: FINAL is for MEASURES only", node.span)
             _check_arguments(query, role, node)
+
+
+def _check_of_the_match(
+    query: RowPatternQuery, role: str, node: rp.MatchRowtime | rp.TimedOut, in_define: bool
+) -> None:
+    """Raise for functions of the whole match where there is none, or no clock."""
+    name = "TIMED_OUT()" if isinstance(node, rp.TimedOut) else "MATCH_ROWTIME()"
+    if in_define:
+        raise _error(query, f"{role}: {name} is for MEASURES only", node.span)
+    if isinstance(node, rp.TimedOut) and not query.timed_out:
+        raise _error(query, f"{role}: {name} needs {WITH_TIMED_OUT}", node.span)
+    if isinstance(node, rp.MatchRowtime) and node.operand is None:
+        raise _error(query, f"{role}: {name} needs ORDER BY; its first column is the time", node.span)
 
 
 def _variable_of(node: ex.Expression) -> str | None:
@@ -95,7 +122,9 @@ def _check_arguments(query: RowPatternQuery, role: str, node: rp.Navigation | rp
     named: dict[str | None, ex.Expression] = {}
     for argument in arguments:
         for part in argument.walk():
-            if isinstance(part, rp.Navigation | rp.RowAggregate):
+            if isinstance(part, rp.Navigation | rp.RowAggregate | rp.MatchRowtime | rp.TimedOut):
+                if not isinstance(part, rp.Navigation | rp.RowAggregate):
+                    raise _error(query, f"{role}: a function of the match cannot be inside {name}", part.span)
                 message = f"{role}: {part.function.upper()} cannot be inside {name}"
                 raise _error(query, message, part.span)
             if isinstance(part, ex.Attribute | ex.Reference | rp.Classifier):

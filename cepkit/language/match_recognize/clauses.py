@@ -10,10 +10,11 @@ from itertools import pairwise
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import bracket_fault
 
-# Quotes, comments, brackets, words, and every other character.
+# Quotes, comments, brackets, words, numbers, and every other character.
 _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`)|(?P<comment>--[^\n]*|/\*.*?\*/)"""
-    r"""|(?P<open>[(\[])|(?P<close>[)\]])|(?P<word>[^\W\d]\w*)|(?P<other>[^\s])""",
+    r"""|(?P<open>[(\[])|(?P<close>[)\]])|(?P<word>[^\W\d]\w*)"""
+    r"""|(?P<number>[0-9]+(?:\.[0-9]+)?)|(?P<other>[^\s])""",
     re.DOTALL,
 )
 
@@ -86,6 +87,20 @@ OF_MATCH_RECOGNIZE = (
     Keyword("WITHIN", r"WITHIN\b(?! *[.,<>=)])", 6),
     Keyword("SUBSET", r"SUBSET\b(?! *[.,<>=)])", 7),
     Keyword("DEFINE", r"DEFINE\b(?! *[.,<>=)])", 8),
+)
+OF_WINDOW = (
+    *OF_MATCH_RECOGNIZE[:4],
+    Keyword("ROWS BETWEEN", r"(?=(?:ROWS|RANGE|GROUPS) (?:BETWEEN|CURRENT)\b)", 4),
+    Keyword("AFTER MATCH", r"AFTER MATCH\b", 5),
+    Keyword("INITIAL or SEEK", r"(?=(?:INITIAL|SEEK) PATTERN\b)", 6),
+    *(Keyword(keyword.name, keyword.words, keyword.place + 2) for keyword in OF_MATCH_RECOGNIZE[5:]),
+)
+OF_WINDOW_SELECT = (
+    Keyword("FROM", r"FROM\b", 0),
+    Keyword("WHERE", r"WHERE\b", 1),
+    Keyword("WINDOW", r"WINDOW\b(?= [^\W\d]\w* AS\b)", 2),
+    Keyword("ORDER BY", r"ORDER BY\b", 3),
+    Keyword("LIMIT", r"LIMIT\b|(?=FETCH (?:FIRST|NEXT)\b)", 4),
 )
 OF_SELECT = (
     Keyword("WHERE", r"WHERE\b", 0),

@@ -54,7 +54,7 @@ _OPERATORS = frozenset(
         "MINUS",
         "_JOIN",
     }
-    | {"LPAR", "DOT"}
+    | {"LPAR", "DOT", "_OVER"}
 )
 _OPERANDS = frozenset(
     {"QUOTED", "PARAMETER", "INT", "FLOAT", "STRING", "TYPED", "INTERVAL", "TRUE", "FALSE", "NULL", "LPAR"}

@@ -12,9 +12,11 @@ from cepkit.language.spelling import text_of
 Span = tuple[int, int]
 
 AGGREGATES_OF_ROWS = (
-    "count", "sum", "avg", "min", "max", "array_agg", "bool_and", "bool_or", "arbitrary", "any_value",
-    "max_by", "min_by", "map_agg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp",
+    "count", "count_if", "sum", "avg", "min", "max", "array_agg", "bool_and", "every", "bool_or",
+    "arbitrary", "any_value", "max_by", "min_by", "map_agg", "stddev", "stddev_pop", "stddev_samp",
+    "variance", "var_pop", "var_samp",
 )  # fmt: skip
+OF_TWO_ARGUMENTS = ("max_by", "min_by", "map_agg")
 NAVIGATIONS = ("first", "last", "prev", "next")
 
 
@@ -149,6 +151,29 @@ class Classifier(Expression):
 @dataclass(frozen=True, slots=True)
 class MatchNumber(Expression):
     """MATCH_NUMBER(): the number of the match in its partition, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRowtime(Expression):
+    """Flink's MATCH_ROWTIME(): the time of the last row of the match.
+
+    ``operand`` is the column of the time. The parser takes the first column of ORDER BY if there is none.
+    """
+
+    operand: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(Expression):
+    """TIMED_OUT(): whether the row is a partial match that ran out of time, and no match."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverWindow(Expression):
+    """``operand OVER window``: a measure of the window, or a function of the rows of the match."""
+
+    operand: Expression
+    window: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import (
     AFTER_MATCH,
     ROWS_PER_MATCH,
+    WITH_TIMED_OUT,
     RowPatternQuery,
     SelectedRows,
     SortKey,
+    WindowedRows,
 )
 from cepkit.language.spelling import text_of
 
@@ -23,7 +25,8 @@ _RESERVED = frozenset(
         "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "RUNNING", "FINAL", "INTERVAL", "TIMESTAMP", "DATE",
         "TIME", "CLASSIFIER", "ARRAY", "PERMUTE", "PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER",
         "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "WHERE", "LIMIT", "FETCH",
-        "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS",
+        "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS", "OVER", "WINDOW",
+        "INITIAL", "SEEK", "ROWS",
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -144,6 +147,12 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
             return f"CLASSIFIER({'' if variable is None else sql_variable(variable)})", _ITEM
         case rp.MatchNumber():
             return "MATCH_NUMBER()", _ITEM
+        case rp.MatchRowtime(operand=operand):
+            return f"MATCH_ROWTIME({'' if operand is None else print_sql(operand)})", _ITEM
+        case rp.TimedOut():
+            return "TIMED_OUT()", _ITEM
+        case rp.OverWindow(operand=operand, window=window):
+            return f"{_at_least(_ITEM, operand)} OVER {sql_variable(window)}", _ITEM
         case rp.Cast(operand=operand, kind=kind):
             return f"CAST({print_sql(operand)} AS {kind})", _ITEM
         case rp.ArrayOf(items=items):
@@ -240,6 +249,16 @@ def print_match_recognize(query: RowPatternQuery) -> str:
       DEFINE B AS x > PREV(B.x)
     )
     """
+    shown = WITH_TIMED_OUT if query.timed_out else ROWS_PER_MATCH[query.rows_per_match]
+    return _bracketed("MATCH_RECOGNIZE", [*_lines_of_rows(query), shown, *_lines_of_pattern(query)])
+
+
+def _bracketed(words: str, lines: list[str]) -> str:
+    return "\n".join([f"{words} (", *(f"  {line}" for line in lines), ")"])
+
+
+def _lines_of_rows(query: RowPatternQuery) -> list[str]:
+    """Return the clauses before those that say what the rows of the result are."""
     lines = []
     if query.partition_by:
         lines.append(f"PARTITION BY {', '.join(map(sql_column, query.partition_by))}")
@@ -248,10 +267,15 @@ def print_match_recognize(query: RowPatternQuery) -> str:
     if query.measures:
         measures = (f"{print_sql(tree)} AS {sql_column(name)}" for name, tree in query.measures)
         lines.append(f"MEASURES {', '.join(measures)}")
-    lines.append(ROWS_PER_MATCH[query.rows_per_match])
+    return lines
+
+
+def _lines_of_pattern(query: RowPatternQuery, search: str = "") -> list[str]:
+    """Return the clauses from AFTER MATCH on; ``search`` comes before the pattern."""
+    lines = []
     target = query.after_match_variable
     lines.append(AFTER_MATCH[query.after_match] + (f" {sql_variable(target)}" if target else ""))
-    lines.append(f"PATTERN ({print_row_pattern(query.pattern)})")
+    lines.append(f"{search}PATTERN ({print_row_pattern(query.pattern)})")
     if query.within is not None:
         amount, unit = query.within.split()
         lines.append(f"WITHIN INTERVAL '{amount}' {unit.upper()}")
@@ -262,24 +286,52 @@ def print_match_recognize(query: RowPatternQuery) -> str:
         lines.append(f"SUBSET {', '.join(subsets)}")
     define = (f"{sql_variable(name)} AS {print_sql(tree)}" for name, tree in query.define)
     lines.append(f"DEFINE {', '.join(define)}")
-    return "\n".join(["MATCH_RECOGNIZE (", *(f"  {line}" for line in lines), ")"])
+    return lines
 
 
 def print_select(query: SelectedRows) -> str:
     """Return the SELECT as text that parses to an equal query."""
+    text = f"{_select(query)} {print_match_recognize(query.rows)}"
+    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
+    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
+    return text + _end_of_select(query)
+
+
+def print_window_select(query: WindowedRows) -> str:
+    """Return the SELECT with a WINDOW as text that parses to an equal query."""
+    text = _select(query)
+    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
+    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
+    ends = {None: "UNBOUNDED FOLLOWING", 0: "CURRENT ROW"}
+    end = query.frame_end
+    if end not in ends:
+        ends[end] = f"{sql_column(end) if isinstance(end, str) else end} FOLLOWING"
+    lines = [
+        *_lines_of_rows(query.rows),
+        f"ROWS BETWEEN CURRENT ROW AND {ends[end]}",
+        *_lines_of_pattern(query.rows, "SEEK " if query.seek else "INITIAL "),
+    ]
+    text += "\n" + _bracketed(f"WINDOW {sql_variable(query.name)} AS", lines)
+    return text + _end_of_select(query)
+
+
+def _select(query: SelectedRows | WindowedRows) -> str:
     columns = "*"
     if query.columns is not None:
         columns = ", ".join(_selected(name, tree) for name, tree in query.columns)
-    text = f"SELECT {columns}\nFROM {sql_column(query.table)} {print_match_recognize(query.rows)}"
-    text += f" AS {sql_variable(query.alias)}" if query.alias else ""
-    text += f"\nWHERE {print_sql(query.where)}" if query.where is not None else ""
-    text += f"\nORDER BY {_order(query.order_by)}" if query.order_by else ""
+    return f"SELECT {columns}\nFROM {sql_column(query.table)}"
+
+
+def _end_of_select(query: SelectedRows | WindowedRows) -> str:
+    text = f"\nORDER BY {_order(query.order_by)}" if query.order_by else ""
     return text + (f"\nLIMIT {query.limit}" if query.limit is not None else "")
 
 
 def _selected(name: str, tree: ex.Expression) -> str:
     text = print_sql(tree)
-    return text if tree == ex.Attribute(name) else f"{text} AS {sql_column(name)}"
+    same = tree == ex.Attribute(name)
+    same |= isinstance(tree, rp.OverWindow) and tree.operand == ex.Attribute(name)
+    return text if same else f"{text} AS {sql_column(name)}"
 
 
 def _order(keys: tuple[SortKey, ...]) -> str:
@@ -294,6 +346,9 @@ for _kind in (
     rp.RowAggregate,
     rp.Classifier,
     rp.MatchNumber,
+    rp.MatchRowtime,
+    rp.TimedOut,
+    rp.OverWindow,
     rp.Joined,
     rp.Cast,
     rp.CaseWhen,
@@ -302,3 +357,4 @@ for _kind in (
     text_of.register(_kind, print_sql)
 text_of.register(RowPatternQuery, print_match_recognize)
 text_of.register(SelectedRows, print_select)
+text_of.register(WindowedRows, print_window_select)

@@ -14,6 +14,7 @@ ROWS_PER_MATCH = {
     "all_omit_empty": "ALL ROWS PER MATCH OMIT EMPTY MATCHES",
     "all_with_unmatched": "ALL ROWS PER MATCH WITH UNMATCHED ROWS",
 }
+WITH_TIMED_OUT = "ONE ROW PER MATCH WITH TIMED OUT MATCHES"
 AFTER_MATCH = {
     "past_last_row": "AFTER MATCH SKIP PAST LAST ROW",
     "to_next_row": "AFTER MATCH SKIP TO NEXT ROW",
@@ -55,6 +56,9 @@ class RowPatternQuery:
         The variable to skip to.
     within : str, optional
         A duration; the last row is earlier than the first row plus the duration (Flink's WITHIN).
+    timed_out : bool
+        Whether the result also has a row for each partial match that ran out of time. The match of its first
+        row is missing because no row in time continues it. Needs ``within`` and one row per match.
     source : str
         The text that the spans of the trees belong to, for error messages.
     """
@@ -69,6 +73,7 @@ class RowPatternQuery:
     after_match: str = "past_last_row"
     after_match_variable: str | None = None
     within: str | None = None
+    timed_out: bool = False
     source: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -85,6 +90,48 @@ class SelectedRows:
     table: str
     rows: RowPatternQuery
     columns: tuple[tuple[str, Expression], ...] | None = None
+    alias: str | None = None
+    where: Expression | None = None
+    order_by: tuple[SortKey, ...] = ()
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        return text_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedRows:
+    """``SELECT … FROM table WHERE … WINDOW name AS ( … ) ORDER BY … LIMIT …``, with a row pattern.
+
+    The result has one row for each row of the table. A match is searched in the frame of the row: the row and
+    those after it. A row that a match before it skips has none.
+
+    Parameters
+    ----------
+    table, alias : str
+        The table, and another name for it.
+    name : str
+        The name of the window.
+    rows : RowPatternQuery
+        The clauses of the window. Measures have the values at the last row of the match.
+    columns : tuple of (str, Expression), optional
+        Expressions over columns and over `OverWindow`; None is ``SELECT *``.
+    frame_end : int or str, optional
+        How many rows after the current one belong to the frame, or the column that says it. None: all.
+    seek : bool
+        Whether the first match in the frame counts (SEEK), or only one that begins at the row (INITIAL).
+    where : Expression, optional
+        Which rows of the table the window sees.
+    order_by : tuple of SortKey
+    limit : int, optional
+    """
+
+    table: str
+    name: str
+    rows: RowPatternQuery
+    columns: tuple[tuple[str, Expression], ...] | None = None
+    frame_end: int | str | None = None
+    seek: bool = False
     alias: str | None = None
     where: Expression | None = None
     order_by: tuple[SortKey, ...] = ()

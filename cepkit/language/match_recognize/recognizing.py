@@ -22,6 +22,8 @@ def is_match_recognize(text: str) -> bool:
     """
     if re.search(r"\bMATCH_RECOGNIZE\b", text, re.IGNORECASE):
         return True
+    if re.match(r"\s*SELECT\b", text, re.IGNORECASE) and re.search(r"\bWINDOW\b", text, re.IGNORECASE):
+        return True
     clauses = _clauses(text)
     return "PATTERN" in clauses and "DEFINE" in clauses
 

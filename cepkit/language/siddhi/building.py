@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cepkit.errors import nearest
@@ -39,6 +39,13 @@ class _Named(NamedTuple):
 
     clause: str
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _SignedChain(sp.StateChain):
+    """A chain with the sign between its states, while the whole pattern is not known."""
+
+    sign: str = ""
 
 
 class _Part(NamedTuple):
@@ -210,10 +217,10 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         pattern, within = children
         if isinstance(pattern, sp.EventState) and pattern.reference is None and within is None:
             return StreamInput(pattern.source)
-        kinds = {node.span[2] for node in pattern.walk() if isinstance(node, sp.StateChain)}
+        kinds = {node.sign for node in pattern.walk() if isinstance(node, _SignedChain)}
         pattern = _plain(pattern)
         if len(kinds) > 1:
-            raise Refusal(MIXED_SIGNS, pattern.span)
+            raise Refusal(MIXED_SIGNS, pattern.span or (0, 1))
         return PatternInput(pattern, "," in kinds, within)
 
     def within(self, children):
@@ -227,7 +234,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def _chain(self, parts, sign):
         start, stop = parts[0].span[0], parts[-1].span[1]
-        return sp.StateChain(tuple(parts), span=(start, stop, sign))
+        return _SignedChain(tuple(parts), sign, span=(start, stop))
 
     def every(self, children):
         if isinstance(children[1], sp.EveryState):
@@ -252,14 +259,20 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     def _logical(self, operator, children):
         for one in children:
             if isinstance(one, sp.CountedState):
-                raise Refusal(f"'{operator}' takes single events; a count cannot be a side of it", one.span)
+                raise Refusal(
+                    f"'{operator}' takes single events; a count cannot be a side of it", one.span or (0, 1)
+                )
         left, right = children
         absent = [one for one in children if isinstance(one, sp.AbsentState)]
         endless = [one for one in absent if one.wait_ms is None]
         if operator == "or" and endless:
-            raise Refusal("'not' beside 'or' needs a time: write not A for 1 sec or e2=B", endless[0].span)
+            raise Refusal(
+                "'not' beside 'or' needs a time: write not A for 1 sec or e2=B", endless[0].span or (0, 1)
+            )
         if len(absent) == 2 and endless:
-            raise Refusal("'not' beside 'not' needs a time: write not A for 1 sec and …", endless[0].span)
+            raise Refusal(
+                "'not' beside 'not' needs a time: write not A for 1 sec and …", endless[0].span or (0, 1)
+            )
         return sp.LogicalState(operator, left, right, span=(left.span[0], right.span[1]))
 
     def absent(self, children):
@@ -293,7 +306,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         (name, span), *handlers = children
         windows = [one for one in handlers if isinstance(one, sp.WindowHandler)]
         if len(windows) > 1:
-            raise Refusal("a stream has one window", windows[1].span)
+            raise Refusal("a stream has one window", windows[1].span or span)
         return sp.StreamSource(name, tuple(handlers), span=span)
 
     def stream_name(self, children):
@@ -332,7 +345,7 @@ def _plain(pattern: sp.StatePattern) -> sp.StatePattern:
             flat: list[sp.StatePattern] = []
             for part in map(_plain, parts):
                 flat.extend(part.parts if isinstance(part, sp.StateChain) else (part,))
-            return sp.StateChain(tuple(flat), span=span and (span[0], span[1]))
+            return sp.StateChain(tuple(flat), span=span)
         case sp.EveryState(body=body):
             return replace(pattern, body=_plain(body))
         case sp.AbsentState(wait_ms=None):

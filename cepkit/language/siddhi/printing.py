@@ -41,8 +41,8 @@ def siddhi_name(name: str) -> str:
 
     Examples
     --------
-    >>> siddhi_name("price"), siddhi_name("order"), siddhi_name("unit price"), siddhi_name("#Inner")
-    ('price', '`order`', '`unit price`', '#Inner')
+    >>> siddhi_name("price"), siddhi_name("order"), siddhi_name("unit price"), siddhi_name("#Rises")
+    ('price', '`order`', '`unit price`', '#Rises')
     """
     if name.startswith("#"):
         return "#" + siddhi_name(name[1:])

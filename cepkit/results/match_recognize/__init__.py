@@ -1,1 +1,1 @@
-"""What a result of MATCH_RECOGNIZE is made of: the search, its columns, and the SELECT around it."""
+"""What a result of MATCH_RECOGNIZE is made of, its explanation, and its matches for pictures and boards."""

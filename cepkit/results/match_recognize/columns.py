@@ -71,7 +71,16 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
 
 def arrow_of(values: list[Any], kind: ColumnType) -> pa.Array:
     """Return values as an Arrow array of a type. Values that do not fit choose the type themselves."""
+    if any(isinstance(value, dict) for value in values):
+        return _maps(values)
     try:
         return pa.array(values, arrow_type(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return pa.array(values)
+
+
+def _maps(values: list[Any]) -> pa.Array:
+    """Return dicts as an Arrow array of maps."""
+    entries = [entry for value in values if value for entry in value.items()]
+    of = pa.map_(pa.array([key for key, _ in entries]).type, pa.array([item for _, item in entries]).type)
+    return pa.array([None if value is None else list(value.items()) for value in values], of)

@@ -15,6 +15,7 @@ from cepkit.events import Frame, Source
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.results.match import Match, plain_value
 from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.found import matches_of_rows
 from cepkit.results.match_recognize.search import (
     bind_rows,
     match_of_item,
@@ -23,7 +24,7 @@ from cepkit.results.match_recognize.search import (
     search_rows,
 )
 from cepkit.results.match_recognize.select import order_and_limit, project
-from cepkit.results.matches import as_pandas
+from cepkit.results.matches import Matches, as_pandas
 
 
 class RowsInMemory:
@@ -36,7 +37,7 @@ class RowsInMemory:
         native: Callable[[Frame], Frame],
         params: Mapping[str, Any] | None = None,
     ):
-        self.source, self.native = source, native
+        self.source, self.native, self.frame = source, native, source.frame
         self.bound = bind_rows(query, source.schema, params)
         self.search = search_rows(self.bound, source)
 
@@ -48,6 +49,10 @@ class RowsInMemory:
     def count(self) -> int:
         """Return the number of matches, with empty ones."""
         return self.search.n_matches
+
+    def as_matches(self) -> Matches:
+        """Return the matches that have rows as pictures read them."""
+        return matches_of_rows(self.query, self.source, self.native, self.bound.params)
 
     # --- the result as a table
 

@@ -104,8 +104,8 @@ def result_columns(
 
     ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query.
     """
-    shown = bound.clause.rows_per_match if shown is None else shown
     places, values = search.measured(shown)
+    shown = bound.clause.rows_per_match if shown is None else shown
     made = {
         name: ResultColumn(measure.type, own)
         for (name, _), measure, own in zip(bound.clause.measures, bound.measures, values, strict=True)

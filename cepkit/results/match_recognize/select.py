@@ -64,6 +64,13 @@ def order_and_limit(query: SelectedRows, projection: Projection) -> dict[str, Re
     return {name: column.take(rows) for name, column in projection.columns.items()}
 
 
+def selected_columns(
+    query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
+) -> dict[str, ResultColumn]:
+    """Return the columns of the SELECT, after WHERE, ORDER BY and LIMIT."""
+    return order_and_limit(query, project(query, columns, n_rows, params))
+
+
 def _computed(
     tree: ex.Expression, columns: Mapping[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> ResultColumn:

@@ -76,6 +76,11 @@ class RowsOnSpark:
             )
         self.frame, self.params, self.source = frame, params, EmptySource(frame)
         self.bound = bind_rows(query, self.source.schema, params)
+        if self.bound.clause.timed_out:
+            raise UnsupportedQueryError(
+                "WITH TIMED OUT MATCHES needs the latest time of all partitions, and a task of Spark sees "
+                "some of them. It runs on streaming DataFrames with a watermark, and on frames in memory"
+            )
         if not self.bound.order_by:
             raise OrderError(
                 "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "
@@ -117,6 +122,13 @@ class RowsOnSpark:
         types, output = result_types(_with_types(tell(bound, source, self._nothing)), source)
         task = RowsTask(bound.query, self.params, tuple(received), tell, output)
         return shuffled.mapInArrow(task.run, types)
+
+    def as_matches(self) -> NoReturn:
+        """Raise: a picture reads rows one by one."""
+        raise UnsupportedQueryError(
+            "plot() reads rows one by one, which a Spark frame does not allow; take a part of them: "
+            "df.limit(…) or df.filter(…), then toPandas().cep.match(…).plot()"
+        )
 
     def count(self) -> int:
         """Return the number of matches; each task counts its own."""

@@ -65,7 +65,7 @@ def match_stream(
             f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
         )
     program, source = bind_any(frame, value)
-    _check_watermark(source, value.order_by[0])
+    check_watermark(source, value.order_by[0])
     _check_sequence(program)
     engine_value, shedding = choose_engine(program), None
     if bounded is not None:
@@ -101,7 +101,7 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
     source = EmptySource(frame)
     window = check_window(window, source)
     _refuse_twice(source)
-    _check_watermark(source, window.order_by[0])
+    check_watermark(source, window.order_by[0])
     rows = SparkStreamRows(frame, source, window)
     if not window.group_by or window.time is None:
         warn(
@@ -161,7 +161,7 @@ def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStreamRows
         chain = replace(chain, steps=(check_window(first, source), *chain.steps[1:]))
     else:
         bind_any(frames[0], first)
-    _check_watermark(source, first.order_by[0])
+    check_watermark(source, first.order_by[0])
     rows = SparkStreamRows(frames[0], source, chain)
     _check_steps(rows)
     return rows
@@ -173,7 +173,7 @@ def _pairs(frames: tuple[DataFrame, DataFrame], query: Join | Chain) -> SparkStr
     sources = EmptySource(frames[0]), EmptySource(frames[1])
     for source, clock in zip(sources, plan_join(join, sources).clocks, strict=True):
         _refuse_twice(source)
-        _check_watermark(source, clock)
+        check_watermark(source, clock)
     rows = SparkStreamPairs(frames, sources, query)
     _check_steps(rows)
     return rows
@@ -224,7 +224,16 @@ def _check_sequence(program: Any) -> None:
         )
 
 
-def _check_watermark(source: EmptySource, clock: str) -> None:
+def check_watermark(source: EmptySource, clock: str) -> None:
+    """Raise if a stream has no watermark on a column of times.
+
+    Raises
+    ------
+    OrderError
+        Without a watermark, or when it is on another column, or no time.
+    UnsupportedQueryError
+        For a stream of results.
+    """
     results = [field.metadata[RESULT] for field in source.fields if RESULT in field.metadata]
     if results:
         raise UnsupportedQueryError(

@@ -21,6 +21,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.chains import open_search
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.operators.sides import Sides
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options
@@ -29,7 +30,7 @@ from cepkit.windows.running import keys_of_window
 from cepkit.windows.spark import check_order
 from cepkit.windows.values import Window
 
-BucketQuery = RegexQuery | SequenceQuery | Window | Sides | Chain
+BucketQuery = RegexQuery | SequenceQuery | Window | RowPatternStream | Sides | Chain
 _KIND = "bucket of a Spark stream"
 
 
@@ -39,7 +40,7 @@ class BucketPlan:
 
     Parameters
     ----------
-    query : RegexQuery, SequenceQuery, Window, Sides or Chain
+    query : RegexQuery, SequenceQuery, Window, RowPatternStream, Sides or Chain
     schema : StreamSchema
         The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
     n_buckets : int

@@ -21,6 +21,7 @@ from cepkit.frames.spark import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.spark.bucket import BucketPlan, BucketQuery, keys_of_buckets
 from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
@@ -51,7 +52,7 @@ class SparkStreamResults(ABC):
         self,
         frame: DataFrame,
         source: EmptySource,
-        query: RegexQuery | SequenceQuery | Window | Join | Chain,
+        query: RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain,
         n_buckets: int | None = None,
         late: str | None = None,
         shedding: Any = None,

@@ -120,7 +120,8 @@ class Sending:
         if self.is_nested:
             return from_arrow_schema(pa.schema([*self._of_bucket, *_PACKED]))
         names = self.output.names
-        late = [] if self.late is None else list(types["late"].dataType)
+        late = types["late"].dataType if self.late is not None else StructType()
+        assert isinstance(late, StructType)
         return StructType(
             [
                 *from_arrow_schema(self._of_bucket),

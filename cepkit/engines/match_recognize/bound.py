@@ -1,0 +1,89 @@
+"""A query of MATCH_RECOGNIZE bound to the columns of a frame, for explanations and the explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cepkit.compile.match_recognize.values import Compiled, column_of
+from cepkit.engines.match_recognize.matching import RowProgram
+from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.events import ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+
+
+@dataclass(frozen=True, eq=False)
+class BoundRowQuery:
+    """A query of MATCH_RECOGNIZE with its program for a frame.
+
+    Parameters
+    ----------
+    query : RowsQuery
+        The query, with names of columns as the frame has them.
+    program : RowProgram
+        Its automaton and its conditions.
+    measures : tuple of Compiled
+        Its measures as functions.
+    schema : mapping of str to ColumnType
+        The columns of the frame.
+    columns : tuple of str
+        The columns that conditions and measures read, those of conditions first.
+    """
+
+    query: RowsQuery
+    program: RowProgram
+    measures: tuple[Compiled, ...]
+    schema: Mapping[str, ColumnType]
+    columns: tuple[str, ...]
+    derived: Mapping[str, Any] = field(default_factory=dict)  # as in `BoundQuery`: always empty
+    functions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns_to_read(self) -> tuple[str, ...]:
+        """The columns that conditions, measures and the window read."""
+        return self.columns
+
+    @property
+    def members(self) -> Mapping[str, frozenset[str]]:
+        """The variables that each name of a variable stands for."""
+        return self.program.members
+
+
+def bind_row_query(
+    whole: RowPatternQuery | SelectedRows,
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None = None,
+    clock: str | None = None,
+) -> BoundRowQuery:
+    """Return a query bound to columns; ``clock`` orders the rows of a query without ORDER BY.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a column that does not exist.
+    PredicateError
+        For a function that does not exist.
+    """
+    rows = whole.rows if isinstance(whole, SelectedRows) else whole
+    program, measures = prepare_rows(rows, schema, params)
+    trees = [tree for _, tree in (*rows.define, *rows.measures)]
+    used = dict.fromkeys(
+        column_of(node.name or "", schema)
+        for tree in trees
+        for node in tree.walk(literals=False)
+        if isinstance(node, ex.Attribute | ex.Reference)
+    )
+    used |= dict.fromkeys([program.within[0]] if program.within else [])
+    keys = tuple(
+        SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in rows.order_by
+    )
+    query = RowsQuery(
+        whole,
+        tuple((params or {}).items()),
+        tuple(column_of(name, schema) for name in rows.partition_by),
+        keys or ((SortKey(clock),) if clock is not None else ()),
+    )
+    return BoundRowQuery(query, program, tuple(measures), schema, tuple(used))

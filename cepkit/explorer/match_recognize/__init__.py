@@ -1,0 +1,1 @@
+"""What the explorer shows of MATCH_RECOGNIZE: its automaton, its funnel, its reasons and its moments."""

@@ -1,0 +1,248 @@
+"""Read rows as a match of a row pattern: every way at once, the preferred ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from cepkit.compile.match_recognize.automaton import MATCH
+from cepkit.compile.match_recognize.values import compile_value
+from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.history import MatchHistory, Needs, Trial, history_needs
+from cepkit.engines.match_recognize.row_match_set import RowPartition
+from cepkit.errors import UnsupportedQueryError
+from cepkit.events import DURATION, TIME, ColumnType
+from cepkit.insight.value_text import cell
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import format_duration
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.printing import print_sql
+
+MOST_WAYS = 20_000  # partial matches with different histories at a row
+_LOOKS = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber, ex.Attribute, ex.Reference)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to map rows to states.
+
+    Parameters
+    ----------
+    state : int
+        The state after the newest row; the start of the automaton before the first row.
+    history : tuple
+        What later conditions need to know of the rows.
+    states : tuple of int
+        The state that took each row.
+    """
+
+    state: int
+    history: tuple
+    states: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A variable that cannot take a row.
+
+    Parameters
+    ----------
+    variable : str
+        The variable that comes next in the pattern.
+    is_late : bool
+        Whether the row is outside the window.
+    conditions : tuple of str
+        The conditions that are not true, with the values that they read.
+    """
+
+    variable: str
+    is_late: bool
+    conditions: tuple[str, ...]
+
+
+@dataclass
+class Advance:
+    """What happens to some ways at a row.
+
+    Parameters
+    ----------
+    ways : list of Way
+        The ways that take the row, the preferred ones first.
+    wanted : tuple of str
+        The variables that the pattern allows there, in the order of preference.
+    is_complete : bool
+        Whether the rows before are a whole match for some way.
+    """
+
+    ways: list[Way] = field(default_factory=list)
+    wanted: tuple[str, ...] = ()
+    is_complete: bool = False
+
+
+class RowReader:
+    """Reads partial matches of one partition.
+
+    Parameters
+    ----------
+    bound : BoundRowQuery
+    part : RowPartition
+    start : int
+        The first row of the match.
+    number : int
+        The number that the match would have in its partition.
+    """
+
+    def __init__(self, bound: BoundRowQuery, part: RowPartition, start: int, number: int = 1):
+        self.bound, self.part, self.start = bound, part, start
+        program = self.program = bound.program
+        self._history = MatchHistory(program.needs, program.members, program.totals)
+        self._trial = Trial(self._history, part.columns, part.n_rows)
+        self._trial.start, self._trial.number = start, number
+
+    def beginning(self) -> list[Way]:
+        """Return the only way without rows."""
+        return [Way(self.program.automaton.start, self._history.start)]
+
+    def advance(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> Advance:
+        """Return the ways after a row; ``allowed`` are the variables that it may have, None for all.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For more than ``MOST_WAYS`` ways.
+        """
+        made: dict[tuple, Way] = {}
+        wanted: dict[str, None] = {}
+        is_complete = False
+        automaton = self.program.automaton
+        for way in ways:
+            for state in automaton.follow[way.state][self.side(row)]:
+                if state == MATCH:
+                    is_complete = True
+                    continue
+                variable = automaton.variable_of_state[state]
+                wanted[variable] = None
+                if allowed is not None and variable not in allowed:
+                    continue
+                self._look_at(way.history, variable, row)
+                if not self._is_in_time(row) or not self._holds(variable):
+                    continue
+                history = self._history.step(way.history, self._trial) if way.history else way.history
+                made.setdefault((state, history), Way(state, history, (*way.states, state)))
+        if len(made) > MOST_WAYS:
+            raise UnsupportedQueryError(
+                f"more than {MOST_WAYS:,} partial matches begin at the same row. "
+                "Name fewer rows, or compare with the row before, by PREV"
+            )
+        return Advance(list(made.values()), tuple(wanted), is_complete)
+
+    def ending(self, ways: list[Way], row: int) -> Way | None:
+        """Return the preferred way that is a whole match before ``row``, or None."""
+        follow, side = self.program.automaton.follow, self.side(row)
+        return next((way for way in ways if MATCH in follow[way.state][side]), None)
+
+    def side(self, row: int) -> int:
+        """Return which anchors hold before a row, as in `RowAutomaton`."""
+        return (row == 0) + 2 * (row == self.part.n_rows)
+
+    def refusals(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> list[RefusedRow]:
+        """Return why no way takes a row: one refusal for each variable that is allowed there."""
+        found: dict[str, RefusedRow] = {}
+        automaton = self.program.automaton
+        for way in ways:
+            for state in automaton.follow[way.state][self.side(row)]:
+                name = "" if state == MATCH else automaton.variable_of_state[state]
+                if not name or name in found or (allowed is not None and name not in allowed):
+                    continue
+                self._look_at(way.history, name, row)
+                found[name] = RefusedRow(name, not self._is_in_time(row), tuple(self._failing(name)))
+        return list(found.values())
+
+    def could_be(self, row: int) -> list[str]:
+        """Return the variables whose conditions hold at a row, with ``?`` if they need the rows before."""
+        found = []
+        for name in dict.fromkeys(self.program.automaton.variable_of_state):
+            if name in self.program.needs.variables:
+                found.append(f"{name}?")
+                continue
+            self._look_at(self._history.start, name, row)
+            if self._holds(name):
+                found.append(name)
+        return found
+
+    # --- conditions
+
+    def holds(self, condition: ex.Expression, row: int, variable: str) -> bool:
+        """Return whether a condition of a variable that needs no rows before holds at a row."""
+        self._look_at(self._history.start, variable, row)
+        return _compiled(self.bound, condition).call(self._trial, -1) is True
+
+    def _look_at(self, history: tuple, variable: str, row: int) -> None:
+        trial = self._trial
+        trial.state, trial.row, trial.variable = history, row, variable
+
+    def _holds(self, variable: str) -> bool:
+        condition = self.program.conditions.get(variable)
+        return condition is None or condition(self._trial, -1) is True
+
+    def _is_in_time(self, row: int) -> bool:
+        if self.program.within is None:
+            return True
+        name, ticks = self.program.within
+        clock = self.part.columns[name]
+        return clock[row] - clock[self.start] < ticks
+
+    def _failing(self, variable: str) -> Iterator[str]:
+        tree = dict(self.bound.query.define).get(variable)
+        for condition in () if tree is None else ex.conjuncts(tree):
+            if _compiled(self.bound, condition).call(self._trial, -1) is not True:
+                values = ", ".join(f"{print_sql(look)} = {self._value(look)}" for look in _looks(condition))
+                yield f"{print_sql(condition)}{f' ({values})' if values else ''}"
+
+    def _value(self, look: ex.Expression) -> str:
+        compiled = _compiled(self.bound, look)
+        value = compiled.call(self._trial, -1)
+        return "null" if value is None else value_text(value, compiled.type)
+
+
+@lru_cache(maxsize=512)
+def _compiled(bound: BoundRowQuery, tree: ex.Expression):
+    return compile_value(tree, bound.schema, dict(bound.query.params))
+
+
+def _looks(tree: ex.Expression) -> list[ex.Expression]:
+    """Return the parts of a condition that read rows, each once."""
+    if isinstance(tree, _LOOKS):
+        return [tree]
+    return list(dict.fromkeys(look for part in tree.children() for look in _looks(part)))
+
+
+def value_text(value: object, kind: ColumnType) -> str:
+    """Return a value as readers know it; times and durations are ticks here.
+
+    Examples
+    --------
+    >>> time = ColumnType(TIME, "ms")
+    >>> value_text(90, ColumnType(DURATION, "s")), value_text(0, time), value_text(2.5, ColumnType("float"))
+    ('1 min 30 s', '1970-01-01 00:00:00.000', '2.5')
+    """
+    if isinstance(value, int) and kind.unit is not None:
+        if kind.kind == TIME:
+            return str(np.array(value, f"datetime64[{kind.unit}]")).replace("T", " ")
+        if kind.kind == DURATION:
+            return format_duration(value, kind.unit)
+    return repr(value) if isinstance(value, str) else cell(value)
+
+
+def needs_of(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> Needs:
+    """Return what a condition of a variable needs to know of the rows before."""
+    return history_needs({variable: condition}, bound.members)
+
+
+def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> bool:
+    """Return whether a condition depends only on the row and on rows a fixed distance away."""
+    needs = needs_of(bound, variable, condition)
+    return not needs.parts and not needs.needs_start and not needs.variables

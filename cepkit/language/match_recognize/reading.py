@@ -1,0 +1,259 @@
+"""Read the clauses of MATCH_RECOGNIZE, and of a WINDOW with a row pattern, as trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.mistakes import Vocabulary
+from cepkit.language.expressions.parsers import make_parser
+from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.building import (
+    ROW_PATTERN_BUILDER,
+    SQL_EXPRESSION_BUILDER,
+    column_name,
+    variable_name,
+)
+from cepkit.language.match_recognize.clauses import (
+    OF_MATCH_RECOGNIZE,
+    Keyword,
+    TextPart,
+    entries,
+    split_clauses,
+)
+from cepkit.language.match_recognize.mistakes import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS, TOO_LARGE
+from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SortKey
+from cepkit.language.match_recognize.tables import NAME, check_qualifier
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+_ROWS = {
+    "ONE ROW PER MATCH": "one",
+    "ALL ROWS PER MATCH": "all",
+    "ALL ROWS PER MATCH SHOW EMPTY MATCHES": "all",
+    "ALL ROWS PER MATCH OMIT EMPTY MATCHES": "all_omit_empty",
+    "ALL ROWS PER MATCH WITH UNMATCHED ROWS": "all_with_unmatched",
+}
+_SKIPS = {"SKIP PAST LAST ROW": "past_last_row", "SKIP TO NEXT ROW": "to_next_row"}
+_SKIP_TO = re.compile(r"SKIP TO (?P<end>FIRST |LAST )?(?P<variable>\w+|[\"`].+[\"`])", re.IGNORECASE)
+_WITHIN = re.compile(
+    r"(?:INTERVAL )?(?P<quote>['\"]?)(?P<amount>[0-9.]+) ?(?P<unit>[a-z]*)(?P=quote) ?(?P<after>[a-z]*)",
+    re.IGNORECASE,
+)
+_SORT = re.compile(
+    rf"(?:(?P<table>{NAME}) \. )?(?P<column>{NAME})(?: (?P<direction>ASC|DESC))?"
+    r"(?: NULLS (?P<nulls>FIRST|LAST))?",
+    re.IGNORECASE,
+)
+
+
+def split_and_check(
+    inside: TextPart, keywords: tuple[Keyword, ...], where: str = "MATCH_RECOGNIZE"
+) -> dict[str, TextPart]:
+    """Return the part of each clause by its name. Raise if PATTERN or DEFINE is missing."""
+    head, clauses = split_clauses(inside, keywords)
+    names = [keyword.name for keyword in keywords]
+    if not head.is_blank():
+        words = head.without_comments().split()
+        hint = nearest(" ".join(words[:2]), names) or nearest(words[0], names)
+        raise head.error(f"expected a clause of {where}, such as PATTERN or DEFINE{hint and '.' + hint}")
+    for name in ("PATTERN", "DEFINE"):
+        if name not in clauses:
+            raise _missing(name, inside, clauses)
+    return clauses
+
+
+def read_clauses(inside: TextPart, clauses: dict[str, TextPart]) -> RowPatternQuery:
+    """Return the clauses that `split_and_check` found as one value."""
+    pattern = _pattern(clauses["PATTERN"])
+    skip, variable = _after_match(clauses.get("AFTER MATCH"))
+    shown, timed_out = _rows_per_match(clauses.get("ROWS PER MATCH"))
+    order_by = sort_keys(clauses.get("ORDER BY"))
+    return RowPatternQuery(
+        pattern=pattern,
+        define=tuple(_named(clauses, "DEFINE")),
+        measures=tuple((name, _with_clock(tree, order_by)) for name, tree in _named(clauses, "MEASURES")),
+        subset=tuple(_subset(clauses.get("SUBSET"))),
+        partition_by=tuple(_column(part, "PARTITION BY") for part in _listed(clauses.get("PARTITION BY"))),
+        order_by=order_by,
+        rows_per_match=shown,
+        after_match=skip,
+        after_match_variable=variable,
+        within=_within(clauses.get("WITHIN")),
+        timed_out=timed_out,
+        source=inside.whole,
+    )
+
+
+def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> PatternSyntaxError:
+    """Return the error for a missing clause, with the nearest word in its place."""
+    known = {word for keyword in OF_MATCH_RECOGNIZE for word in keyword.name.split()}
+    for token in inside.outer():
+        is_free = token.lastgroup == "word" and token[0].upper() not in known
+        hint = nearest(token[0], [name]) if is_free else ""
+        if hint:
+            place = TextPart(inside.whole, token.start(), token.end())
+            return place.error(f"{name} is missing.{hint}")
+    written = "PATTERN (A B+)" if name == "PATTERN" else "DEFINE B AS B.price > 5, after PATTERN"
+    return PatternSyntaxError(f"{name} is missing; write {written}", inside.whole, inside.stop)
+
+
+def _pattern(part: TextPart) -> rp.RowPattern:
+    tokens = part.outer()
+    if len(tokens) > 2:
+        more = TextPart(part.whole, tokens[2].start(), part.stop)
+        known = [keyword.name for keyword in OF_MATCH_RECOGNIZE[5:]]
+        hint = nearest(tokens[2][0], known)
+        raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint and '.' + hint}")
+    inside = TextPart(part.whole, tokens[0].end(), tokens[1].start())
+    tree = _parsed(inside, _row_pattern_parser, ROW_PATTERN_WORDS, "PATTERN")
+    check_depth(tree, rp.RowPattern.children, part.whole, "PATTERN")
+    return tree
+
+
+def _named(clauses: dict[str, TextPart], clause: str) -> Iterator[tuple[str, ex.Expression]]:
+    part = clauses.get(clause)
+    if part is None:
+        return
+    spelled = variable_name if clause == "DEFINE" else column_name
+    seen: set[str] = set()
+    for name, expression in entries(part, clause, clause == "DEFINE", clauses):
+        meant = spelled(name.text)
+        if meant in seen:
+            raise name.error(f"{clause}: {meant!r} is defined twice")
+        seen.add(meant)
+        yield meant, sql_expression(expression, f"{clause} {meant}")
+
+
+def _with_clock(tree: ex.Expression, order_by: tuple[SortKey, ...]) -> ex.Expression:
+    """Return a measure in which MATCH_ROWTIME() has the first column of ORDER BY."""
+
+    def with_column(node: ex.Expression) -> ex.Expression:
+        if isinstance(node, rp.MatchRowtime) and node.operand is None and order_by:
+            return replace(node, operand=ex.Attribute(order_by[0].column, span=node.span))
+        return node
+
+    return rebuilt(tree, ex.Expression, with_column)
+
+
+def sql_expression(part: TextPart, role: str) -> ex.Expression:
+    """Return the tree of an expression; ``role`` says in errors what it is."""
+    tokens = [token for token, _ in part.tokens()]
+    for token, after in pairwise(tokens):
+        place, words = TextPart(part.whole, token.start(), after.end()), (token[0] + after[0]).upper()
+        if words in ("(SELECT", "EXISTS("):
+            raise place.error(f"{role}: a sub-query does not run here; compute its value first")
+        if words == "OVER(":
+            raise place.error(f"{role}: a window function does not run here{TOO_LARGE}")
+    tree = _parsed(part, _sql_expression_parser, SQL_EXPRESSION_WORDS, role)
+    check_depth(tree, ex.Expression.children, part.whole, role)
+    return tree
+
+
+def _parsed(part: TextPart, parser: Any, words: Vocabulary, role: str) -> Any:
+    padded = re.sub(r"\S", " ", part.whole[: part.start]) + part.text
+    return parse(padded, parser, words, role, part.whole)
+
+
+def _subset(part: TextPart | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for entry in _listed(part):
+        found = re.fullmatch(r"(\w+|[\"`].+?[\"`]) = \( (.+) \)", entry.without_comments())
+        if found is None:
+            raise entry.error("SUBSET: write an entry as in U = (A, B)")
+        names = re.findall(r"\w+|\"(?:[^\"]|\"\")*\"|`[^`]*`", found[2])
+        yield variable_name(found[1]), tuple(map(variable_name, names))
+
+
+def _rows_per_match(part: TextPart | None) -> tuple[str, bool]:
+    """Return a key of ``ROWS_PER_MATCH``, and whether partial matches that ran out of time have rows."""
+    if part is None:
+        return "one", False
+    text = part.without_comments()
+    if text.upper() == WITH_TIMED_OUT:
+        return "one", True
+    if text.upper() not in _ROWS:
+        hint = nearest(text, [*_ROWS, WITH_TIMED_OUT])
+        raise part.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint and '.' + hint}")
+    return _ROWS[text.upper()], False
+
+
+def _after_match(part: TextPart | None) -> tuple[str, str | None]:
+    if part is None:
+        return "past_last_row", None
+    text = part.without_comments()
+    if text.upper() in _SKIPS:
+        return _SKIPS[text.upper()], None
+    found = _SKIP_TO.fullmatch(text)
+    if found is None or found["variable"].upper() in ("NEXT", "PAST"):
+        hint = nearest(text, _SKIPS)
+        raise part.error(
+            "AFTER MATCH: expected SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST A or SKIP TO LAST A"
+            f"{hint and '.' + hint}"
+        )
+    is_first = (found["end"] or "").strip().upper() == "FIRST"
+    return "to_first" if is_first else "to_last", variable_name(found["variable"])
+
+
+def _within(part: TextPart | None) -> str | None:
+    if part is None:
+        return None
+    found = _WITHIN.fullmatch(part.without_comments())
+    if found is None or not (found["unit"] or found["after"]):
+        raise part.error("WITHIN: expected a duration, as in WITHIN INTERVAL '1' HOUR")
+    duration = f"{found['amount']} {(found['unit'] or found['after']).lower()}"
+    try:
+        parse_duration(duration)
+    except PatternSyntaxError as error:
+        raise part.error(f"WITHIN: {error.message}") from None
+    return duration
+
+
+def _listed(part: TextPart | None) -> list[TextPart]:
+    return [] if part is None else part.split()
+
+
+def _column(part: TextPart, clause: str) -> str:
+    name = part.without_comments()
+    if not re.fullmatch(r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`", name):
+        raise part.error(f"{clause}: expected the name of a column")
+    return column_name(name)
+
+
+def sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[SortKey, ...]:
+    """Return the keys of ORDER BY; a qualifier is a table or an alias."""
+    keys = []
+    for entry in _listed(part):
+        found = _SORT.fullmatch(entry.without_comments())
+        if found is None:
+            raise entry.error("ORDER BY: write an entry as in ts, or ts DESC NULLS LAST")
+        if found["table"] is not None:
+            check_qualifier(entry, "ORDER BY", found["table"], qualifiers)
+        keys.append(
+            SortKey(
+                column_name(found["column"]),
+                (found["direction"] or "").upper() == "DESC",
+                (found["nulls"] or "").upper() == "FIRST",
+            )
+        )
+    return tuple(keys)
+
+
+@cache
+def _row_pattern_parser() -> Lark:
+    return make_parser(Path(__file__).with_name("row_pattern.lark"), ROW_PATTERN_BUILDER)
+
+
+@cache
+def _sql_expression_parser() -> Lark:
+    return make_parser(Path(__file__).with_name("sql_expression.lark"), SQL_EXPRESSION_BUILDER)

@@ -1,0 +1,333 @@
+"""The result of ``explain`` for MATCH_RECOGNIZE: its clauses, its automaton and its costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cepkit.compile.match_recognize.automaton import MATCH
+from cepkit.compile.regex.automaton import States
+from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.history import LABELS
+from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, find_row_matches
+from cepkit.engines.match_recognize.row_match_set import SearchedRows
+from cepkit.errors import CepError
+from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_variable
+from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
+from cepkit.language.saying import say_query
+
+MEASURED = 2_000  # rows of the sample, about
+MOST_STATES = 24  # whose choices are listed
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """What the search did on some partitions.
+
+    Parameters
+    ----------
+    n_rows, n_partitions : int
+        The rows and the partitions of the sample.
+    n_tests : int
+        How often the search tested whether a variable can take a row.
+    n_matches : int
+        The number of matches.
+    n_all : int
+        The number of rows of the frame.
+    problem : str
+        Why the search stopped; empty if it did not.
+    """
+
+    n_rows: int
+    n_partitions: int
+    n_tests: int
+    n_matches: int
+    n_all: int
+    problem: str = ""
+
+
+def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
+    """Search the first partitions, about ``most`` rows, and count the tests."""
+    n_tests = 0
+
+    def counting(condition: Callable[[Any, int], Any] | None) -> Callable[[Any, int], Any]:
+        def call(place: Any, row: int) -> Any:
+            nonlocal n_tests
+            n_tests += 1
+            return True if condition is None else condition(place, row)
+
+        return call
+
+    program = searched.bound.program
+    names = program.automaton.variable_of_state
+    conditions = {name: counting(program.conditions.get(name)) for name in names}
+    counted = replace(program, conditions=conditions)
+    n_rows = n_partitions = n_matches = 0
+    for part in searched.partitions():
+        if n_rows >= most:
+            break
+        n = min(part.n_rows, most - n_rows)
+        columns = {name: values[:n] for name, values in part.columns.items()}
+        n_rows, n_partitions = n_rows + n, n_partitions + 1
+        try:
+            n_matches += len(find_row_matches(counted, columns, n))
+        except CepError as error:
+            problem = str(error)
+            return MeasuredRows(n_rows, n_partitions, n_tests, n_matches, searched.events.n_events, problem)
+    return MeasuredRows(n_rows, n_partitions, n_tests, n_matches, searched.events.n_events)
+
+
+@dataclass(frozen=True, repr=False)
+class RowExplanation:
+    """How a query of MATCH_RECOGNIZE is read and run; prints as text. A notebook also shows the automaton.
+
+    Parameters
+    ----------
+    bound : BoundRowQuery
+        The query, bound to the columns of a frame.
+    measured : MeasuredRows, optional
+        What the search did on a sample of the rows; None for a frame without rows in memory.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"t": range(6), "price": [5, 3, 2, 4, 1, 6]})
+    >>> text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A B+) DEFINE B AS price < PREV(price))"
+    >>> for line in str(cep.explain(walk, text)).splitlines()[-7:-2]:
+    ...     print(line)
+    automaton    2 states; a state takes a row, and its choices are in the order of preference
+                 start: 1 A
+                 1 A: 2 B
+                 2 B: 2 B, else the match is complete
+    history      none: each condition depends on the row and on rows a fixed distance away
+    """
+
+    bound: BoundRowQuery
+    measured: MeasuredRows | None = None
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the query is an event sequence: never.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").is_sequence
+        False
+        """
+        return False
+
+    @property
+    def states(self) -> States:
+        """The automaton; the labels of transitions have the numbers of the choices, 1 is preferred.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A+) DEFINE A AS x > 1").states.transitions
+        ((0, 'A', 1), (1, '1: A', 1))
+        """
+        from cepkit.plots.automata.row_states import row_states
+
+        return row_states(self.bound.program.automaton)
+
+    @property
+    def sentence(self) -> str:
+        """The query in one plain sentence.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> made = cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1")
+        >>> made.sentence.split(";")[:2]
+        ['a row A', ' A means that x is above 1']
+        """
+        return say_query(self.bound.query.whole)
+
+    def __str__(self) -> str:
+        return "\n".join(explanation_lines(self.bound, self.measured))
+
+    __repr__ = __str__
+
+    def dot(self) -> str:
+        """Return the automaton as DOT text.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").dot().split()[0]
+        'digraph'
+        """
+        from cepkit.plots.automata.automaton import automaton_dot
+
+        return automaton_dot(self.states, define=self._texts())
+
+    def svg(self) -> str:
+        """Return the automaton as SVG text.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").svg()[:4]
+        '<svg'
+        """
+        from cepkit.plots.automata.layered import automaton_svg
+
+        return automaton_svg(self.states, define=self._texts())
+
+    def _texts(self) -> dict[str, str]:
+        """Return the conditions by the labels of transitions."""
+        from cepkit.plots.automata.row_states import texts_of_choices
+
+        return texts_of_choices(
+            self.states, {name: print_sql(tree) for name, tree in self.bound.query.define}
+        )
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        from cepkit.plots.automata.layered import MAX_STATES_DRAWN
+        from cepkit.plots.stills.png import still_bundle
+
+        display({"text/plain": str(self)}, raw=True)
+        if self.states.n_states <= MAX_STATES_DRAWN:
+            data, metadata = still_bundle(self.svg(), "")
+            display({"image/png": data["image/png"]}, metadata=metadata, raw=True)
+
+
+def explanation_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> list[str]:
+    """Return the lines of the explanation of a query."""
+    query, rows = bound.query, bound.query.rows
+    keys = ", ".join(map(_key_text, query.keys))
+    skip = " ".join(filter(None, [AFTER_MATCH[rows.after_match], _name(rows.after_match_variable)]))
+    lines = [
+        f"pattern      {rows.pattern}",
+        f"in words     {say_query(rows)}",
+        f"partitions   {'by ' + ', '.join(query.partition_by) if query.partition_by else 'none: one stream'}",
+        f"order        {'by ' + keys if keys else 'of the rows'}",
+        f"rows         {ROWS_PER_MATCH[rows.rows_per_match]}",
+        f"after match  {skip.removeprefix('AFTER MATCH ')}",
+    ]
+    if rows.within is not None:
+        lines.append(f"window       the last row is less than {rows.within} after the first")
+    lines += [f"subset       {_name(name)} = {', '.join(map(sql_variable, of))}" for name, of in rows.subset]
+    lines += list(_variable_lines(bound))
+    lines += [f"measure      {sql_column(name)}: {print_sql(tree)}" for name, tree in rows.measures]
+    if isinstance(query.whole, SelectedRows):
+        lines += list(_select_lines(query.whole))
+    lines += list(_automaton_lines(bound))
+    lines += list(_cost_lines(bound, measured))
+    return lines
+
+
+def _name(name: str | None) -> str:
+    return "" if name is None else sql_variable(name)
+
+
+def _key_text(key: SortKey) -> str:
+    descending = " descending" if key.descending else ""
+    return f"{sql_column(key.column)}{descending}{', nulls first' if key.nulls_first else ''}"
+
+
+def _variable_lines(bound: BoundRowQuery) -> Iterator[str]:
+    defined, needs = dict(bound.query.define), bound.program.needs
+    for name in dict.fromkeys(bound.program.automaton.variable_of_state):
+        if name not in defined:
+            yield f"variable     {sql_variable(name)}: any row"
+            continue
+        looks = "the match so far" if name in needs.variables else "the row and rows a fixed distance away"
+        yield f"variable     {sql_variable(name)}: {print_sql(defined[name])}  [looks at {looks}]"
+
+
+def _select_lines(query: SelectedRows) -> Iterator[str]:
+    columns = query.columns
+    shown = "*" if columns is None else ", ".join(sql_column(name) for name, _ in columns)
+    yield f"select       {shown} from {sql_column(query.table)}"
+    if query.where is not None:
+        yield f"where        {print_sql(query.where)}"
+    if query.order_by:
+        yield f"result       ordered by {', '.join(map(_key_text, query.order_by))}"
+    if query.limit is not None:
+        yield f"limit        {query.limit:,} rows"
+
+
+def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
+    from cepkit.plots.automata.row_states import choices_of, shown_states
+
+    automaton = bound.program.automaton
+    states = choices_of(automaton)
+    n = len(states) - 1
+    plural = "" if n == 1 else "s"
+    yield (
+        f"automaton    {n} state{plural}; a state takes a row, and its choices are in the order of preference"
+    )
+    hidden = {shown for shown, out in zip(shown_states(automaton), automaton.excluded, strict=True) if out}
+    for state, (name, choices) in enumerate(states[: MOST_STATES + 1]):
+        told = [
+            "the match is complete" if one == MATCH else f"{one} {sql_variable(states[one][0])}"
+            for one in choices
+        ]
+        label = f"{state} {sql_variable(name)}" if state else "start"
+        yield f"             {label}{' (not shown)' * (state in hidden)}: {', else '.join(told) or 'nothing'}"
+    if n > MOST_STATES:
+        yield f"             … {n - MOST_STATES:,} more states"
+    if any(follow[0] != side for follow in automaton.follow for side in follow[1:]):
+        yield "             anchors remove choices that do not fit at a side of the partition"
+
+
+def _cost_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> Iterator[str]:
+    needs, n_states = bound.program.needs, len(bound.program.automaton.variable_of_state)
+    is_shared = not needs.needs_start and bound.program.within is None
+    is_local = is_shared and not needs.parts
+    if is_local:
+        yield "history      none: each condition depends on the row and on rows a fixed distance away"
+        yield (
+            f"cost         linear: at most {n_states:,} tests for each row, since what failed once "
+            "is not tried again"
+        )
+    else:
+        kept = list(_kept(bound))
+        yield f"history      per partial match: {', '.join(kept)}"
+        budget = BUDGET_WITH_LABELS if LABELS in needs.parts else BUDGET
+        yield (
+            f"cost         a partition may try {budget:,} partial matches, or 50 for each row; "
+            "partial matches with equal history are tried once"
+        )
+    if measured is not None and measured.n_rows:
+        yield f"             {_measured_text(measured)}"
+
+
+def _kept(bound: BoundRowQuery) -> Iterator[str]:
+    """Yield what a partial match keeps of its rows, in words."""
+    needs = bound.program.needs
+    if needs.needs_start or bound.program.within is not None:
+        yield "the first row"
+    for part in needs.parts:
+        if part == LABELS:
+            yield "the variable of each row"
+        elif part[0] == "total":
+            yield f"{print_sql(part[1])} so far"
+        else:
+            end, variable, n_rows = part
+            rows = f"the {end} {'row' if n_rows == 1 else f'{n_rows} rows'} of {sql_variable(variable)}"
+            yield rows
+
+
+def _measured_text(measured: MeasuredRows) -> str:
+    n, parts = measured.n_rows, measured.n_partitions
+    each = measured.n_tests / n
+    where = f"{n:,} row{'s' * (n != 1)} of {parts:,} partition{'s' * (parts != 1)}"
+    if measured.problem:
+        return f"measured on {where}: the search stopped after {measured.n_tests:,} tests: {measured.problem}"
+    text = f"measured on {where}: {each:.3g} tests for each row, {measured.n_matches:,} match"
+    text += "es" * (measured.n_matches != 1)
+    if measured.n_all > n:
+        text += f"; estimated {each * measured.n_all:,.0f} tests for {measured.n_all:,} rows"
+    return text

@@ -1,0 +1,252 @@
+"""`RowPatternWindow`, the result of a SELECT with a WINDOW that has a row pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
+from cepkit.engines.match_recognize.matching import RowMatch
+from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.windows import find_window_matches, window_values
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.errors import CepError, PredicateError
+from cepkit.events import INTEGER, ColumnType, Frame, Source
+from cepkit.frames.row_order import partitions_in_order, plain_values
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
+from cepkit.progress import checkpoint
+from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.select import selected_columns
+
+_MADE = "\0over"  # begins the names of columns that the SELECT computes from
+
+
+class RowPatternWindow:
+    """The rows of a frame with measures of a row pattern in a WINDOW.
+
+    `cepkit.match` and ``df.cep.match`` return it for the text of a SELECT with such a WINDOW.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> import pandas as pd
+    >>> walk = pd.DataFrame({"t": range(5), "price": [5, 3, 2, 4, 1]})
+    >>> falls = cep.match(walk, '''SELECT t, bottom OVER w FROM walk WINDOW w AS (
+    ...     ORDER BY t MEASURES LAST(price) AS bottom
+    ...     ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+    ...     PATTERN (start_ down+) DEFINE down AS price < PREV(price))''')
+    >>> falls.to_frame()
+       t  bottom
+    0  0       2
+    1  1    <NA>
+    2  2    <NA>
+    3  3       1
+    4  4    <NA>
+    """
+
+    def __init__(
+        self,
+        query: WindowedRows,
+        source: Source,
+        native: Callable[[Frame], Frame],
+        params: Mapping[str, Any] | None = None,
+    ):
+        self.query = query
+        self._source, self._native, self._params = source, native, params
+        self._program, measures = prepare_rows(query.rows, source.schema, params)
+        self._measure_of = {
+            name.lower(): measure for (name, _), measure in zip(query.rows.measures, measures, strict=True)
+        }
+        trees = [tree for _, tree in query.columns or ()]
+        self._over = [
+            *dict.fromkeys(node for tree in trees for node in tree.walk() if isinstance(node, rp.OverWindow))
+        ]
+        self._values = [self._compiled(node.operand) for node in self._over]
+        self._found = self._search()
+
+    def _compiled(self, tree: ex.Expression) -> Compiled:
+        """Return a function OVER the window as a measure; ROW_NUMBER is none, and is computed later."""
+        if isinstance(tree, ex.Attribute):
+            return self._measure_of[tree.name.lower()]
+        if isinstance(tree, ex.Call):
+            tree = _navigation(tree)
+        if isinstance(tree, ex.Call):
+            return Compiled(lambda place, row: None, ColumnType(INTEGER))
+        return compile_value(tree, self._source.schema, self._params)
+
+    def _search(self) -> list[tuple[np.ndarray, list[int], Mapping[str, list], list[RowMatch | None]]]:
+        """Return rows, ends of frames, columns and matches of each partition."""
+        source, clause = self._source, self.query.rows
+        schema = source.schema
+        trees = [
+            *(tree for _, tree in (*clause.define, *clause.measures)),
+            *(node.operand for node in self._over),
+        ]
+        measures = set(self._measure_of)
+        used = {
+            column_of(node.name or "", schema)
+            for tree in trees
+            for node in tree.walk(literals=False)
+            if isinstance(node, ex.Attribute | ex.Reference)
+            and not (tree is node and isinstance(node, ex.Attribute) and node.name.lower() in measures)
+        }
+        used |= {self._program.within[0]} if self._program.within else set()
+        end = self.query.frame_end
+        if isinstance(end, str):
+            used.add(column_of(end, schema))
+        values = {name: plain_values(source.column(name)) for name in sorted(used)}
+        order_by = [
+            SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
+        ]
+        keep = self._kept_rows()
+        found = []
+        for every in partitions_in_order(
+            source, [column_of(name, schema) for name in clause.partition_by], order_by
+        ):
+            checkpoint()
+            rows = every if keep is None else every[keep[every]]
+            columns = {name: column[rows].tolist() for name, column in values.items()}
+            ends = _frame_ends(len(rows), columns[column_of(end, schema)] if isinstance(end, str) else end)
+            matches = find_window_matches(self._program, columns, ends, seek=self.query.seek)
+            found.append((rows, ends, columns, matches))
+        return found
+
+    def _kept_rows(self) -> np.ndarray | None:
+        """Return whether WHERE holds for each row; None without WHERE."""
+        if self.query.where is None:
+            return None
+        n_rows = self._source.n_rows
+        columns = self._columns_of_table(np.arange(n_rows))
+        shown = {_MADE: ResultColumn(ColumnType(INTEGER), list(range(n_rows)))}
+        query = SelectedRows(
+            self.query.table, self.query.rows, ((_MADE, ex.Attribute(_MADE)),), where=self.query.where
+        )
+        kept = np.zeros(n_rows, bool)
+        kept[selected_columns(query, columns | shown, n_rows, self._params)[_MADE].values()] = True
+        return kept
+
+    def _columns_of_table(self, rows: np.ndarray) -> dict[str, ResultColumn]:
+        source = self._source
+        return {
+            name: ResultColumn(of, None, Picked(name, rows), source) for name, of in source.schema.items()
+        }
+
+    def count(self) -> int:
+        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
+        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A) DEFINE A AS x > 1)'''
+        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).count()
+        2
+        """
+        return sum(match is not None for *_, matches in self._found for match in matches)
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the frame in their order, with the columns of the SELECT.
+
+        A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = '''SELECT x, COUNT(*) OVER w AS n FROM t WINDOW w AS (ORDER BY x
+        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
+        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).to_frame()
+           x  n
+        0  1  0
+        1  2  2
+        2  3  0
+        """
+        measured = {name: column.measured() for name, column in self._columns.items()}
+        return self._native(self._source.result(measured))
+
+    @cached_property
+    def _columns(self) -> dict[str, ResultColumn]:
+        empty = [0 if _counts(node.operand) else None for node in self._over]
+        numbers = [i for i, node in enumerate(self._over) if _is_row_number(node.operand)]
+        rows: list[int] = []
+        values: list[list[Any]] = []
+        for order, ends, columns, matches in self._found:
+            checkpoint()
+            made = window_values(self._program, self._values, columns, ends, matches, empty)
+            for number, entry in enumerate(made, start=1):
+                for place in numbers:
+                    entry[place] = number
+            rows += order.tolist()
+            values += made
+        by_row = np.argsort(np.array(rows, np.int64), kind="stable")
+        places = np.array(rows, np.int64)[by_row]
+        columns = self._columns_of_table(places)
+        hidden = {
+            f"{_MADE}{i}": ResultColumn(measure.type, [values[row][i] for row in by_row])
+            for i, measure in enumerate(self._values)
+        }
+        return self._select(columns, hidden, len(places))
+
+    def _select(
+        self, columns: dict[str, ResultColumn], hidden: dict[str, ResultColumn], n_rows: int
+    ) -> dict[str, ResultColumn]:
+        """Return the columns of the SELECT, after ORDER BY and LIMIT."""
+        query = self.query
+        names = {node: f"{_MADE}{i}" for i, node in enumerate(self._over)}
+
+        def with_name(node: ex.Expression) -> ex.Expression:
+            return ex.Attribute(names[node]) if isinstance(node, rp.OverWindow) else node
+
+        shown = tuple((name, ex.Attribute(name)) for name in columns)
+        if query.columns is not None:
+            shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in query.columns)
+        selected = SelectedRows(query.table, query.rows, shown, order_by=query.order_by, limit=query.limit)
+        return selected_columns(selected, columns | hidden, n_rows, self._params)
+
+    def __repr__(self) -> str:
+        n = self.count()
+        matches = f"{n:,} match{'es' * (n != 1)} of '{self.query.rows.pattern}'"
+        return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
+
+
+def _navigation(tree: ex.Call) -> ex.Expression:
+    """Return FIRST_VALUE, LAST_VALUE or NTH_VALUE as FIRST or LAST; ROW_NUMBER as it is."""
+    name, arguments = tree.function, tree.arguments
+    wanted = {"row_number": 0, "nth_value": 2}.get(name, 1)
+    if len(arguments) != wanted:
+        raise PredicateError(
+            f"{name.upper()} takes {wanted} argument{'s' * (wanted != 1)}, {len(arguments)} given"
+        )
+    if name == "row_number":
+        return tree
+    if name == "nth_value":
+        at = arguments[1]
+        if not isinstance(at, ex.Literal) or type(at.value) is not int or at.value < 1:
+            raise PredicateError("NTH_VALUE counts rows with a whole number from 1")
+        return rp.Navigation("first", arguments[0], at.value - 1)
+    return rp.Navigation("first" if name == "first_value" else "last", arguments[0])
+
+
+def _is_row_number(tree: ex.Expression) -> bool:
+    return isinstance(tree, ex.Call) and tree.function == "row_number"
+
+
+def _counts(tree: ex.Expression) -> bool:
+    return isinstance(tree, rp.RowAggregate) and tree.function in ("count", "count_if")
+
+
+def _frame_ends(n_rows: int, end: int | Sequence[Any] | None) -> list[int]:
+    """Return the end of the frame of each row, exclusive."""
+    if end is None:
+        return [n_rows] * n_rows
+    after = [end] * n_rows if isinstance(end, int) else end
+    if any(type(n) is not int or n < 0 for n in after):
+        raise CepError("ROWS BETWEEN: the rows that follow are whole numbers from 0, and not null")
+    return [min(n_rows, row + 1 + n) for row, n in enumerate(after)]

@@ -1,0 +1,312 @@
+"""The search of MATCH_RECOGNIZE in an open stream: it keeps the rows of the open matches."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.match_recognize.values import column_of
+from cepkit.engines.match_recognize.history import looks_around
+from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.row_order import plain_values
+from cepkit.language.expressions import trees as ex
+from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.select import selected_columns
+from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.coding import keys_of_batch
+from cepkit.streaming.operators.open_rows import Decided, OpenRows, TimeSoFar
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream
+from cepkit.streaming.operators.windows import refuse_options, source_of_table
+from cepkit.streaming.saved import Saved
+from cepkit.streaming.search import Options, Ready, Search
+
+
+class _Made(NamedTuple):
+    """A row of the result, after what sorts it: the position of the event that decided it, and its key."""
+
+    position: int
+    key: int
+    row: tuple
+    measures: list[Any]
+    is_match: bool  # whether it is the first row of a match
+
+
+def used_columns(query: RowPatternStream, schema: Mapping[str, Any]) -> list[str]:
+    """Return the columns that conditions and measures read, and the clock of WITHIN."""
+    clause = query.clause
+    trees = [tree for _, tree in (*clause.define, *clause.measures)]
+    used = {
+        column_of(node.name or "", schema)
+        for tree in trees
+        for node in tree.walk(literals=False)
+        if isinstance(node, ex.Attribute | ex.Reference)
+    }
+    return sorted(used | ({query.order_by[0]} if clause.within is not None and query.order_by else set()))
+
+
+def shown_columns(query: RowPatternStream, names: list[str]) -> tuple[list[str], list[str]]:
+    """Return the columns of the stream before and after the measures in the result of the clause."""
+    if query.clause.rows_per_match == "one":
+        return list(query.partition_by), []
+    before = [*dict.fromkeys([*query.partition_by, *query.order_by])]
+    return before, [name for name in names if name not in before]
+
+
+def kept_columns(query: RowPatternStream, schema: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the stream that matching and the result read, in its order."""
+    before, after = shown_columns(query, list(schema))
+    needed = {*used_columns(query, schema), *before, *after, *query.order_by}
+    return [name for name in schema if name in needed]
+
+
+class RowPatternSearch(Search):
+    """MATCH_RECOGNIZE in a stream; `advance` returns the matches that no later row can change.
+
+    A match is decided when the search found it, and did not look for a further row. So ``A B`` is decided
+    with its last row, and ``A B*`` with the first row that is no B. With WITHIN a match is also decided when
+    an event of any key comes too late for it. The result does not depend on how batches cut the stream.
+
+    The state has the rows of each key from its first open row on, and as many rows before it as PREV looks
+    back. Each batch searches the open match of its keys again.
+    """
+
+    def __init__(self, query: RowPatternStream, schema: StreamSchema, options: Options):
+        refuse_options(options, "MATCH_RECOGNIZE")
+        self.query, self.schema = query, schema
+        bound = schema.without_nulls(query.order_by).source()
+        clause = query.clause
+        self._params = dict(query.params)
+        self._program, self._measures = prepare_rows(clause, bound.schema, self._params)
+        self._n_before, self._n_ahead = looks_around(tree for _, tree in (*clause.define, *clause.measures))
+        self._clock = None if self._program.within is None else self._program.within[0]
+        self._used = used_columns(query, bound.schema)
+        self._shown = shown_columns(query, list(schema.arrow.names))
+        self._check_names([*self._shown[0], *self._shown[1]])
+        self._kept = kept_columns(query, bound.schema)
+        self._keys: dict[tuple, int] = {}
+        self._open: list[OpenRows] = []
+        self._deadlines: list[tuple[int, int]] = []  # a heap of times and numbers of keys
+        self._now: int | None = None
+        self._n_events = 0
+        self.column_of_result = self._copied_columns()
+        self.empty = self._table([])
+        if unknown := [item.name for item in self.empty.schema if pa.types.is_null(item.type)]:
+            raise UnsupportedQueryError(
+                f"the columns {unknown} have no type before the first row, and all results of a stream have "
+                "one schema; write CAST around them, or leave them out"
+            )
+
+    def _copied_columns(self) -> dict[str, str]:
+        """Return the columns of the result that are columns of the stream."""
+        shown = [*self._shown[0], *self._shown[1]]
+        selected = self.query.selected
+        if selected is None or selected.columns is None:
+            return {name: name for name in shown}
+        every = [*shown, *(name for name, _ in self.query.clause.measures)]
+        copied = {
+            name: column_of(tree.name, every)
+            for name, tree in selected.columns
+            if isinstance(tree, ex.Attribute)
+        }
+        return {name: column for name, column in copied.items() if column in shown}
+
+    def _check_names(self, shown: list[str]) -> None:
+        for name, _ in self.query.clause.measures:
+            if name in shown:
+                raise CepError(f"MEASURES: the result already has a column {name!r}; write AS another name")
+
+    # --- events in, matches out
+
+    def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
+        """Read the next events, and return the decided matches."""
+        source = source_of_table(table, self.schema)
+        values = {name: plain_values(source.column(name)).tolist() for name in self._used}
+        rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
+        rows = rows or [()] * table.num_rows  # without columns to keep
+        own, found = keys_of_batch(ArrowSource(table), self.query.partition_by)
+        n_old = len(self._open)
+        numbers = [self._number_of(key) for key in found]
+        states = {number: self._open[number].state() for number in numbers}
+        for i, key in enumerate(own.tolist()):
+            kept = self._open[numbers[key]]
+            kept.rows.append(rows[i])
+            kept.positions.append(n_before + i)
+            for name in self._used:
+                kept.columns[name].append(values[name][i])
+        times = values[self._clock] if self._clock else []
+        now = times[-1] if times else self._now
+        old, self._now, self._n_events = (self._now, self._n_events), now, n_before + table.num_rows
+        try:
+            return self._decide(numbers, TimeSoFar(now, times, n_before), states)
+        except CepError:
+            for number, state in states.items():
+                self._open[number].restore(state)
+            for key in list(self._keys)[n_old:]:
+                del self._keys[key]
+            del self._open[n_old:]
+            self._now, self._n_events = old
+            raise
+
+    def _number_of(self, key: tuple) -> int:
+        if key not in self._keys:
+            self._keys[key] = len(self._open)
+            self._open.append(OpenRows(key, {name: [] for name in self._used}))
+        return self._keys[key]
+
+    def pass_time(self, now: int) -> Ready:
+        """Return the matches that are decided since no later event comes before ``now``."""
+        if self._clock is None:
+            return self.release()
+        self._now = now if self._now is None else max(now, self._now)
+        return self._decide([], TimeSoFar(self._now, (), self._n_events), {})
+
+    @property
+    def wakes_at(self) -> int | None:
+        """Return when the first open match runs out of time."""
+        while self._deadlines and not self._is_due(*self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _is_due(self, ticks: int, number: int) -> bool:
+        """Return whether an entry of the heap is still the deadline of its key."""
+        return self._open[number].deadline(self._program) == ticks
+
+    def finish(self, n_events: int) -> Ready:
+        """Return all remaining matches, since no event follows."""
+        return self._decide(range(len(self._open)), TimeSoFar(self._now, (), n_events), {}, closed=True)
+
+    def _decide(self, numbers: Any, clock: TimeSoFar, states: dict, *, closed: bool = False) -> Ready:
+        """Return the decided matches of these keys, and of keys with an open match that ran out of time."""
+        due = []
+        while self._deadlines and clock.now is not None and self._deadlines[0][0] <= clock.now:
+            due.append(heapq.heappop(self._deadlines))
+        every = [*dict.fromkeys([*numbers, *(number for _, number in due)])]
+        made: list[_Made] = []
+        try:
+            for number in every:
+                kept = self._open[number]
+                states.setdefault(number, kept.state())
+                for one in kept.decide(self._program, self._n_ahead, clock, closed=closed):
+                    made += self._rows_of(number, kept, one)
+        except CepError:
+            for entry in due:
+                heapq.heappush(self._deadlines, entry)
+            raise
+        for number in every:
+            kept = self._open[number]
+            kept.forget(self._n_before)
+            self._wait_for_deadline(number)
+        made.sort(key=lambda row: row[:2])
+        return self._table(made), np.ones(sum(row.is_match for row in made), np.int64)
+
+    def _wait_for_deadline(self, number: int) -> None:
+        """Remember when the open match of a key runs out of time."""
+        kept = self._open[number]
+        deadline = kept.deadline(self._program)
+        if deadline is not None and deadline != kept.queued and (self._now is None or deadline > self._now):
+            heapq.heappush(self._deadlines, (deadline, number))
+            kept.queued = deadline
+
+    def _rows_of(self, number: int, kept: OpenRows, one: Decided) -> list[_Made]:
+        shown = self.query.clause.rows_per_match
+        if one.match is None:
+            if shown != "all_with_unmatched":
+                return []
+            return [_Made(one.position, number, kept.rows[one.row], [None] * len(self._measures), False)]
+        shown = "all" if shown == "all_with_unmatched" else shown
+        n_rows, is_match = len(kept.rows), one.match.number > 0
+        found = output_rows(self._program, self._measures, shown, kept.columns, n_rows, [one.match])
+        return [
+            _Made(one.position, number, kept.rows[row], values, is_match and i == 0)
+            for i, (row, values) in enumerate(found)
+        ]
+
+    # --- results
+
+    def _table(self, made: list[_Made]) -> pa.Table:
+        """Return the rows of the result as a table."""
+        source = source_of_table(self._table_of_rows([row.row for row in made]), self.schema)
+        places, n_rows = np.arange(len(made)), len(made)
+        measures = zip(self.query.clause.measures, self._measures, strict=True)
+        computed = {
+            name: ResultColumn(measure.type, [row.measures[i] for row in made])
+            for i, ((name, _), measure) in enumerate(measures)
+        }
+        before, after = (
+            {name: ResultColumn(source.schema[name], None, Picked(name, places), source) for name in names}
+            for names in self._shown
+        )
+        columns = {**before, **computed, **after}
+        selected = self.query.selected
+        if selected is not None:
+            columns = selected_columns(selected, columns, n_rows, self._params)
+        table = source.result({name: column.measured() for name, column in columns.items()})
+        return table.cast(self.empty.schema) if hasattr(self, "empty") else table
+
+    def _table_of_rows(self, rows: list[tuple]) -> pa.Table:
+        schema = pa.schema([self.schema.arrow.field(name) for name in self._kept])
+        arrays = [pa.array([row[i] for row in rows], item.type) for i, item in enumerate(schema)]
+        return pa.table(arrays, schema=schema)
+
+    # --- counters
+
+    @property
+    def n_keys(self) -> int:
+        """Number of keys. A key keeps its number of matches when it has no open row."""
+        return len(self._open)
+
+    @property
+    def n_retained(self) -> int:
+        """Number of rows that later matches may need."""
+        return sum(len(kept.rows) for kept in self._open)
+
+    # --- saving
+
+    def pack(self, n_events: int) -> Saved:
+        """Return the content of the search for a file."""
+        by = self.query.partition_by
+        keys = [
+            pa.array([kept.key[i] for kept in self._open], self._field(name).type)
+            for i, name in enumerate(by)
+        ]
+        tables = {
+            "keys": pa.table(keys, [f"key{i}" for i in range(len(by))]),
+            "rows": self._table_of_rows([row for kept in self._open for row in kept.rows]),
+        }
+        arrays = {
+            "positions": np.array([at for kept in self._open for at in kept.positions], np.int64),
+            "states": np.array([kept.state() for kept in self._open], np.int64).reshape(-1, 6),
+        }
+        return Saved({"now": self._now, "n_events": self._n_events}, arrays, tables)
+
+    def _field(self, name: str) -> pa.Field:
+        return self.schema.arrow.field(name)
+
+    def unpack(self, saved: Saved) -> None:
+        """Restore what `pack` returned; the search was opened with the same query and options."""
+        self._now, self._n_events = saved.header["now"], saved.header["n_events"]
+        table, states = saved.tables["rows"], saved.arrays["states"].tolist()
+        source = source_of_table(table, self.schema)
+        values = {name: plain_values(source.column(name)).tolist() for name in self._used}
+        rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
+        positions = saved.arrays["positions"].tolist()
+        rows = rows or [()] * len(positions)
+        found = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
+        found = found if self.query.partition_by else [()] * len(states)
+        begin = 0
+        for key, state in zip(found, states, strict=True):
+            own = slice(begin, begin + state[0])
+            kept = OpenRows(key, {name: values[name][own] for name in self._used}, rows[own], positions[own])
+            kept.restore(tuple(state))
+            self._keys[key] = len(self._open)
+            self._open.append(kept)
+            begin += state[0]
+            self._wait_for_deadline(len(self._open) - 1)
