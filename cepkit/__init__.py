@@ -167,8 +167,11 @@ _name_door("explore", "cepkit.explorer.explorer:Explorer")
 _name_door("source of a frame", "cepkit.api.sources:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
+_name_door("load shedding of a Spark stream", "cepkit.shedding.live.buckets:bucket_shedding")
+_name_door("chain in a Spark stream", "cepkit.streaming.spark.binding:chain_stream")
 _name_door(
     "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.row_patterns:row_patterns_of_stream"
 )
 _name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
+_name_door("saved stream after a buffer", "cepkit.scaleout.gather.k_slack:open_saved_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -31,9 +31,11 @@ from cepkit.results.regex_found import RegexFound
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
+    from cepkit.language.query_parts import Duration
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
+    from cepkit.streaming.spark.rows import SparkStreamRows
 
 
 # MATCH_RECOGNIZE takes no keyword but params. Text with other keywords gives `Matches`.
@@ -48,6 +50,11 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
 ) -> Matches: ...
 @overload
@@ -57,8 +64,13 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches: ...
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches: ...
 @takes_query_keywords
 def match(
     frame: Frame,
@@ -66,8 +78,13 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    latency_bound: Duration | float | None = None,
+    shedding: Any = None,
+    warm_up: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    seed: int = 0,
     **keywords: Unpack[QueryKeywords],
-) -> Matches | SparkMatches | SparkStreamMatches | RowPatternMatches:
+) -> Matches | SparkMatches | SparkStreamMatches | SparkStreamRows | RowPatternMatches:
     """Find the matches of a query in a frame.
 
     Parameters
@@ -84,6 +101,9 @@ def match(
 
         The text of SQL's ``MATCH_RECOGNIZE ( … )``, alone or in a SELECT, runs with the rules of SQL. Its
         clauses have all options, so ``params`` is the only keyword. `cepkit.sql` takes frames by name.
+
+        On streaming Spark frames, a list of `cepkit.Window` values and queries is a chain: each step reads
+        the results of the step before. The keywords belong to its queries.
     **keywords
     engine : str or engine
         ``"auto"`` takes the fastest engine, see `explain`; all engines find the same matches. The error for a
@@ -93,14 +113,21 @@ def match(
         `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
+    latency_bound : str, timedelta or float, optional
+        Only for event sequences in streaming Spark frames: the longest time from when a bucket of keys begins
+        with the last row of a match, in a micro-batch, until it finds the match. When rows threaten it, the
+        bucket drops some. ``matches.progress`` says how many. Without it, nothing is ever dropped. `replay`
+        sheds load on finished frames, and `stream` on events that you push.
+    shedding, warm_up, weights, seed
+        As for `stream`, for each bucket. They need ``latency_bound``.
 
     Returns
     -------
-    Matches, SparkMatches, SparkStreamMatches or RowPatternMatches
+    Matches, SparkMatches, SparkStreamMatches, SparkStreamRows or RowPatternMatches
         Ordered by their last row. Sequence matches with the same last row are ordered by the row before it,
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
-        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes.
-        The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
+        ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes, and a
+        chain `SparkStreamRows`. The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
 
     Raises
     ------
@@ -127,9 +154,14 @@ def match(
        low  top  rows
     0   10   13     4
     """
-    _refuse_shedding(keywords)
+    bounded = _bounded(
+        frame, latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
+        seed=seed or None,
+    )  # fmt: skip
     if isinstance(query, str) and is_match_recognize(query):
         return _match_rows(frame, query, engine, trace, keywords)
+    if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
+        return _match_chain(frame, query, engine, bounded, keywords)
     value = query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
@@ -137,7 +169,7 @@ def match(
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
         from cepkit.pipelines.spark_session import worker_python
 
-        matches = spark.match(frame, value, engine)
+        matches = spark.match(frame, value, engine, bounded=bounded)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
         return matches
     source, native = source_of(frame)
@@ -153,6 +185,29 @@ def match(
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
         return match_events(program, source, events, native, chosen, progress)
+
+
+def _match_chain(
+    frame: Frame,
+    steps: Sequence[Any],
+    engine: str | EngineValue,
+    bounded: Mapping[str, Any] | None,
+    keywords: Mapping[str, Any],
+) -> SparkStreamRows:
+    """Return the results of a chain of windows and queries in a streaming Spark frame."""
+    from cepkit.pipelines.spark_session import worker_python
+    from cepkit.streaming.spark.binding import chain_stream
+    from cepkit.windows.chains import as_value
+
+    if engine != "auto":
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: a stream chooses its engine itself, with the same matches. Leave engine out"
+        )
+    if bounded is not None:
+        raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
+    rows = chain_stream((frame,), as_value(steps, read_arguments(match, keywords)))
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return rows
 
 
 def _match_rows(
@@ -252,12 +307,19 @@ def match_events(
     return Matches(RegexFound(program, matchset, run), source, engine, native)
 
 
-def _refuse_shedding(keywords: Mapping[str, Any]) -> None:
-    """Raise for keywords of load shedding, which other calls have."""
-    names = ("latency_bound", "shedding", "warm_up", "weights", "time_slice")
-    if given := [name for name in names if name in keywords]:
+def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:
+    """Return the keywords of load shedding, None without a latency bound; raise for other frames."""
+    if not (names := [name for name, value in given.items() if value is not None]):
+        return None
+    if spark_module(frame) is None or not frame.isStreaming:
         raise UnsupportedQueryError(
-            f"{given[0]}: match drops no event, on streaming Spark frames too. cep.replay(frame, query, "
-            "latency_bound='1.5 s') sheds load on a finished frame, and cep.stream(query, schema, "
-            "latency_bound='1.5 s') on events that you push, for example in Spark's foreachBatch"
+            f"{names[0]}: match drops no event of a finished frame, only of a streaming Spark frame. "
+            "cep.replay(frame, query, latency_bound='1.5 s') sheds load on it, and cep.stream(query, schema, "
+            "latency_bound='1.5 s') on events that you push"
         )
+    if given["latency_bound"] is None:
+        raise CepError(
+            f"{names[0]}={given[names[0]]!r} needs a latency bound, as in latency_bound='1.5 s'. Without a "
+            "bound nothing is ever dropped"
+        )
+    return given

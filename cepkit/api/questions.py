@@ -31,12 +31,19 @@ if TYPE_CHECKING:
     from cepkit.insight.why_not import WhyNot
     from cepkit.results.explanation import Explanation
     from cepkit.results.match_recognize.explanation import RowExplanation
+    from cepkit.windows.explaining import OperatorExplanation
+    from cepkit.windows.values import Join, Window
 
 
 @takes_query_keywords
 def explain(
-    frame: Frame, query: Query, *, engine: str | EngineValue = "auto", **keywords: Unpack[QueryKeywords]
-) -> Explanation | RowExplanation:
+    frame: Frame,
+    query: Query | Window | Join,
+    *,
+    other: Frame | None = None,
+    engine: str | EngineValue = "auto",
+    **keywords: Unpack[QueryKeywords],
+) -> Explanation | OperatorExplanation | RowExplanation:
     """Say how a query is read and how it will run, without running it.
 
     If the search order depends on the events, `explain` measures a sample of them. If events share the time
@@ -45,14 +52,17 @@ def explain(
     Parameters
     ----------
     frame, query, engine
-        As for `match`.
+        As for `match`; ``query`` may also be a `cepkit.Window` or a `cepkit.Join`.
     **keywords
+    other : DataFrame or table, optional
+        The right side of a join.
 
     Returns
     -------
-    Explanation or RowExplanation
-        Prints as text; a notebook also draws the automaton. For MATCH_RECOGNIZE, it has the clauses, the
-        choices of each state by preference, what conditions look at, and the costs on a sample of the rows.
+    Explanation, OperatorExplanation or RowExplanation
+        Prints as text; a notebook also draws the automaton of a query. For MATCH_RECOGNIZE, it has the
+        clauses, the choices of each state by preference, what conditions look at, and the costs on a sample
+        of the rows.
 
     Raises
     ------
@@ -78,10 +88,17 @@ def explain(
         return explain_rows(frame, query, params_of(explain, engine, keywords))
     from cepkit.planning.evaluation_order import branch_orders
     from cepkit.results.explanation import Explanation
+    from cepkit.windows.values import Operator
 
+    spark = spark_module(frame)
+    if isinstance(query, Operator) or (spark and frame.isStreaming):
+        from cepkit.api.operators import explain_operator, explain_stream
+
+        own = explain_stream if spark and frame.isStreaming else explain_operator
+        return own(frame, query, other, engine, read_arguments(explain, keywords))
     value = query_of(explain, frame, query, keywords)
     check_engine(engine)
-    source = spark.EmptySource(frame) if (spark := spark_module(frame)) else source_of(frame)[0]
+    source = spark.EmptySource(frame) if spark else source_of(frame)[0]
     source = with_types(source, value)
     program = compile_checked(value, source)
     chosen = choose_engine(program, engine)

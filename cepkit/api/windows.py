@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
     from cepkit.scaleout.engine.scatter_gather import ScatterGather
     from cepkit.streaming.spark.rows import SparkStreamRows
-    from cepkit.windows.values import Window
+    from cepkit.windows.values import Join, Window
 
 
 @names_keywords
@@ -131,13 +131,32 @@ def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> S
     from cepkit.pipelines.spark_session import worker_python
     from cepkit.streaming.spark.binding import window_stream
 
+    _refuse_engine_of_stream(engine)
+    rows = window_stream(frame, value)
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return rows
+
+
+def _join_stream(frame: Frame, other: Frame, value: Join, engine: EngineValue | None) -> SparkStreamRows:
+    from cepkit.pipelines.spark_session import worker_python
+    from cepkit.streaming.spark.binding import join_stream
+
+    _refuse_engine_of_stream(engine)
+    if not (frame.isStreaming and other.isStreaming):
+        raise UnsupportedQueryError(
+            "one side of the join is a stream and the other one is finite; cepkit joins two streams or two "
+            "finite frames. Read the finite side with spark.readStream, and give it a watermark"
+        )
+    rows = join_stream(frame, other, value)
+    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+    return rows
+
+
+def _refuse_engine_of_stream(engine: EngineValue | None) -> None:
     if engine is not None:
         raise UnsupportedQueryError(
             f"engine={engine!r}: the tasks of Spark are the nodes of a stream. Leave engine out"
         )
-    rows = window_stream(frame, value)
-    worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-    return rows
 
 
 @names_keywords
@@ -194,7 +213,8 @@ def join(
     -------
     DataFrame or table
         The same kind as ``frame``, in the order of the arrivals. A name that both sides have gets the suffix
-        ``_left`` or ``_right``, except for a key. ``emitted`` is the time of the arrival.
+        ``_left`` or ``_right``, except for a key. ``emitted`` is the time of the arrival. Two streaming Spark
+        frames give `SparkStreamRows`, which ``writeStream`` writes.
 
     Raises
     ------
@@ -231,6 +251,8 @@ def join(
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
+        if frame.isStreaming or other.isStreaming:
+            return _join_stream(frame, other, value, engine)
         from cepkit.windows.spark import join_spark
 
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)

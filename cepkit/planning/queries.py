@@ -49,8 +49,8 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
             kind, chain = type(query).__name__, ""
             if isinstance(query, list | tuple):
                 chain = (
-                    ". For a chain of windows and queries, match the result of df.cep.window(…); "
-                    "cep.stream(chain, schema) takes the whole chain for events that you push"
+                    ". For a chain of windows and queries, match the result of df.cep.window(…). Streaming "
+                    "Spark frames take the whole chain, and so does cep.stream(chain, schema)"
                 )
             raise CepError(f"a query is text, a pattern or a query object; got {kind}{chain}")
         return query

@@ -28,16 +28,19 @@ def ordered_batch(
     order = stream_order(ArrowSource(keys), by)
     if order is not None:
         table, keys = table.take(pa.array(order)), keys.take(pa.array(order))
-    if newest is not None:
-        order = stream_order(ArrowSource(pa.concat_tables([newest, keys])), by)
-        if order is not None:
-            n_late = int(np.flatnonzero(order == 0)[0])
-            shown = ", ".join(f"{name} = {newest.column(name)[0]}" for name in by)
-            raise OrderError(
-                f"{n_late:,} of the batch's {len(keys):,} rows come before the newest event so far "
-                f"({shown}); a stream cannot go back: sort its source, or remove late rows before push()"
-            )
+    if newest is not None and (n_late := count_late(keys, newest, by)):
+        shown = ", ".join(f"{name} = {newest.column(name)[0]}" for name in by)
+        raise OrderError(
+            f"{n_late:,} of the batch's {len(keys):,} rows come before the newest event so far "
+            f"({shown}); a stream cannot go back: sort its source, or remove late rows before push()"
+        )
     return table, keys
+
+
+def count_late(keys: pa.Table, newest: pa.Table, by: tuple[str, ...]) -> int:
+    """Return how many of the first rows of a sorted batch come before the newest event so far."""
+    order = stream_order(ArrowSource(pa.concat_tables([newest, keys])), by)
+    return 0 if order is None else int(np.flatnonzero(order == 0)[0])
 
 
 def _order_columns(table: pa.Table, by: tuple[str, ...], schema: StreamSchema) -> pa.Table:

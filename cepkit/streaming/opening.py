@@ -11,14 +11,14 @@ from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.query_parts import Duration
 from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
-from cepkit.planning.queries import Query, as_query
+from cepkit.planning.queries import Query
 from cepkit.results.doors import open_door
 from cepkit.streaming.batches import kind_of_batch, schema_of
 from cepkit.streaming.operators.join_stream import JoinStream, join_stream
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
 from cepkit.streaming.search import Options
 from cepkit.streaming.stream import SHED_STREAM, Stream
-from cepkit.windows.chains import Chain
+from cepkit.windows.chains import Chain, as_value
 from cepkit.windows.values import Join, Window
 
 
@@ -151,7 +151,7 @@ def stream(
     if isinstance(query, str) and is_match_recognize(query):
         value: Any = _as_rows(query, schema, given)
     else:
-        value = _as_value(query, given)
+        value = as_value(query, given)
     check_engine(engine)
     bounded = {
         "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
@@ -188,31 +188,6 @@ def _as_rows(text: str, schema: Any, given: Arguments) -> RowPatternStream:
     if others := [name for name in said if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
     return row_pattern_stream(text, schema_of(schema).columns, given.params)
-
-
-def _as_value(query: Any, given: Arguments) -> Any:
-    """Return a query, an operator, or a chain of them as a value."""
-    if isinstance(query, list | tuple):
-        is_text = [not isinstance(step, Window | Join) for step in query]
-        if not any(is_text) and given != Arguments():
-            raise CepError(_OWN_SETTINGS)
-        return Chain(
-            tuple(
-                _as_value(step, given if own else Arguments())
-                for step, own in zip(query, is_text, strict=True)
-            )
-        )
-    if isinstance(query, Window | Join):
-        if given != Arguments():
-            raise CepError(_OWN_SETTINGS)
-        return query
-    return as_query(query, given)
-
-
-_OWN_SETTINGS = (
-    "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
-    "cep.stream"
-)
 
 
 stream.__dict__["load"] = Stream.load

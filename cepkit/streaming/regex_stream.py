@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -127,6 +128,16 @@ class RegexSearch(Search):
         return self.release()
 
     finish = flush  # partial matches end with the stream
+
+    def delay_of(self, column: str) -> int | None:
+        """Return ``within`` for the clock at a row of a match."""
+        within, by = self.query.within, self.query.order_by
+        if within is None or not by or self.column_of_result.get(column) != by[0]:
+            return None
+        unit = self.schema.columns[by[0]].unit
+        if unit is None and isinstance(within, int | float):
+            return math.ceil(within)
+        return math.ceil(duration_ticks(within, unit))
 
     def _settle(self, n_events: int) -> None:
         if self._threads is not None:

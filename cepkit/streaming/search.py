@@ -85,6 +85,13 @@ class Search(ABC):
         """Return the earliest time for which `pass_time` has something to do, if only time passes."""
         return None
 
+    def delay_of(self, column: str) -> int | None:
+        """Return how far a later result can be before the time of the stream, in ticks of its clock.
+
+        ``column`` is the column of the results that has their times. None: nothing is known about it.
+        """
+        return None
+
     @property
     def n_live(self) -> int | None:
         """Return the number of live partial matches; None for a search that keeps events instead."""

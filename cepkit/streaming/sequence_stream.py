@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
@@ -46,7 +48,7 @@ class SequenceSearch(Search):
                 "without a window the stream keeps every event, since a later event may complete a match "
                 "with it; give the query a WITHIN"
             )
-        self._program = program
+        self.program = program
         none = Events(0, {}, np.empty(0, np.int32), 0)
         self.column_of_result = {name: name for name in schema.arrow.names}
         if options.rows == "one":
@@ -81,6 +83,13 @@ class SequenceSearch(Search):
     def wakes_at(self) -> int | None:
         """The time that completes the next waiting match, or ends the window of all kept events."""
         return self._wakes_at
+
+    def delay_of(self, column: str) -> int | None:
+        """Return the length of the window for the clock at an event of a match."""
+        within, by = self.program.window.within, self.query.order_by
+        if within is None or not by or self.column_of_result.get(column) != by[0]:
+            return None
+        return math.ceil(within) + 1
 
     def finish(self, n_events: int) -> Ready:
         """Return the matches that waited for the end of their window."""

@@ -13,12 +13,12 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.results.doors import open_door
-from cepkit.streaming.arrival import ordered_batch
+from cepkit.streaming.arrival import count_late, ordered_batch
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.saved import Saved, load_file, save_file
+from cepkit.streaming.saved import Saved, kind_of_file, load_file, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.windows.chains import Chain, said
@@ -26,6 +26,8 @@ from cepkit.windows.values import Window
 
 StreamQuery = RegexQuery | SequenceQuery | Window | Chain | RowPatternStream
 SHED = "shedding"  # of the header of a file: the settings of a stream with a latency bound
+AFTER_BUFFER = "stream after a buffer"  # the kind of its file
+SAVED_AFTER_BUFFER = "saved stream after a buffer"
 SHED_STREAM, SAVED_SHED_STREAM = "stream with a latency bound", "saved stream with a latency bound"
 
 
@@ -289,20 +291,7 @@ class Stream:
         >>> ups.save("ups.state")  # doctest: +SKIP
         """
         self._check_open()
-        tables = {"schema": self.schema.arrow.empty_table()}
-        if self._newest is not None:
-            tables["newest"] = self._newest
-        search = self._search.pack(self._n_events)
-        header = {
-            "kind": "stream",
-            "query": query_as_json(self.query),
-            "options": {**vars(self.options), "idle_after": duration_as_json(self.options.idle_after)},
-            "ordered": {name: list(texts) for name, texts in self.schema.ordered.items()},
-            "frame": self._kind.name,
-            "counts": [self._n_events, self._n_matches],
-            **self._more_settings(),
-        }
-        save_file(path, Saved(header, {}, tables).with_part("search", search))
+        save_file(path, pack_stream(self))
 
     def _more_settings(self) -> dict[str, Any]:
         """Return what else a file must say about the stream."""
@@ -338,20 +327,64 @@ class Stream:
         """
         if is_saved_join(path):
             return load_join(path)
-        saved = load_file(path, "stream")
-        header = saved.header
-        ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
-        schema = StreamSchema(saved.tables["schema"].schema, ordered)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CepWarning)  # the user saw them when the stream was opened
-            query, options = query_of_json(header["query"]), Options(**header["options"])
-            if SHED in header:
-                own = open_door(SAVED_SHED_STREAM)(
-                    query, schema, options, Kind(header["frame"]), header[SHED], shedding, clock
-                )
-            else:
-                own = cls(query, schema, options, Kind(header["frame"]))
-        own._search.unpack(saved.part("search"))
-        own._newest = saved.tables.get("newest")
-        own._n_events, own._n_matches = header["counts"]
-        return own
+        if kind_of_file(path) == AFTER_BUFFER:
+            return open_door(SAVED_AFTER_BUFFER)(load_file(path, AFTER_BUFFER), shedding, clock)
+        return open_packed(load_file(path, "stream"), shedding, clock)
+
+
+def pack_stream(stream: Stream) -> Saved:
+    """Return the content of an open stream for a file."""
+    stream._check_open()
+    tables = {"schema": stream.schema.arrow.empty_table()}
+    if stream._newest is not None:
+        tables["newest"] = stream._newest
+    search = stream._search.pack(stream._n_events)
+    header = {
+        "kind": "stream",
+        "query": query_as_json(stream.query),
+        "options": {**vars(stream.options), "idle_after": duration_as_json(stream.options.idle_after)},
+        "ordered": {name: list(texts) for name, texts in stream.schema.ordered.items()},
+        "frame": stream._kind.name,
+        "counts": [stream._n_events, stream._n_matches],
+        **stream._more_settings(),
+    }
+    return Saved(header, {}, tables).with_part("search", search)
+
+
+def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream:
+    """Open the stream that `pack_stream` returned; the parameters are those of `Stream.load`."""
+    header = saved.header
+    ordered = {name: tuple(texts) for name, texts in header["ordered"].items()}
+    schema = StreamSchema(saved.tables["schema"].schema, ordered)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CepWarning)  # the user saw them when the stream was opened
+        query, options = query_of_json(header["query"]), Options(**header["options"])
+        kind = Kind(header["frame"])
+        if SHED in header:
+            own = open_door(SAVED_SHED_STREAM)(query, schema, options, kind, header[SHED], shedding, clock)
+        else:
+            own = Stream(query, schema, options, kind)
+    own._search.unpack(saved.part("search"))
+    own._newest = saved.tables.get("newest")
+    own._n_events, own._n_matches = header["counts"]
+    return own
+
+
+def split_late(stream: Stream, table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of a table that come before the newest event, and the others, in stream order.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, order_by="x")
+    >>> _ = ups.push([{"x": 5}])
+    >>> late, others = split_late(ups, pa.table({"x": [7, 4, 5]}))
+    >>> late.to_pylist(), others.to_pylist()
+    ([{'x': 4}], [{'x': 5}, {'x': 7}])
+    """
+    by = stream.query.order_by
+    if not by or not table.num_rows:
+        return table.slice(0, 0), table
+    table, keys = ordered_batch(table, None, by, stream.schema)
+    n_late = 0 if stream._newest is None else count_late(keys, stream._newest, by)
+    return table.slice(0, n_late), table.slice(n_late)

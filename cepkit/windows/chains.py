@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cepkit.errors import CepError
+from cepkit.planning.arguments import Arguments
+from cepkit.planning.queries import as_query
 from cepkit.windows.values import Join, Operator
+
+_OWN_SETTINGS = (
+    "cep.Window and cep.Join contain their own settings; give order_by, where and measures there, not to "
+    "the call"
+)
 
 
 @dataclass(frozen=True)
@@ -48,3 +55,28 @@ class Chain:
 def said(step: Any) -> str:
     """Return an operator or a query in one line."""
     return repr(step) if isinstance(step, Operator) else str(getattr(step, "pattern", step))
+
+
+def as_value(query: Any, given: Arguments) -> Any:
+    """Return a query, an operator, or a list of them as a value; the keywords belong to the queries.
+
+    Raises
+    ------
+    CepError
+        For keywords without a query that takes them, and as `as_query`.
+    """
+    if isinstance(query, list | tuple):
+        is_query = [not isinstance(step, Operator) for step in query]
+        if not any(is_query) and given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return Chain(
+            tuple(
+                as_value(step, given if own else Arguments())
+                for step, own in zip(query, is_query, strict=True)
+            )
+        )
+    if isinstance(query, Operator):
+        if given != Arguments():
+            raise CepError(_OWN_SETTINGS)
+        return query
+    return as_query(query, given)

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Boundaries = tuple[int | float, ...] | None
+_BY_KEY, _IN_SLICES, _IN_ONE_TASK = "by key", "in slices of time", "in one task"
+_SAID = {
+    _BY_KEY: "on Spark; the tasks share the {0} of {1}",
+    _IN_SLICES: "on Spark in slices of time; each task also reads the rows of one window before its slice",
+    _IN_ONE_TASK: "on Spark in one task, which holds all rows; windows of time share the work among tasks",
+}
 
 
 def window_spark(
@@ -73,10 +79,10 @@ def window_spark(
     columns = source.names
     check_convertible(source, columns)
     events, size = numbered_columns(frame, source, columns), size_of(window, source)
-    in_slices = False
-    if size.is_time and window.group_by:
+    in_slices, way = False, _way_of_window(window, source)
+    if way == _BY_KEY:
         shuffled = events.repartition(*key_columns(source, columns, window.group_by))
-    elif size.is_time and _has_ticks(source, window.order_by[0]):
+    elif way == _IN_SLICES:
         slices = Slices(window.order_by[0], size.width, False, n_tasks(frame), boundaries)
         shuffled, in_slices = send_slices(events, source, columns, slices), True
     else:
@@ -89,6 +95,26 @@ def window_spark(
     types, output = result_types(nothing, source)
     task = WindowTask(window, tuple(columns), in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
     return shuffled.mapInArrow(task.run, types).toDF(*(name for name, _ in nothing))
+
+
+def _way_of_window(window: Window, source: EmptySource) -> str:
+    """Return how the tasks share the rows of a checked window."""
+    if not size_of(window, source).is_time:
+        return _IN_ONE_TASK
+    if window.group_by:
+        return _BY_KEY
+    return _IN_SLICES if _has_ticks(source, window.order_by[0]) else _IN_ONE_TASK
+
+
+def how_window_runs(window: Window, source: EmptySource) -> str:
+    """Return in words how a checked window runs on a finite Spark frame."""
+    return _SAID[_way_of_window(window, source)].format("groups", ", ".join(window.group_by))
+
+
+def how_join_runs(join: Join, sources: tuple[EmptySource, EmptySource]) -> str:
+    """Return in words how a join runs on finite Spark frames."""
+    keys = ", ".join(one for one, _ in join.on)
+    return _SAID[_way_of_join(plan_join(join, sources), sources)].format("keys", keys)
 
 
 def _check_frame(frame: DataFrame) -> None:
@@ -212,12 +238,11 @@ def join_spark(
     )
     columns = [f"e{i}" for i in range(n_left + len(sources[1].names))]
     events = events.select("side", *columns)
-    is_timed = all(size is None or size.is_time for size in plan.sizes)
     clocks = [_clock_column(plan, sources, which, n_left) for which in (0, 1)]
-    in_slices = False
-    if is_timed and join.on and not join.measures and _same_key_types(join, sources):
+    in_slices, way = False, _way_of_join(plan, sources)
+    if way == _BY_KEY:
         shuffled = events.repartition(*_join_keys(join, sources, n_left))
-    elif is_timed and all(clock is not None for clock in clocks) and _same_clock_types(plan, sources):
+    elif way == _IN_SLICES:
         reach = max(size.width for size in plan.sizes if size is not None)
         slices = Slices(plan.clocks[0], reach, False, n_tasks(frame), boundaries)
         copies = slices.copies(events, F.when(F.col("side") == 0, clocks[0]).otherwise(clocks[1]))
@@ -234,6 +259,16 @@ def join_spark(
     schemas = tuple(source.table.schema for source in sources)
     task = JoinTask(join, names, schemas, in_slices, output, os.environ.get("CEPKIT_CACHE"), run)
     return shuffled.mapInArrow(task.run, types).toDF(*empty.column_names)
+
+
+def _way_of_join(plan: PlannedJoin, sources: tuple[EmptySource, EmptySource]) -> str:
+    """Return how the tasks share the rows of a join."""
+    if not all(size is None or size.is_time for size in plan.sizes):
+        return _IN_ONE_TASK
+    if plan.join.on and not plan.join.measures and _same_key_types(plan.join, sources):
+        return _BY_KEY
+    has_ticks = all(_clock_column(plan, sources, which, 0) is not None for which in (0, 1))
+    return _IN_SLICES if has_ticks and _same_clock_types(plan, sources) else _IN_ONE_TASK
 
 
 def _clock_column(

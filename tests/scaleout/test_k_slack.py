@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.errors import CepError, OrderError
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError
 from cepkit.scaleout.gather.k_slack import SlackBuffer, order_metrics, reorder
 
 
@@ -113,8 +114,81 @@ def test_a_chain_with_a_buffer_finds_what_a_sorted_frame_has(seed):
     wanted = frame.cep.match(query, **keywords).to_frame()
     assert stream.slack.after.dropped == 0 and len(wanted) > 0
     pd.testing.assert_frame_equal(pd.concat(found, ignore_index=True), wanted, check_dtype=False)
-    with pytest.raises(CepError, match="cannot be saved"):
-        stream.save("nowhere")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stream_after_the_buffer_is_saved_with_it(seed, tmp_path):
+    frame = frame_of(seed).assign(kind=lambda frame: np.where(frame["x"] % 3 == 0, "a", "b"))
+    query, keywords = "PATTERN SEQ(a p, b q) WITHIN 3 ms", {"event_type": "kind", "order_by": ["ts", "x"]}
+    slack = [cep.KSlack("4 ms"), cep.KSlack(), cep.KSlack(most=dt.timedelta(milliseconds=2))][seed % 3]
+    results = []
+    for is_saved in (False, True):
+        stream, found = cep.stream([copy.deepcopy(slack), query], frame, **keywords), []
+        for begin in range(0, 300, 30):
+            found.append(stream.push(frame.iloc[begin : begin + 30]))
+            if is_saved:
+                stream.save(tmp_path / "state")
+                stream = cep.stream.load(tmp_path / "state")
+        found += [stream.finish(), stream.close()]
+        late = stream.slack.late_rows["x"].tolist()
+        results.append((pd.concat(found, ignore_index=True), late, stream.slack.before, stream.slack.after))
+    pd.testing.assert_frame_equal(results[0][0], results[1][0], check_dtype=False)
+    assert results[0][1:] == results[1][1:] and len(results[0][0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_one_time_are_never_lost_between_batches(seed):
+    """Rows that are at most K late leave the buffer in the whole order, however batches cut them."""
+    r = np.random.default_rng(seed)
+    time = np.sort(r.integers(0, 40, 120))
+    frame = pd.DataFrame({"t": time, "x": r.permutation(120), "kind": "a"})
+    arrived = frame.iloc[np.argsort(time + r.integers(0, 5, 120), kind="stable")]
+    stream = cep.stream([cep.KSlack(4), "PATTERN SEQ(a p) WITHIN 1"], frame, event_type="kind",
+                        order_by=["t", "x"], measures={"x": "p.x"})  # fmt: skip
+    found = [stream.push(arrived.iloc[i : i + 1]) for i in range(120)]
+    found += [stream.finish(), stream.close()]
+    wanted = frame.sort_values(["t", "x"])["x"].tolist()
+    assert pd.concat(found)["x"].tolist() == wanted and not stream.slack.after.dropped
+
+
+def test_a_row_that_the_stream_has_passed_is_dropped_and_kept():
+    schema = {"t": "int64", "x": "int64", "k": "string"}
+    query = [cep.KSlack(0, order_by="t"), "PATTERN SEQ(a p) WITHIN 1"]
+    stream = cep.stream(query, schema, event_type="k", order_by=["t", "x"])
+    rows = [{"t": 1, "x": 5, "k": "a"}, {"t": 2, "x": 1, "k": "a"}, {"t": 1, "x": 2, "k": "a"},
+            {"t": 1, "x": 9, "k": "a"}, {"t": 3, "x": 1, "k": "a"}]  # fmt: skip
+    found = [row for one in rows for row in stream.push([one])]
+    assert [(row["p_t"], row["p_x"]) for row in [*found, *stream.finish()]] == [
+        (1, 5),
+        (1, 9),
+        (2, 1),
+        (3, 1),
+    ]
+    assert stream.slack.late_rows == [{"t": 1, "x": 2, "k": "a"}]
+    assert (stream.slack.after.n, stream.slack.after.dropped) == (4, 1)
+
+
+def test_a_refused_batch_has_no_effect_on_the_buffer():
+    query = {"define": {"up": "x > 0", "down": "x < first(x)"}, "order_by": ["t", "n"], "max_live": 3}
+    schema = {"t": "int64", "n": "int64", "x": "int64"}
+    stream = cep.stream([cep.KSlack(1), ". up* down"], schema, **query)
+    good = [{"t": t, "n": t, "x": 1} for t in (2, 1, 3)]
+    assert stream.push(good) == [] and stream.slack.waiting == 2
+    bad = [{"t": 4 + t, "n": t, "x": 1} for t in range(9)]
+    before = (stream.slack.before, stream.slack.after, stream.stream.events)
+    for refused in (bad, [{"t": 9, "n": None, "x": 1}], [{"t": None, "n": 1, "x": 1}], [{"t": 9}]):
+        with pytest.raises(CepError):
+            stream.push(refused)
+        assert (stream.slack.before, stream.slack.after, stream.stream.events) == before
+        assert stream.slack.waiting == 2
+    stream.push([{"t": 4, "n": 4, "x": -1}])
+    assert len(stream.finish()) == 1 and stream.stream.events == 4
+
+
+def test_a_join_has_no_single_buffer():
+    join = cep.Join(cep.Window(time=5), cep.Window(time=5), order_by="t")
+    with pytest.raises(UnsupportedQueryError, match=r"Push each side through a buffer of its own"):
+        cep.stream([cep.KSlack(1), join], {"left": {"t": "int64"}, "right": {"t": "int64"}})
 
 
 def test_every_kind_of_frame_comes_back():

@@ -55,7 +55,11 @@ def with_clock(query: Any, frame: pd.DataFrame) -> tuple[Any, pd.DataFrame]:
 
 
 def received_in_buckets(
-    query: RegexQuery | SequenceQuery | Window, frame: pd.DataFrame, seed: int, n_buckets: int = 3
+    query: RegexQuery | SequenceQuery | Window,
+    frame: pd.DataFrame,
+    seed: int,
+    n_buckets: int = 3,
+    shedding: Any = None,
 ) -> tuple[list[tuple], pd.DataFrame, int]:
     """Return the rows of all results, the rows that were not late, and the number of loads.
 
@@ -63,7 +67,7 @@ def received_in_buckets(
     them, and no bucket hears of a watermark unless it has rows or a timer.
     """
     rng = Random(f"arrival {seed}")
-    plan = BucketPlan(query, schema_of(frame), n_buckets, {"query": query_as_json(query)})
+    plan = BucketPlan(query, schema_of(frame), n_buckets, {"query": query_as_json(query)}, shedding)
     table = pa.Table.from_pandas(frame, schema=plan.schema.arrow, preserve_index=False)
     bucket_of_row = [
         zlib.crc32(repr(tuple(map(str, key))).encode()) % n_buckets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -33,6 +33,7 @@ def match(
     engine: str = "auto",
     *,
     boundaries: tuple[int | float, ...] | None = None,
+    bounded: Mapping[str, Any] | None = None,
 ) -> SparkMatches:
     """Return the matches of a query in a Spark frame after every check that does not read rows.
 
@@ -45,6 +46,8 @@ def match(
     boundaries : tuple of int or float, optional
         Only for sequence queries: clock ticks at which slices begin. They do not change the result. None:
         the query chooses them when it runs.
+    bounded : mapping, optional
+        Only for streaming frames: the keywords of load shedding.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def match(
         Without ``partition_by``, when one task must read all events.
     """
     if frame.isStreaming:
-        return open_door("stream of a Spark frame")(frame, value, engine)
+        return open_door("stream of a Spark frame")(frame, value, engine, bounded)
     program, source = bind(frame, value)
     if not isinstance(program, SequenceProgram):
         matches = SparkMatches(RegexOnSpark(frame, source, program, choose_engine(program, engine)))

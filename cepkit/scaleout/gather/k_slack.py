@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cepkit.errors import CepError, OrderError, nearest
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, nearest
 from cepkit.events import TIME
 from cepkit.frames.arrow import ArrowSource
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.query_parts import Duration
 from cepkit.planning.clocks import CLOCKS
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
-from cepkit.streaming.stream import Stream
+from cepkit.streaming.saved import Saved, save_file
+from cepkit.streaming.saved_queries import duration_as_json
+from cepkit.streaming.stream import AFTER_BUFFER, Stream, open_packed, pack_stream, split_late
 
 LATE = ("pass", "drop")
 
@@ -82,6 +86,8 @@ class SlackBuffer:
         A fixed K, in ticks. None: K grows with the delays that occur.
     most : int or float, optional
         The largest K if it grows.
+    holds_ties : bool
+        Whether rows wait until a row is more than K later, so that all rows of a time leave together.
 
     Notes
     -----
@@ -97,8 +103,10 @@ class SlackBuffer:
     ([[0], [1], [2], [], [3], [], [5]], [4, 6])
     """
 
-    def __init__(self, slack: int | float | None = None, most: int | float | None = None):
-        self.slack, self.most = slack or 0, most
+    def __init__(
+        self, slack: int | float | None = None, most: int | float | None = None, *, holds_ties: bool = False
+    ):
+        self.slack, self.most, self.holds_ties = slack or 0, most, holds_ties
         self.is_fixed = slack is not None
         self.newest: int | float | None = None
         self.n = 0
@@ -125,9 +133,31 @@ class SlackBuffer:
 
     def _leave(self, until: int | float | None) -> list[int]:
         left = []
-        while self._waiting and (until is None or self._waiting[0][0] <= until):
+        while self._waiting and (until is None or self._is_before(self._waiting[0][0], until)):
             left.append(heapq.heappop(self._waiting)[1])
         return left
+
+    def _is_before(self, time: int | float, until: int | float) -> bool:
+        return time < until if self.holds_ties else time <= until
+
+    def copy(self) -> SlackBuffer:
+        """Return a buffer with the same rows and numbers."""
+        made = copy.copy(self)
+        made._waiting = list(self._waiting)
+        return made
+
+    def save(self) -> dict[str, Any]:
+        """Return the numbers of the buffer."""
+        names = ("slack", "most", "holds_ties", "is_fixed", "newest", "n", "_waiting", "_least")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> SlackBuffer:
+        """Return the buffer that `save` described."""
+        made = cls()
+        vars(made).update(saved)
+        made._waiting = [(time, number) for time, number in saved["_waiting"]]
+        return made
 
 
 def reorder(
@@ -239,10 +269,15 @@ class KSlack:
         """Return a stream with this buffer before it. It drops late rows, since a stream cannot go back."""
         if self._buffer is not None:
             raise CepError("KSlack: this buffer has rows already. Give each stream a buffer of its own")
+        if not isinstance(stream, Stream):
+            raise UnsupportedQueryError(
+                "KSlack: a join reads two streams. Push each side through a buffer of its own: "
+                "pairs.push(left=slack.push(rows))"
+            )
         if self._order_by is None and stream.query.order_by:
             self._order_by = stream.query.order_by[0]
         self._late = "drop"
-        self._open(stream.schema)
+        self._open(stream.schema, holds_ties=len(stream.query.order_by) > 1)
         return SortedStream(self, stream)
 
     # --- rows
@@ -262,11 +297,10 @@ class KSlack:
         OrderError
             When the clock is null, with the number of such rows.
         """
-        frame = pa.Table.from_pylist(batch) if isinstance(batch, list) else batch
         if self._schema is None:
-            self._open(schema_of(frame))
+            self._open(schema_of(pa.Table.from_pylist(batch) if isinstance(batch, list) else batch))
         assert self._schema is not None and self._buffer is not None and self._table is not None
-        table = table_of_batch(frame, self._schema)
+        table = table_of_batch(batch, self._schema)
         times = self._times(table)
         self._kind = kind_of_batch(batch)
         first = self._buffer.n
@@ -290,6 +324,64 @@ class KSlack:
         self._check_open()
         assert self._buffer is not None
         return self._send(self._table, self._release(self._buffer.flush()))
+
+    # --- what `SortedStream` needs
+
+    def mark(self) -> dict[str, Any]:
+        """Return the state of the buffer; `go_back` returns to it."""
+        assert self._buffer is not None
+        copied = {name: copy.copy(getattr(self, name)) for name in ("_rows", "_waiting_time", "_dropped")}
+        return {**vars(self), **copied, "_buffer": self._buffer.copy()}
+
+    def go_back(self, mark: Mapping[str, Any]) -> None:
+        """Return to the state of `mark`, which can be used once."""
+        vars(self).update(mark)
+
+    def drop(self, late: pa.Table) -> None:
+        """Count rows that left the buffer as dropped, since the stream has passed them, and keep them."""
+        if late.num_rows:
+            self._dropped.append(late)
+            after, n = self._after, late.num_rows
+            self._after = replace(after, n=after.n - n, dropped=after.dropped + n)
+
+    def pack(self) -> Saved:
+        """Return the content of the buffer for a file."""
+        self._check_open()
+        assert self._schema is not None and self._table is not None and self._buffer is not None
+        header = {
+            "given": {
+                name: duration_as_json(value) if name in ("slack", "most") else value
+                for name, value in self._given.items()
+            },
+            "order_by": self._order_by,
+            "late": self._late,
+            "frame": self._kind.name,
+            "buffer": self._buffer.save(),
+            "numbers": list(self._rows),
+            "newest_out": self._newest_out,
+            "waited": self._waited,
+            "before": asdict(self._before),
+            "after": asdict(self._after),
+        }
+        rows = self._table.take(pa.array(list(self._rows.values()), pa.int64()))
+        dropped = pa.concat_tables([self._schema.arrow.empty_table(), *self._dropped])
+        return Saved(header, {}, {"waiting": rows, "dropped": dropped})
+
+    @classmethod
+    def unpack(cls, saved: Saved, schema: StreamSchema) -> KSlack:
+        """Return the buffer that `pack` described."""
+        header = saved.header
+        made = cls(**header["given"])
+        made._order_by, made._late = header["order_by"], header["late"]
+        made._schema, made._kind = schema, Kind(header["frame"])
+        made._buffer = SlackBuffer.load(header["buffer"])
+        made._table = saved.tables["waiting"].cast(schema.arrow)
+        made._rows = {number: row for row, number in enumerate(header["numbers"])}
+        made._waiting_time = dict(zip(header["numbers"], made._times(made._table), strict=True))
+        made._newest_out, made._waited = header["newest_out"], header["waited"]
+        made._before, made._after = OrderMetrics(**header["before"]), OrderMetrics(**header["after"])
+        made._dropped = [saved.tables["dropped"].cast(schema.arrow)]
+        return made
 
     def _release(self, numbers: list[int]) -> list[int]:
         """Count rows that leave the buffer; return those that are not dropped."""
@@ -338,12 +430,16 @@ class KSlack:
         self._rows = {number: row for row, number in enumerate(left)}
         return self._native(waiting.take(pa.array(sent, pa.int64())))
 
+    def as_frame(self, table: pa.Table) -> Any:
+        """Return rows as the kind of frame of the last batch."""
+        return self._native(table)
+
     def _native(self, table: pa.Table) -> Any:
         return self._kind.native(table, {name: name for name in table.schema.names})
 
     # --- the clock
 
-    def _open(self, schema: StreamSchema) -> None:
+    def _open(self, schema: StreamSchema, *, holds_ties: bool = False) -> None:
         columns = schema.columns
         if self._order_by is None:
             times = [name for name, of in columns.items() if of.kind == TIME]
@@ -363,7 +459,7 @@ class KSlack:
                 f"KSlack: order_by {name!r} is of type {columns[name]}. Give a column of times or numbers"
             )
         slack, most = (self._ticks(part, columns[name].unit) for part in ("slack", "most"))
-        self._buffer = SlackBuffer(slack, most)
+        self._buffer = SlackBuffer(slack, most, holds_ties=holds_ties)
         self._schema, self._table = schema, schema.arrow.empty_table()
 
     def _ticks(self, name: str, unit: str | None) -> int | float | None:
@@ -430,6 +526,9 @@ class KSlack:
 class SortedStream:
     """A stream after a `KSlack`: rows may arrive late by the slack.
 
+    A row that comes before the newest event of the stream is dropped, counted and kept in
+    ``slack.late_rows``. A batch that the stream refuses has no effect on the buffer either.
+
     ``slack`` is the buffer, with its metrics and late rows, and ``stream`` the stream after it.
 
     Examples
@@ -445,8 +544,34 @@ class SortedStream:
         self.slack, self.stream = slack, stream
 
     def push(self, batch: Any) -> Any:
-        """Add rows, late ones among them, and return the matches that are complete."""
-        return self.stream.push(self.slack.push(batch))
+        """Add rows, late ones among them, and return the matches that are complete.
+
+        A refused batch has no effect: the buffer and the stream are as before, so no row is lost.
+
+        Raises
+        ------
+        CepError, OrderError
+            As `Stream.push`, except for late rows. An error about rows that waited in the buffer comes again
+            with each batch; ``slack.close()`` then returns all rows that wait.
+        """
+        # Refuses nulls in all order columns, not only in the clock.
+        split_late(self.stream, table_of_batch(batch, self.stream.schema))
+        return self._pass_on(lambda: self.slack.push(batch))
+
+    def _pass_on(self, release: Callable[[], Any]) -> Any:
+        """Give the rows that leave the buffer to the stream; an error takes the buffer back."""
+        mark = self.slack.mark()
+        try:
+            released = release()
+            table = table_of_batch(released, self.stream.schema)
+            late, others = split_late(self.stream, table)
+            if late.num_rows:
+                self.slack.drop(late)
+                released = self.slack.as_frame(others)
+            return self.stream.push(released)
+        except BaseException:
+            self.slack.go_back(mark)
+            raise
 
     def flush(self) -> Any:
         """Return the matches that are complete; rows in the buffer wait for later rows."""
@@ -454,7 +579,7 @@ class SortedStream:
 
     def finish(self) -> Any:
         """Release all rows of the buffer, and return the matches that are then complete."""
-        return self.stream.push(self.slack.close())
+        return self._pass_on(self.slack.close)
 
     def close(self) -> Any:
         """Close the stream and return its remaining matches; call `finish` first for the buffer's rows."""
@@ -464,11 +589,23 @@ class SortedStream:
             )
         return self.stream.close()
 
+    def __enter__(self) -> SortedStream:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stream.__exit__(*error)
+
     def save(self, path: Any) -> None:
-        """Refuse: the file of a stream has no buffer."""
-        raise CepError(
-            "a stream after KSlack cannot be saved. Push rows through cep.KSlack, and save the stream alone"
-        )
+        """Write the buffer and the stream into one file, from which `cepkit.stream.load` continues."""
+        stream, slack = pack_stream(self.stream), self.slack.pack()
+        saved = Saved({"kind": AFTER_BUFFER}, {}, {})
+        save_file(path, saved.with_part("stream", stream).with_part("slack", slack))
 
     def __repr__(self) -> str:
         return f"{self.slack!r}, then {self.stream!r}"
+
+
+def open_saved_stream(saved: Saved, shedding: Any = None, clock: Any = None) -> SortedStream:
+    """Open the stream that `SortedStream.save` wrote; the parameters are those of `Stream.load`."""
+    stream = open_packed(saved.part("stream"), shedding, clock)
+    return SortedStream(KSlack.unpack(saved.part("slack"), stream.schema), stream)

@@ -157,6 +157,11 @@ class Latencies:
             self.most = float(np.fmax(self.most, latencies.max()))
             self.n_within += int((latencies <= self.bound).sum())
 
+    def add_all(self, other: Latencies) -> None:
+        """Take in those that another one has counted."""
+        self.n, self.sum = self.n + other.n, self.sum + other.sum
+        self.most, self.n_within = float(np.fmax(self.most, other.most)), self.n_within + other.n_within
+
 
 class EventReader:
     """Reads batches as events with texts and keys that have the same codes in every batch.
@@ -485,7 +490,7 @@ class LiveSearch(Search):
         if matches:
             every, found_at = join_matches(matches), np.concatenate(times)
             block, found_at = self._sorted(every, found_at)
-            latency = found_at - self._kept.arrival_of(block.last)
+            latency = found_at - self._arrival_of(block)
             is_counted = block.last >= self._first_shed
             n_counted = int(is_counted.sum())
             self._latencies.add(latency[is_counted])
@@ -493,6 +498,10 @@ class LiveSearch(Search):
         self._estimate(n_counted)
         self._forget()
         return made
+
+    def _arrival_of(self, block: MatchBlock) -> np.ndarray | float:
+        """Return the times from which the latencies of matches count."""
+        return self._kept.arrival_of(block.last)
 
     def _sorted(self, every: TreeMatches, found_at: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
         order = np.argsort(every.trees, kind="stable")  # blocks are sorted by tree
@@ -657,10 +666,10 @@ class LiveSearch(Search):
         self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
         starts, arrivals = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)
-        stops = [*[start - starts[0] for start in starts[1:]], len(whole)]
+        firsts = [start - starts[0] for start in starts]
         tables = [
-            whole.slice(start - starts[0], stop - start + starts[0])
-            for start, stop in zip(starts, stops, strict=True)
+            whole.slice(first, stop - first)
+            for first, stop in zip(firsts, [*firsts[1:], len(whole)], strict=False)  # none before the first
         ]
         self._kept = KeptRows(tables, starts, arrivals)
 

@@ -182,7 +182,7 @@ class LiveStream(Stream):
             SHED: {
                 "latency_bound": own.latency_bound,
                 "time_slice": own.time_slice,
-                "strategy": _strategy_as_json(own.strategy),
+                "strategy": strategy_as_json(own.strategy),
                 "warm_up": own.warm_up,
                 "weights": dict(own.weights),
                 "seed": own.seed,
@@ -202,6 +202,14 @@ def open_live_stream(
     UnsupportedQueryError
         When the query is no event sequence, or the tree cannot run it.
     """
+    settings = live_settings(query, options, given)
+    return LiveStream(
+        query, schema, options, kind, settings, prepare_strategy(settings.strategy, given["clock"])
+    )
+
+
+def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> LiveSettings:
+    """Return the settings of a stream with a latency bound. Raises as `open_live_stream`."""
     if not isinstance(query, SequenceQuery):
         raise UnsupportedQueryError(
             "latency_bound: load shedding works on event sequences only, and this is a regex query. Write it "
@@ -232,10 +240,10 @@ def open_live_stream(
     )  # fmt: skip
     if settings.time_slice > bound:
         raise CepError(f"time_slice={time_slice!r} is longer than the latency bound")
-    return LiveStream(query, schema, options, kind, settings, _prepared(settings.strategy, given["clock"]))
+    return settings
 
 
-def _prepared(strategy: Strategy, clock: Any) -> Any:
+def prepare_strategy(strategy: Strategy, clock: Any) -> Any:
     """Import what the strategy needs, check the clock and return it."""
     prepare: Callable[[], None] | None = getattr(strategy, "prepare", None)
     if prepare is not None:
@@ -260,7 +268,7 @@ def open_saved_stream(
         saved["latency_bound"], saved["time_slice"], strategy, whole_number("warm_up", saved["warm_up"], 1),
         saved["weights"], saved["seed"],
     )  # fmt: skip
-    return LiveStream(query, schema, options, kind, settings, _prepared(strategy, clock))
+    return LiveStream(query, schema, options, kind, settings, prepare_strategy(strategy, clock))
 
 
 def _classes() -> dict[str, Any]:
@@ -269,7 +277,8 @@ def _classes() -> dict[str, Any]:
     return {own.__name__: own for own in classes}
 
 
-def _strategy_as_json(strategy: Strategy) -> dict[str, Any]:
+def strategy_as_json(strategy: Strategy) -> dict[str, Any]:
+    """Return a strategy as plain values; of a class of the user only its name."""
     name = type(strategy).__name__
     if _classes().get(name) is type(strategy) and is_dataclass(strategy):
         return {"class": name, "settings": asdict(strategy)}

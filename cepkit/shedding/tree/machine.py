@@ -492,6 +492,33 @@ class TreeMachine:
             int(row[kernel.REMOVED]), found, int(row[kernel.PAIRS]), self._as_matches,
         )  # fmt: skip
 
+    def pass_time(self, now: int) -> TreeMatches:
+        """Report the matches whose windows end before the tick ``now``, since no later event comes before it.
+
+        Partial matches whose windows are over are removed. Without a window of time, nothing happens.
+        """
+        if self._limits[kernel.WITHIN] < 0:
+            return NO_MATCHES
+        stream, end = self._stream, self._stream.end
+        stream.set_place_after(now)
+        self._bound = None
+        stream.end += 1  # the kernel ends windows before it looks at the type of an event
+        try:
+            return self.feed(end).found
+        finally:
+            stream.end = end
+            self._info[kernel.AT] = end
+
+    @property
+    def wakes_at(self) -> int | None:
+        """The first tick at which a waiting match is complete; without any, the first after all windows."""
+        within, rows = int(self._limits[kernel.WITHIN]), self._pool[self._alive()]
+        if within < 0 or not len(rows):
+            return None
+        time = self._stream.time[rows[:, kernel.FIRST] - self._stream.base]
+        waits = self.program.code.nodes[rows[:, kernel.NODE], kernel.IS_ROOT] != 0
+        return int(time[waits].min() if waits.any() else time.max()) + within + 1
+
     def _call(self, first: int, stop: int, row: int, counts: np.ndarray) -> bool:
         """Process the events from ``first`` to before ``stop``; return whether the matches must be taken."""
         info, limits, stream = self._info, self._limits, self._stream

@@ -74,6 +74,12 @@ class TreeStream:
         self.chain[start:stop] = -1
         self.end += events.n_events
 
+    def set_place_after(self, time: int) -> None:
+        """Give the place after the last event a time and no type. The next event takes the place."""
+        at = self._make_room(1, self.base)
+        self.kind[at] = self.partition[at] = self.chain[at] = -1
+        self.time[at] = time
+
     # --- room
 
     def _make_room(self, n_new: int, keep: int) -> int:

@@ -12,6 +12,7 @@ from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.operators.row_patterns import RowPatternSearch
+from cepkit.streaming.operators.sides import Sides, SidesSearch
 from cepkit.streaming.operators.windows import WindowSearch
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.saved import Saved
@@ -25,6 +26,8 @@ def open_search(query: Any, schema: StreamSchema, options: Options) -> Search:
     """Return the search of a query, a window or a chain."""
     if isinstance(query, Chain):
         return ChainSearch(query, schema, options)
+    if isinstance(query, Sides):
+        return SidesSearch(query, options)
     if isinstance(query, Window):
         return WindowSearch(query, schema, options)
     if isinstance(query, RowPatternStream):
@@ -39,27 +42,66 @@ class ChainSearch(Search):
 
     def __init__(self, query: Chain, schema: StreamSchema, options: Options):
         self.query, self.schema = query, schema
-        self._steps: list[Search] = []
+        self.steps: list[Search] = []
         self._schemas: list[StreamSchema] = []
         for number, step in enumerate(query.steps):
             is_last = number == len(query.steps) - 1
             self._schemas.append(schema)
-            self._steps.append(open_search(step, schema, options if is_last else Options()))
-            schema = StreamSchema(self._steps[-1].empty.schema)
+            self.steps.append(open_search(step, schema, options if is_last else Options()))
+            schema = StreamSchema(self.steps[-1].empty.schema)
         self._newest: list[pa.Table | None] = [None] * len(query.steps)
         self._n_events = [0] * len(query.steps)
-        self.empty = self._steps[-1].empty
-        self.column_of_result = {name: name for name in schema.arrow.names}
+        self._wakes: list[int | None] = [None] * len(query.steps)
+        self.delays = self._delays()
+        self.empty = self.steps[-1].empty
+        self.column_of_result = _through(self.steps)
 
     @property
     def n_keys(self) -> int:
         """Number of keys that the steps remember."""
-        return sum(step.n_keys for step in self._steps)
+        return sum(step.n_keys for step in self.steps)
 
     @property
     def n_retained(self) -> int:
         """Number of rows that the steps keep."""
-        return sum(step.n_retained for step in self._steps)
+        return sum(step.n_retained for step in self.steps)
+
+    def _delays(self) -> list[int | None]:
+        """Return for each step how much later it knows of a time than the stream; None if never."""
+        # All results of one time come together, so time itself ends only what is before it.
+        found: list[int | None] = [1 if len(self.steps) > 1 else 0]
+        for number, step in enumerate(self.query.steps[1:], start=1):
+            before, by = found[-1], step.order_by
+            delay = self.steps[number - 1].delay_of(by[0]) if by else None
+            found.append(None if before is None or delay is None else before + delay)
+        return found
+
+    def pass_time(self, now: int) -> Ready:
+        """Return the results that are complete since no later event comes before ``now``, in ticks."""
+        parts: list[Ready] = [(self.empty, np.empty(0, np.int64))]
+        for number, (step, delay) in enumerate(zip(self.steps, self.delays, strict=True)):
+            if delay is None:
+                break
+            made = step.pass_time(now - delay)
+            self._wakes[number] = step.wakes_at
+            is_last = number == len(self.steps) - 1
+            parts.append(made if is_last else self._advance(made[0], number + 1))
+        return _joined(parts)
+
+    @property
+    def wakes_at(self) -> int | None:
+        """Return the earliest time at which a step has something to do, if only time passes."""
+        known = [
+            wakes + delay
+            for wakes, delay in zip(self._wakes, self.delays, strict=True)
+            if wakes is not None and delay is not None
+        ]
+        return min(known, default=None)
+
+    def delay_of(self, column: str) -> int | None:
+        """Return how far a later result can be before the time of the stream."""
+        before, own = self.delays[-1], self.steps[-1].delay_of(column)
+        return None if before is None or own is None else before + own
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Read the next events, and return the results of the last step."""
@@ -68,8 +110,8 @@ class ChainSearch(Search):
     def _advance(self, table: pa.Table, first: int) -> Ready:
         """Give a table to a step, and its results to the next ones."""
         ready: Ready = (table, np.ones(table.num_rows, np.int64))
-        for number in range(first, len(self._steps)):
-            step, table = self._steps[number], ready[0]
+        for number in range(first, len(self.steps)):
+            step, table = self.steps[number], ready[0]
             if table.num_rows == 0:
                 ready = step.release()
                 continue
@@ -78,36 +120,50 @@ class ChainSearch(Search):
                 table, keys = ordered_batch(table, self._newest[number], by, self._schemas[number])
                 self._newest[number] = keys.slice(len(keys) - 1)
             ready = step.advance(table, keys, self._n_events[number])
+            self._wakes[number] = step.wakes_at
             self._n_events[number] += table.num_rows
         return ready
 
     def finish(self, n_events: int) -> Ready:
         """Return all remaining results, since no event follows."""
         parts: list[Ready] = []
-        for number, step in enumerate(self._steps):
+        for number, step in enumerate(self.steps):
             last = step.finish(self._n_events[number])
-            if number == len(self._steps) - 1:
+            if number == len(self.steps) - 1:
                 parts.append(last)
             else:
                 parts.append(self._advance(last[0], number + 1))
-        return pa.concat_tables([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return _joined(parts)
 
     def stop(self) -> None:
         """End the threads of all steps."""
-        for step in self._steps:
+        for step in self.steps:
             step.stop()
 
     def pack(self, n_events: int) -> Saved:
         """Return the content of all steps for a file."""
         tables = {f"newest{i}": table for i, table in enumerate(self._newest) if table is not None}
-        saved = Saved({"events": self._n_events}, {}, tables)
-        for number, step in enumerate(self._steps):
+        saved = Saved({"events": self._n_events, "wakes": self._wakes}, {}, tables)
+        for number, step in enumerate(self.steps):
             saved = saved.with_part(f"step{number}", step.pack(self._n_events[number]))
         return saved
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same chain and options."""
         self._n_events = list(saved.header["events"])
-        self._newest = [saved.tables.get(f"newest{i}") for i in range(len(self._steps))]
-        for number, step in enumerate(self._steps):
+        self._wakes = list(saved.header.get("wakes", self._wakes))
+        self._newest = [saved.tables.get(f"newest{i}") for i in range(len(self.steps))]
+        for number, step in enumerate(self.steps):
             step.unpack(saved.part(f"step{number}"))
+
+
+def _joined(parts: list[Ready]) -> Ready:
+    return pa.concat_tables([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _through(steps: list[Search]) -> dict[str, str]:
+    """Return the columns of the last step's results that are columns of the stream, with those columns."""
+    found = dict(steps[0].column_of_result)
+    for step in steps[1:]:
+        found = {name: found[own] for name, own in step.column_of_result.items() if own in found}
+    return found

@@ -14,7 +14,7 @@ from cepkit.streaming.operators.windows import refuse_options, source_of_table
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready
 from cepkit.windows.joining import JoinRows, frame_of_join, plan_join, run_join, ticks_of_clock
-from cepkit.windows.running import kept_rows
+from cepkit.windows.running import kept_rows, leaving_ticks
 from cepkit.windows.values import SIDES, Join
 
 
@@ -45,8 +45,11 @@ class JoinSearch:
         """Number of rows that wait for partners or for the other side."""
         return sum(table.num_rows for table in (*self._waiting, *self._early))
 
-    def advance(self, batches: tuple[pa.Table | None, ...]) -> Ready:
-        """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect."""
+    def advance(self, batches: tuple[pa.Table | None, ...], *, are_certain: bool = False) -> Ready:
+        """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect.
+
+        ``are_certain`` says that no later row comes before any of these.
+        """
         early, newest = list(self._early), list(self._newest)
         for which, batch in enumerate(batches):
             if batch is None or batch.num_rows == 0:
@@ -56,7 +59,29 @@ class JoinSearch:
             newest[which] = keys.slice(len(keys) - 1)
             early[which] = pa.concat_tables([early[which], batch.select(early[which].schema.names)])
         self._early, self._newest = early, newest
+        if are_certain:
+            return self.finish()
         return self._advance([self._n_certain(which) for which in (0, 1)])
+
+    def forget(self, now: int) -> None:
+        """Forget the rows that have left their windows of time at the tick ``now``."""
+        for which in (0, 1):
+            n_gone = int(np.searchsorted(self._leaving(which), now, side="right"))
+            self._waiting[which] = self._waiting[which].slice(n_gone).combine_chunks()
+            self._n_left[which] += n_gone
+
+    @property
+    def ends_at(self) -> int | None:
+        """The tick at which all rows have left their windows of time; None if no row waits in one."""
+        return max((int(leaving[-1]) for leaving in map(self._leaving, (0, 1)) if len(leaving)), default=None)
+
+    def _leaving(self, which: int) -> np.ndarray:
+        """Return when the rows of a side leave their window of time; none for a window of rows."""
+        size = self.plan.sizes[which]
+        if not self._waiting[which].num_rows or (size is not None and not size.is_time):
+            return np.empty(0, np.int64)
+        ticks = ticks_of_clock(self.plan, which, source_of_table(self._waiting[which], self.schemas[which]))
+        return ticks + 1 if size is None else leaving_ticks(ticks, size)  # without a window, no row waits
 
     def finish(self) -> Ready:
         """Return the remaining pairs, since no row follows."""

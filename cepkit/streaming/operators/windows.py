@@ -23,7 +23,7 @@ from cepkit.windows.running import (
     size_of,
     window_part,
 )
-from cepkit.windows.values import ALL, Window
+from cepkit.windows.values import ALL, EMITTED, Window
 
 
 def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
@@ -83,6 +83,10 @@ class WindowSearch(Search):
         ticks = clock_values(source, self._window.order_by[0], np.zeros(1, np.int64))
         return int(leaving_ticks(ticks, size_of(self._window, source))[0])
 
+    def delay_of(self, column: str) -> int | None:
+        """Return 0 for the column in whose order the window emits rows."""
+        return 0 if column == column_in_order(self._window) else None
+
     def finish(self, n_events: int) -> Ready:
         """Return the rows that still leave: time passes after the last event."""
         made = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
@@ -122,6 +126,13 @@ class WindowSearch(Search):
         """Restore what `pack` returned; the search was opened with the same window and options."""
         self._n_left = saved.header["left"]
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
+
+
+def column_in_order(window: Window) -> str | None:
+    """Return the result column in whose order a window emits rows: the clock, or the time of emission."""
+    if not window.order_by:
+        return None
+    return EMITTED if window.emit == ALL else window.order_by[0]
 
 
 def refuse_options(options: Options, what: str) -> None:

@@ -1,8 +1,11 @@
-"""A query or a window bound to a streaming Spark frame, with every check that needs no rows."""
+"""Queries, windows, joins and chains bound to streaming Spark frames, with every check that needs no rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
@@ -10,13 +13,18 @@ from cepkit.events import TIME
 from cepkit.frames.spark import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.planning.planner import EngineValue, choose_engine
+from cepkit.planning.planner import EngineValue, choose_engine, engines
+from cepkit.results.doors import open_door
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
+from cepkit.streaming.operators.windows import column_in_order
 from cepkit.streaming.spark.matches import SparkStreamMatches
+from cepkit.streaming.spark.pairs import SparkStreamPairs
 from cepkit.streaming.spark.results import RESULT
 from cepkit.streaming.spark.rows import SparkStreamRows, why_one_bucket
+from cepkit.windows.chains import Chain
+from cepkit.windows.joining import plan_join
 from cepkit.windows.running import check_window
-from cepkit.windows.values import Window
+from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,10 +32,18 @@ if TYPE_CHECKING:
 _DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 
 
+BUCKET_SHEDDING = "load shedding of a Spark stream"
+
+
 def match_stream(
-    frame: DataFrame, value: RegexQuery | SequenceQuery, engine: str | EngineValue = "auto"
+    frame: DataFrame,
+    value: RegexQuery | SequenceQuery,
+    engine: str | EngineValue = "auto",
+    bounded: Mapping[str, Any] | None = None,
 ) -> SparkStreamMatches:
     """Return the matches of a query in a streaming frame; no job runs.
+
+    ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
 
     Raises
     ------
@@ -50,15 +66,11 @@ def match_stream(
         )
     program, source = bind_any(frame, value)
     check_watermark(source, value.order_by[0])
-    if isinstance(program, SequenceProgram):
-        refuse_strict(program)
-        window = program.window
-        if window.within is None and window.within_events is None:
-            raise UnsupportedQueryError(
-                "the query has no window, so a stream would keep every event for ever; add WITHIN to the "
-                "query, as in WITHIN 1 hour"
-            )
-    matches = SparkStreamMatches(frame, source, program, choose_engine(program))
+    _check_sequence(program)
+    engine_value, shedding = choose_engine(program), None
+    if bounded is not None:
+        engine_value, shedding = engines()["tree"], open_door(BUCKET_SHEDDING)(value, bounded)
+    matches = SparkStreamMatches(frame, source, program, engine_value, shedding=shedding)
     if not value.partition_by:
         warn(
             "without partition_by all events are one stream, which one Spark task must hold and match; with "
@@ -84,23 +96,132 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
         When one bucket must hold all rows.
     """
     if not window.order_by:
-        raise OrderError(
-            "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
-            "a time, and further columns if times repeat"
-        )
+        raise _order_missing()
     check_functions(dict(window.functions))
     source = EmptySource(frame)
     window = check_window(window, source)
-    if twice := sorted(source.duplicates):
-        raise CepError(f"the stream has several columns {twice}; rename them, the result has every column")
+    _refuse_twice(source)
     check_watermark(source, window.order_by[0])
     rows = SparkStreamRows(frame, source, window)
-    if not rows.query.group_by or window.time is None:
+    if not window.group_by or window.time is None:
         warn(
             f"{why_one_bucket(window)}, so a single Spark task must hold them; with a window of time and "
             "group_by the tasks share the work"
         )
     return rows
+
+
+def join_stream(frame: DataFrame, other: DataFrame, join: Join) -> SparkStreamPairs:
+    """Return the pairs of a join of two streaming frames; no job runs.
+
+    Raises
+    ------
+    OrderError
+        Without a watermark on the clock of each side.
+    CepError
+        As `cepkit.join`.
+
+    Warns
+    -----
+    CepWarning
+        When one bucket must hold all rows.
+    """
+    return _pairs((frame, other), join)
+
+
+def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStreamRows:
+    """Return the results of a chain in a streaming frame, or in two if it begins with a join; no job runs.
+
+    Raises
+    ------
+    OrderError
+        As `match_stream` and `window_stream`; also when a step is ordered by a column that is not in order in
+        the results of the step before.
+    UnsupportedQueryError
+        For a sequence query without a window, and a join of one frame.
+    CepError
+        As `cepkit.match` and `cepkit.window`.
+    """
+    _check_clocks(chain)
+    for step in chain.steps:
+        check_functions(dict(step.functions))
+    first = chain.steps[0]
+    if isinstance(first, Join):
+        if len(frames) < 2:
+            raise UnsupportedQueryError(
+                "a chain that begins with a join reads two streams: call one.cep.join(other, …), and then "
+                ".cep.match(…) of its result"
+            )
+        return _pairs((frames[0], frames[1]), chain)
+    source = EmptySource(frames[0])
+    if isinstance(first, Window):
+        if not first.order_by:
+            raise _order_missing()
+        _refuse_twice(source)
+        chain = replace(chain, steps=(check_window(first, source), *chain.steps[1:]))
+    else:
+        bind_any(frames[0], first)
+    check_watermark(source, first.order_by[0])
+    rows = SparkStreamRows(frames[0], source, chain)
+    _check_steps(rows)
+    return rows
+
+
+def _pairs(frames: tuple[DataFrame, DataFrame], query: Join | Chain) -> SparkStreamPairs:
+    join = query.steps[0] if isinstance(query, Chain) else query
+    check_functions(dict(join.functions))
+    sources = EmptySource(frames[0]), EmptySource(frames[1])
+    for source, clock in zip(sources, plan_join(join, sources).clocks, strict=True):
+        _refuse_twice(source)
+        check_watermark(source, clock)
+    rows = SparkStreamPairs(frames, sources, query)
+    _check_steps(rows)
+    return rows
+
+
+def _check_steps(rows: SparkStreamRows) -> None:
+    """Refuse steps without end, and warn if one bucket must hold all rows."""
+    for program in rows.programs:
+        _check_sequence(program)
+    if not rows.is_divided:
+        warn(f"{rows.why_one_bucket}, so a single Spark task must hold them")
+
+
+def _check_clocks(chain: Chain) -> None:
+    """Raise for a step whose clock is not in order in the rows that the window before it emits."""
+    for number, (before, step) in enumerate(pairwise(chain.steps), start=2):
+        if isinstance(before, Window) and step.order_by and before.order_by:
+            wanted = column_in_order(before)
+            if step.order_by[0] != wanted:
+                raise OrderError(
+                    f"step {number}: order_by begins with {step.order_by[0]!r}, but the window before it "
+                    f"emits rows in the order of {wanted!r}; put that column first"
+                )
+
+
+def _refuse_twice(source: EmptySource) -> None:
+    if twice := sorted(source.duplicates):
+        raise CepError(f"the stream has several columns {twice}; rename them, the result has every column")
+
+
+def _order_missing() -> OrderError:
+    return OrderError(
+        "order_by is missing: the rows of a Spark frame have no order; name the columns that sort them: "
+        "a time, and further columns if times repeat"
+    )
+
+
+def _check_sequence(program: Any) -> None:
+    """Refuse a sequence query that a stream cannot run, or only with endless state."""
+    if not isinstance(program, SequenceProgram):
+        return
+    refuse_strict(program)
+    window = program.window
+    if window.within is None and window.within_events is None:
+        raise UnsupportedQueryError(
+            "the query has no window, so a stream would keep every event for ever; add WITHIN to the "
+            "query, as in WITHIN 1 hour"
+        )
 
 
 def check_watermark(source: EmptySource, clock: str) -> None:
@@ -117,8 +238,9 @@ def check_watermark(source: EmptySource, clock: str) -> None:
     if results:
         raise UnsupportedQueryError(
             f"the stream has {results[0]}: results have no watermark, so no second query can wait for it in "
-            "one Spark stream. Write the results to a table, and read that table as a stream of its own; or "
-            "use cep.stream([cep.Window(…), 'PATTERN …'], schema), which runs a chain"
+            "one Spark stream. Give match a chain, stream.cep.match([cep.Window(…), 'PATTERN …'], …), or add "
+            "a step to the result: stream.cep.window(…).cep.match('PATTERN …', …). Or write the results to a "
+            "table, and read that table as a stream of its own"
         )
     marked = [field.name for field in source.fields if _DELAY in field.metadata]
     if not marked:

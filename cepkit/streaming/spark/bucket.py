@@ -22,11 +22,15 @@ from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
+from cepkit.streaming.operators.sides import Sides
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
-from cepkit.streaming.search import Options, Search
+from cepkit.streaming.search import Options
+from cepkit.windows.chains import Chain
 from cepkit.windows.running import keys_of_window
+from cepkit.windows.spark import check_order
 from cepkit.windows.values import Window
 
+BucketQuery = RegexQuery | SequenceQuery | Window | RowPatternStream | Sides | Chain
 _KIND = "bucket of a Spark stream"
 
 
@@ -36,21 +40,27 @@ class BucketPlan:
 
     Parameters
     ----------
-    query : RegexQuery, SequenceQuery, Window or RowPatternStream
+    query : RegexQuery, SequenceQuery, Window, RowPatternStream, Sides or Chain
     schema : StreamSchema
         The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
     n_buckets : int
     identity : mapping
         The query and the settings as plain values. State of another identity is refused.
+    shedding : optional
+        What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is
+        ever dropped.
     """
 
-    query: RegexQuery | SequenceQuery | Window | RowPatternStream
+    query: BucketQuery
     schema: StreamSchema
     n_buckets: int = 1
     identity: Mapping[str, Any] = field(default_factory=dict)
+    shedding: Any = None
 
-    def open_search(self) -> Search:
-        """Return a search that has seen no event."""
+    def open_search(self) -> Any:
+        """Return a `Search` that has seen no event."""
+        if self.shedding is not None:
+            return self.shedding.open_search(self.query, self.schema)
         return open_search(self.query, self.schema, Options())
 
     @property
@@ -58,9 +68,41 @@ class BucketPlan:
         """Columns whose values share nothing with other values, so that buckets may divide them."""
         return keys_of_buckets(self.query)
 
+    @property
+    def sides(self) -> Sides | None:
+        """The join that the rows come to; None if they have one side."""
+        first = first_step(self.query)
+        return first if isinstance(first, Sides) else None
 
-def keys_of_buckets(query: RegexQuery | SequenceQuery | Window | RowPatternStream) -> tuple[str, ...]:
-    """Return the columns by which buckets may divide the rows; none when one bucket needs all of them."""
+    @property
+    def clock(self) -> str:
+        """Name of the column with the times of events; for a join, those of both sides."""
+        return self.query.order_by[0] if self.sides is None else " or ".join(self.sides.clocks)
+
+    def clock_of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the times of rows."""
+        return rows.column(self.clock) if self.sides is None else self.sides.clock_of(rows)
+
+
+def first_step(query: BucketQuery) -> Any:
+    """Return what reads the rows of the stream."""
+    return query.steps[0] if isinstance(query, Chain) else query
+
+
+def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
+    """Return the columns by which buckets may divide the rows; none when one bucket needs all of them.
+
+    The steps of a chain must share a key: it has the same values in the rows and in the results of each step.
+    """
+    if isinstance(query, Chain):
+        first, *others = query.steps
+        names = keys_of_buckets(first)
+        if isinstance(first, Sides) and others:  # only a shared column has its name in the result, too
+            names = tuple(one for one, other in first.keys.items() if one == other)
+        found = [keys_of_buckets(step) for step in others]
+        return tuple(name for name in names if all(name in own for own in found))
+    if isinstance(query, Sides):
+        return tuple(query.keys)
     return keys_of_window(query) if isinstance(query, Window) else query.partition_by
 
 
@@ -72,6 +114,7 @@ class Received:
     late: pa.Table  # rows that came after the bucket had passed their time
     n_rows: int
     changed: bool  # whether the bucket must be saved
+    shed: Mapping[str, float] = field(default_factory=dict)  # what load shedding did
 
 
 class Bucket:
@@ -84,7 +127,6 @@ class Bucket:
 
     def __init__(self, plan: BucketPlan):
         self.plan = plan
-        self._clock = plan.query.order_by[0]
         self._search = plan.open_search()
         self._held = plan.schema.arrow.empty_table()
         self._passed: int | None = None  # all rows before it are searched, in ticks
@@ -110,6 +152,8 @@ class Bucket:
         OrderError
             For rows without a time, and for rows of one key that are equal in all columns of ``order_by``.
         """
+        sheds = self.plan.shedding is not None
+        before = self._search.begin_counts() if sheds else {}
         n_rows = rows.num_rows
         time = self._ticks(rows)
         is_late = np.zeros(n_rows, bool) if self._passed is None else time < self._passed
@@ -128,13 +172,14 @@ class Bucket:
             if made:  # a bucket without work stays as it was saved
                 self._passed = watermark
         changed = bool(made) or n_rows > late.num_rows
-        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed)
+        shed = self._search.counts(before) if sheds else {}
+        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed, shed)
 
     def _ticks(self, rows: pa.Table) -> np.ndarray:
-        column = rows.column(self._clock)
+        column = self.plan.clock_of(rows)
         if column.null_count:
             raise OrderError(
-                f"order_by: column {self._clock!r} is null in {column.null_count:,} of {rows.num_rows:,} "
+                f"order_by: column {self.plan.clock!r} is null in {column.null_count:,} of {rows.num_rows:,} "
                 "rows of a micro-batch; an event needs a time. Filter these rows first"
             )
         return pc.cast(column, pa.int64()).to_numpy()
@@ -147,7 +192,9 @@ class Bucket:
         return ready
 
     def _advance(self, ready: pa.Table) -> pa.Table:
-        table, keys = ordered_batch(ready, None, self.plan.query.order_by, self.plan.schema)
+        table, keys = ready, None
+        if by := self.plan.query.order_by:
+            table, keys = ordered_batch(ready, None, by, self.plan.schema)
         self._refuse_ties(table)
         made, _ = self._search.advance(table, keys, self._n_events)
         self._n_events += table.num_rows
@@ -155,9 +202,11 @@ class Bucket:
         return made
 
     def _refuse_ties(self, table: pa.Table) -> None:
-        source, by = ArrowSource(table), self.plan.partition_by
-        events = Events(table.num_rows, {}, *partition_codes(source, by))
-        check_total_order(source, events, Order(by, self.plan.query.order_by))
+        if (sides := self.plan.sides) is None:
+            _check_order(table, Order(self.plan.partition_by, self.plan.query.order_by))
+        elif sides.is_ordered:
+            for own, clock in zip(sides.tables(table), sides.clocks, strict=True):
+                check_order(ArrowSource(own), Order((), (clock,)))
 
     # --- what Spark and the user want to know
 
@@ -215,6 +264,13 @@ class Bucket:
         bucket._wakes_at, bucket.timer = header["wakes_at"], header["timer"]
         bucket.n_bytes = len(content)
         return bucket
+
+
+def _check_order(table: pa.Table, order: Order) -> None:
+    """Raise for rows in stream order that the order does not tell apart."""
+    source = ArrowSource(table)
+    events = Events(table.num_rows, {}, *partition_codes(source, order.partition_by))
+    check_total_order(source, events, order)
 
 
 def _differences(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -14,6 +14,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.explanation import Explanation
+from cepkit.streaming.spark.adding import NextStep
 from cepkit.streaming.spark.results import SparkStreamResults
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ class SparkStreamMatches(SparkStreamResults):
     saves. After a crash, a restart from the checkpoint loses and doubles nothing in a sink that is exact
     itself, such as Parquet or `parquet_by_batch`.
 
+    With ``latency_bound`` each bucket sheds load for itself. The rows that the watermark passes arrive when
+    the bucket begins to work on them in a micro-batch. The latency of a match is the time from then until the
+    bucket has found it, by the clock of the machine. It does not contain the wait for the watermark, for the
+    micro-batch and for other buckets of the task. So a bucket works on a micro-batch for about
+    ``latency_bound`` at most, and drops the rows that would take it longer. Each bucket first learns from
+    ``warm_up`` rows and drops none of them. The state of the strategy is a part of the bucket's state, so a
+    restart continues it. It remembers every key. Without ``latency_bound`` nothing is ever dropped.
+
     Examples
     --------
     >>> found = stream.withWatermark("ts", "1 minute").cep.match(
@@ -54,9 +63,10 @@ class SparkStreamMatches(SparkStreamResults):
         n_buckets: int | None = None,
         late: str | None = None,
         unbounded: bool = False,
+        shedding: Any = None,
     ):
         self._program, self._engine, self._unbounded = program, engine, unbounded
-        super().__init__(frame, source, program.query, n_buckets, late)
+        super().__init__(frame, source, program.query, n_buckets, late, shedding)
 
     # --- what runs
 
@@ -70,6 +80,18 @@ class SparkStreamMatches(SparkStreamResults):
         <pattern SEQ(a x, b y)>
         """
         return self._program.query
+
+    @property
+    def cep(self) -> NextStep:
+        """A further step of a chain: ``matches.cep.window(…)`` and ``matches.cep.match(…)`` read the matches.
+
+        Examples
+        --------
+        >>> found.cep.window({"n": "count()"}, time="1 hour", order_by="b_ts")  # doctest: +SKIP
+        """
+        if self._shedding is not None:
+            raise UnsupportedQueryError("latency_bound: a chain drops no rows; leave one of the two out")
+        return NextStep((self._frame,), (self.query,))
 
     @property
     def engine(self) -> Engine:
@@ -129,6 +151,7 @@ class SparkStreamMatches(SparkStreamResults):
             self._n_buckets if buckets is None else whole_number("buckets", buckets, 1),
             late or self._late,
             self._unbounded if unbounded is None else truth("unbounded", unbounded),
+            self._shedding,
         )
 
     # --- results
@@ -145,7 +168,8 @@ class SparkStreamMatches(SparkStreamResults):
         --------
         >>> found.to_frame().writeStream.format("console").start()  # doctest: +SKIP
         """
-        self._refuse_unbounded()
+        if not self._unbounded:
+            refuse_unbounded(self.query)
         return super().to_frame()
 
     def explain(self) -> Explanation:
@@ -169,16 +193,17 @@ class SparkStreamMatches(SparkStreamResults):
     def _needed_columns(self) -> list[str]:
         return tasks.needed_columns(self._program, self._source)
 
-    def _refuse_unbounded(self) -> None:
-        query = self.query
-        if self._unbounded or not isinstance(query, RegexQuery) or query.within is not None:
-            return
-        if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
-            raise UnsupportedQueryError(
-                f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
-                "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
-                "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
-            )
+
+def refuse_unbounded(query: Any) -> None:
+    """Raise for a regex query whose matches have no greatest length."""
+    if not isinstance(query, RegexQuery) or query.within is not None:
+        return
+    if any(isinstance(part, Repeat) and part.high is None for part in _parts(query.pattern)):
+        raise UnsupportedQueryError(
+            f"matches of {str(query.pattern)!r} have no greatest length, so the state of the stream "
+            "could grow without limit; give within=…, as in within='1 hour', or a greatest number of "
+            "repetitions, as in a{1,100}. If your data end every match, call configure(unbounded=True)"
+        )
 
 
 def _parts(pattern: Pattern) -> list[Pattern]:

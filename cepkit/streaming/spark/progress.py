@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -23,13 +24,26 @@ _COLUMNS = {
     "watermark_lag": "timedelta64[ms]",
     "seconds": "float64",
 }
+MOST_LATENCY = "most_latency"  # the only number of load shedding whose greatest value counts, not the sum
+_OF_SHEDDING = {
+    "processed_rows": "int64",
+    "dropped_rows": "int64",
+    "dropped_partial_matches": "int64",
+    "estimated_recall": "float64",
+    "mean_latency": "float64",
+    "max_latency": "float64",
+    "buckets_that_learn": "Int64",
+}
+_STATE_OF_SHEDDING = ("estimated_recall", "buckets_that_learn")
 _PANELS = {
-    "in and out": ["rows", "late_rows", "matches", "results"],
+    "in and out": ["rows", "late_rows", "dropped_rows", "matches", "results"],
     "waiting afterwards": ["held", "kept", "live_partial_matches"],
 }
 
 
-def progress_frame(queries: Iterable[StreamingQuery], name: str, n_buckets: int) -> pd.DataFrame:
+def progress_frame(
+    queries: Iterable[StreamingQuery], name: str, n_buckets: int, types: Sequence[str] = ()
+) -> pd.DataFrame:
     """Return a row per micro-batch of these queries that reports under this name.
 
     Parameters
@@ -39,14 +53,21 @@ def progress_frame(queries: Iterable[StreamingQuery], name: str, n_buckets: int)
         Name of the observation.
     n_buckets : int
         A batch without new rows asks only some buckets; then the numbers of the batch before it stay.
+    types : sequence of str
+        The event types of a stream that sheds load, whose numbers are further columns.
     """
+    dropped = {f"dropped {of}": "int64" for of in types}
+    more = {**_OF_SHEDDING, **dropped} if types else {}
+    types_of_columns = {**_COLUMNS, **more}
     rows: list[dict[str, Any]] = []
     for query in queries:
         for one in query.recentProgress:
             if name in one["observedMetrics"]:
-                rows.append(_row_of(one, one["observedMetrics"][name].asDict(), n_buckets))
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
-    shown = list(_STATE.values())
+                observed = one["observedMetrics"][name].asDict()
+                shed = _shed(observed, types, n_buckets) if types else {}
+                rows.append({**_row_of(one, observed, n_buckets), **shed})
+    frame = pd.DataFrame(rows, columns=list(types_of_columns)).astype(types_of_columns)
+    shown = [*_STATE.values(), *(name for name in _STATE_OF_SHEDDING if name in more)]
     frame[shown] = frame[shown].ffill()
     newest = (frame["watermark"] + frame["watermark_lag"]).cummax().ffill()
     frame["watermark_lag"] = (newest - frame["watermark"]).astype("timedelta64[ms]")
@@ -91,6 +112,25 @@ def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any
         "watermark": watermark,
         "watermark_lag": newest - watermark,
         "seconds": one["durationMs"].get("triggerExecution", 0) / 1000,
+    }
+
+
+def _shed(observed: dict[str, Any], types: Sequence[str], n_buckets: int) -> dict[str, Any]:
+    """Return the columns of load shedding of a micro-batch; all numbers that Spark observed are floats."""
+    given = {name: 0.0 if value is None else value for name, value in observed.items()}
+    dropped = {f"dropped {of}": round(given[f"dropped_{i}"]) for i, of in enumerate(types)}
+    n, is_whole = given["latencies"], given["n_buckets"] >= n_buckets
+    return {
+        "processed_rows": round(given["processed"]),
+        "dropped_rows": sum(dropped.values()),
+        "dropped_partial_matches": round(given["partial"]),
+        "estimated_recall": given["recall_found"] / given["recall_wanted"]
+        if is_whole and given["recall_wanted"]
+        else math.nan,
+        "mean_latency": given["latency_seconds"] / n if n else math.nan,
+        "max_latency": given[MOST_LATENCY] if n else math.nan,
+        "buckets_that_learn": round(given["learns"]) if is_whole else None,
+        **dropped,
     }
 
 

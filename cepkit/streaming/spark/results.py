@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
@@ -23,19 +23,19 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved_queries import query_as_json
-from cepkit.streaming.search import Search
-from cepkit.streaming.spark.bucket import BucketPlan, keys_of_buckets
-from cepkit.streaming.spark.progress import draw_progress, progress_frame
+from cepkit.streaming.spark.bucket import BucketPlan, BucketQuery, keys_of_buckets
+from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
 from cepkit.streaming.spark.sending import STATISTICS, Sending
 from cepkit.streaming.spark.sinks import ParquetByBatch
-from cepkit.windows.values import Window
+from cepkit.windows.chains import Chain
+from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _BUCKETS_PER_PARTITION = 2
 _DEFAULT_PARTITIONS = 200  # of Spark
@@ -52,19 +52,20 @@ class SparkStreamResults(ABC):
         self,
         frame: DataFrame,
         source: EmptySource,
-        query: RegexQuery | SequenceQuery | Window | RowPatternStream,
+        query: RegexQuery | SequenceQuery | Window | RowPatternStream | Join | Chain,
         n_buckets: int | None = None,
         late: str | None = None,
+        shedding: Any = None,
     ):
         if late is not None and late not in _LATE:
             raise CepError(f"late={late!r}: write 'count' or 'rows'")
-        self._frame, self._source, self._query = frame, source, query
-        self._keys = keys_of_buckets(query)
+        self._frame, self._source, self._query, self._shedding = frame, source, query, shedding
+        self._keys = keys_of_buckets(self._bucket_query)
         self._n_buckets, self._late = n_buckets, late or "count"
         self._n_partitions = _n_partitions(frame)
         self._name = f"cepkit {uuid4().hex}"  # of the observation in Spark's progress
         self._started: list[StreamingQuery] = []
-        self._search: Search = self._plan.open_search()  # refuses what only a finished frame allows
+        self._search = self._plan.open_search()  # refuses what only a finished frame allows
 
     @property
     @abstractmethod
@@ -97,10 +98,7 @@ class SparkStreamResults(ABC):
         types, output = self._result_types
         columns = list(self._plan.schema.arrow.names)
         labels = work.labels_of_buckets(self._plan.n_buckets, self._n_partitions)
-        plain = tasks.numbered_columns(self._frame, self._source, columns)
-        keys = tasks.key_columns(self._source, columns, self._keys)
-        bucket = F.pmod(F.xxhash64(*keys), F.lit(self._plan.n_buckets)) if keys else F.lit(0)
-        dealt = plain.withColumn("bucket", bucket.cast("int")).mapInArrow(
+        dealt = self._rows_with_buckets(columns).mapInArrow(
             work.Dealer(tuple(columns), labels).run, work.ROWS_IN_BUCKETS
         )
         names, late = list(self._search.empty.schema.names), None
@@ -108,13 +106,14 @@ class SparkStreamResults(ABC):
             check_free(("late",), names)
             types, late = self._with_late(types, columns)
             names.append("late")
-        sending = Sending(output, tuple(columns), late)
+        sending = Sending(output, tuple(columns), late, self._shed_names)
         processor = work.BucketProcessor(self._plan, sending, os.environ.get("CEPKIT_CACHE"))
         made = dealt.groupBy("bucket").transformWithStateInPandas(
             processor, sending.operator_types(types), "append", "EventTime"
         )
         sums = [F.sum(name).alias(name) for name in STATISTICS]
-        made = sending.opened(made.observe(self._name, *sums), types)
+        shed = [(F.max if name == MOST_LATENCY else F.sum)(name).alias(name) for name in self._shed_names]
+        made = sending.opened(made.observe(self._name, *sums, *shed), types)
         return made.select(
             *(
                 F.col(f"`{own}`").alias(name, metadata={RESULT: self._title})
@@ -122,12 +121,19 @@ class SparkStreamResults(ABC):
             )
         )
 
+    def _rows_with_buckets(self, columns: list[str]) -> DataFrame:
+        """Return the rows with these columns by number, and the number of their bucket."""
+        return rows_with_buckets(self._frame, self._source, columns, self._keys, self._plan.n_buckets)
+
+    def _types_of_rows(self) -> dict[str, DataType]:
+        """Return Spark's types of the columns that the buckets get, and maybe others."""
+        return {field.name: field.dataType for field in self._source.fields}
+
     def _with_late(self, types: StructType, columns: list[str]) -> tuple[StructType, pa.StructType]:
         from pyspark.sql.types import StructField, StructType
 
-        fields = {field.name: field for field in self._source.fields}
-        rows = StructType([fields[name] for name in columns])
-        rows = StructType([StructField(field.name, field.dataType) for field in rows])
+        type_of_column = self._types_of_rows()
+        rows = StructType([StructField(name, type_of_column[name]) for name in columns])
         of_late = pa.struct([self._plan.schema.arrow.field(name).with_nullable(True) for name in columns])
         return StructType([*types, StructField("late", rows)]), of_late
 
@@ -188,6 +194,12 @@ class SparkStreamResults(ABC):
         (for a sequence query the kept events, from which they are made); ``state_bytes``; ``watermark``;
         ``watermark_lag``: the time from it to the newest row; ``seconds``.
 
+        A stream with a latency bound has more columns: ``processed_rows`` and ``dropped_rows`` of the batch
+        and ``dropped <type>`` for each event type; ``dropped_partial_matches``; ``estimated_recall``: the
+        share of the matches since the start that was found, see `cepkit.shedding.SheddingReport`;
+        ``mean_latency`` and ``max_latency`` of the matches of the batch, in seconds; ``buckets_that_learn``:
+        buckets in their warm-up.
+
         Examples
         --------
         >>> found.progress[["batch", "rows", "late_rows", "matches"]]  # doctest: +SKIP
@@ -196,7 +208,8 @@ class SparkStreamResults(ABC):
         known = {str(query.runId) for query in queries}
         active = self._frame.sparkSession.streams.active
         queries += [query for query in active if str(query.runId) not in known]
-        return progress_frame(queries, self._name, self._plan.n_buckets)
+        types = () if self._shedding is None else self._search.types
+        return progress_frame(queries, self._name, self._plan.n_buckets, types)
 
     def plot(self) -> go.Figure:
         """Draw `progress`: the rows and results of every micro-batch, and the rows that wait after it.
@@ -210,39 +223,60 @@ class SparkStreamResults(ABC):
     def _notes(self, one_bucket: str) -> tuple[tuple[str, str], ...]:
         """Return labels with texts that say how the stream runs; ``one_bucket`` says why there is one."""
         by = ", ".join(self._keys)
-        field = self._source.fields[self._source.names.index(self._query.order_by[0])]
-        delay = int(field.metadata["spark.watermarkDelayMs"]) / 1000
         buckets = (
             f"{self._plan.n_buckets} by a hash of {by}; the state of each is one value in Spark's state store"
             if by
             else f"1: {one_bucket}"
         )
+        shedding = () if self._shedding is None else (("shedding", str(self._shedding)),)
         late = "are counted" if self._late == "count" else "are rows with the column late"
         return (
             ("buckets", buckets),
-            ("watermark", f"{delay:g} s after the newest {field.name}; earlier rows are searched in order"),
+            ("watermark", f"{self._watermark}; earlier rows are searched in order"),
             ("late rows", f"{late}; they are not searched"),
+            *shedding,
         )
+
+    @property
+    def _watermark(self) -> str:
+        """The watermark in words."""
+        return said_watermark(self._source, self._query.order_by[0])
 
     # --- how the frames are made
 
     @cached_property
-    def _plan(self) -> BucketPlan:
-        """What the buckets share."""
+    def _bucket_query(self) -> BucketQuery:
+        """The query of the rows that the buckets get."""
+        assert not isinstance(self._query, Join)
+        return self._query
+
+    @cached_property
+    def _bucket_schema(self) -> StreamSchema:
+        """The columns that the buckets get."""
         columns = self._needed_columns()
         if self._late == "rows":
             columns = self._source.names
             tasks.check_convertible(self._source, columns)
-        fields = self._source.table.schema
-        nullable = {field.name: field.nullable for field in self._source.fields}
-        schema = StreamSchema(pa.schema([fields.field(n).with_nullable(nullable[n]) for n in columns]))
+        return schema_of_source(self._source, columns)
+
+    @cached_property
+    def _plan(self) -> BucketPlan:
+        """What the buckets share."""
+        schema = self._bucket_schema
         n_buckets = self._n_buckets or _BUCKETS_PER_PARTITION * self._n_partitions if self._keys else 1
         identity = {
             "query": query_as_json(self._query),
             "columns": [f"{field.name}: {field.type}" for field in schema.arrow],
             "buckets": f"{n_buckets} for spark.sql.shuffle.partitions={self._n_partitions}",
         }
-        return BucketPlan(self._query, schema, n_buckets, identity)
+        if self._shedding is not None:
+            identity["shedding"] = self._shedding.identity
+        return BucketPlan(self._bucket_query, schema, n_buckets, identity, self._shedding)
+
+    @property
+    def _shed_names(self) -> tuple[str, ...]:
+        """The numbers of load shedding that each bucket reports."""
+        return () if self._shedding is None else self._search.count_names
 
     @property
     def _result_types(self) -> tuple[StructType, pa.Schema]:
@@ -284,6 +318,31 @@ class SparkStreamResults(ABC):
     def _repr_html_(self) -> str:
         what, running = map(html.escape, self._lines())
         return f"<p><b>{what}</b></p><p>{running}</p>"
+
+
+def schema_of_source(source: EmptySource, columns: list[str]) -> StreamSchema:
+    """Return some columns of a Spark frame as the schema of a stream."""
+    nullable = {field.name: field.nullable for field in source.fields}
+    fields = [source.table.schema.field(name).with_nullable(nullable[name]) for name in columns]
+    return StreamSchema(pa.schema(fields))
+
+
+def rows_with_buckets(
+    frame: DataFrame, source: EmptySource, columns: list[str], keys: Iterable[str], n_buckets: int
+) -> DataFrame:
+    """Return columns of a frame as ``e0``, ``e1``, …, and the number of the bucket of each row."""
+    from pyspark.sql import functions as F
+
+    plain, hashed = tasks.numbered_columns(frame, source, columns), tasks.key_columns(source, columns, keys)
+    bucket = F.pmod(F.xxhash64(*hashed), F.lit(n_buckets)) if hashed else F.lit(0)
+    return plain.withColumn("bucket", bucket.cast("int"))
+
+
+def said_watermark(source: EmptySource, clock: str) -> str:
+    """Return the watermark of a frame in words."""
+    field = source.fields[source.names.index(clock)]
+    delay = int(field.metadata["spark.watermarkDelayMs"]) / 1000
+    return f"{delay:g} s after the newest {clock}"
 
 
 def _n_partitions(frame: DataFrame) -> int:

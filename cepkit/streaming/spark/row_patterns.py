@@ -11,7 +11,7 @@ from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_p
 from cepkit.streaming.operators.row_patterns import kept_columns
 from cepkit.streaming.spark.binding import check_watermark
 from cepkit.streaming.spark.results import SparkStreamResults
-from cepkit.streaming.spark.rows import WindowExplanation
+from cepkit.windows.explaining import OperatorExplanation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -127,7 +127,7 @@ class SparkStreamRowPatterns(SparkStreamResults):
         n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
         return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late or self._late)
 
-    def explain(self) -> WindowExplanation:
+    def explain(self) -> OperatorExplanation:
         """Say how the query is read and how the stream runs, without running it.
 
         Examples
@@ -135,7 +135,7 @@ class SparkStreamRowPatterns(SparkStreamResults):
         >>> found.explain()  # doctest: +SKIP
         """
         notes = self._notes("without PARTITION BY all rows are one partition, which one task must hold")
-        return WindowExplanation(
+        return OperatorExplanation(
             (("pattern", self._text), ("result", "rows that no later row changes"), *notes)
         )
 

@@ -1,23 +1,34 @@
-"""`SparkStreamRows`, the result of a window on a streaming Spark frame."""
+"""`SparkStreamRows`, the result of windows, joins and chains on streaming Spark frames."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from cepkit.errors import CepError, whole_number
-from cepkit.frames.spark import check_convertible
+from cepkit.errors import CepError, truth, whole_number
+from cepkit.frames.spark import EmptySource, check_convertible, needed_columns
+from cepkit.results.spark.binding import bind_any
+from cepkit.streaming.operators.sides import Sides
+from cepkit.streaming.sequence_stream import SequenceSearch
+from cepkit.streaming.spark.adding import NextStep
+from cepkit.streaming.spark.bucket import BucketQuery, keys_of_buckets
+from cepkit.streaming.spark.matches import refuse_unbounded
 from cepkit.streaming.spark.results import SparkStreamResults
-from cepkit.windows.values import ALL, Window
+from cepkit.windows.chains import Chain
+from cepkit.windows.explaining import OperatorExplanation, lines_of
+from cepkit.windows.values import Join, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class SparkStreamRows(SparkStreamResults):
-    """The rows that a window emits in a streaming Spark frame.
+    """The rows that a window, a join or a chain emits in a streaming Spark frame.
 
-    ``stream.cep.window(…)`` returns it. `to_frame` is a streaming frame with the columns of the stream and
-    the aggregates, and `writeStream` writes it as any streaming frame. Nothing runs until Spark starts that
-    writer.
+    ``stream.cep.window(…)`` returns it, and so do ``stream.cep.join(…)`` and ``stream.cep.match([…])``.
+    `to_frame` is a streaming frame, for a window with the columns of the stream and the aggregates, and
+    `writeStream` writes it as any streaming frame. Nothing runs until Spark starts that writer.
 
     Notes
     -----
@@ -26,7 +37,11 @@ class SparkStreamRows(SparkStreamResults):
     With ``emit="all"`` a row of a window of time expires when the watermark passes its time.
 
     A window of time with ``group_by`` has its groups in buckets, which Spark's tasks share. Other windows
-    need all rows in one bucket.
+    need all rows in one bucket. A join through windows of time has its keys in buckets if it has no measures.
+
+    In a chain each step reads the results of the step before, in the same Spark operator: `cep` adds a step.
+    Its buckets have the keys that all steps share. A later step knows that time has passed if its clock is
+    the clock of the step before, or ``emitted``. Otherwise its last results wait for the next row.
 
     Examples
     --------
@@ -35,21 +50,33 @@ class SparkStreamRows(SparkStreamResults):
     >>> sums.writeStream.option("checkpointLocation", "state").start("sums")  # doctest: +SKIP
     """
 
+    def __init__(
+        self,
+        frame: DataFrame,
+        source: EmptySource,
+        query: Window | Join | Chain,
+        n_buckets: int | None = None,
+        late: str | None = None,
+        unbounded: bool = False,
+    ):
+        self._unbounded = unbounded
+        super().__init__(frame, source, query, n_buckets, late)
+
     @property
-    def query(self) -> Window:
-        """The window as a value.
+    def query(self) -> Window | Join | Chain:
+        """The window, the join or the chain as a value.
 
         Examples
         --------
         >>> sums.query  # doctest: +SKIP
         Window({'total': 'sum(price)'}, time='15 s', group_by='symbol', order_by=['ts', 'n'])
         """
-        assert isinstance(self._query, Window)
+        assert isinstance(self._query, Window | Join | Chain)
         return self._query
 
     @property
     def n_buckets(self) -> int:
-        """Number of buckets: two per shuffle partition of Spark for groups in time, otherwise one.
+        """Number of buckets: two per shuffle partition of Spark if keys divide the rows, otherwise one.
 
         Examples
         --------
@@ -58,7 +85,9 @@ class SparkStreamRows(SparkStreamResults):
         """
         return self._plan.n_buckets
 
-    def configure(self, *, buckets: int | None = None, late: str | None = None) -> SparkStreamRows:
+    def configure(
+        self, *, buckets: int | None = None, late: str | None = None, unbounded: bool | None = None
+    ) -> SparkStreamRows:
         """Return the same rows with other settings. A checkpoint belongs to its settings.
 
         Parameters
@@ -68,6 +97,8 @@ class SparkStreamRows(SparkStreamResults):
         late : str, optional
             ``"count"``: late rows appear in `progress` only. ``"rows"``: `to_frame` has a last column
             ``late`` with the late rows as structs, in rows of their own; it is null for results.
+        unbounded : bool, optional
+            Whether a chain may run a regex query whose matches have no greatest length.
 
         Raises
         ------
@@ -80,9 +111,30 @@ class SparkStreamRows(SparkStreamResults):
         8
         """
         if buckets is not None and not self._keys:
-            raise CepError(f"buckets: {why_one_bucket(self.query)}, which is one bucket")
+            raise CepError(f"buckets: {self.why_one_bucket}, which is one bucket")
         n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
-        return SparkStreamRows(self._frame, self._source, self.query, n_buckets, late or self._late)
+        is_unbounded = self._unbounded if unbounded is None else truth("unbounded", unbounded)
+        return self._again(n_buckets, late or self._late, is_unbounded)
+
+    def _again(self, n_buckets: int | None, late: str, unbounded: bool) -> SparkStreamRows:
+        return SparkStreamRows(self._frame, self._source, self.query, n_buckets, late, unbounded)
+
+    def to_frame(self) -> DataFrame:
+        """Return a streaming frame of the rows.
+
+        Raises
+        ------
+        UnsupportedQueryError
+            For a chain with a regex query whose matches may grow without limit.
+
+        Examples
+        --------
+        >>> sums.to_frame().writeStream.format("console").start()  # doctest: +SKIP
+        """
+        if not self._unbounded:
+            for step in steps_of(self.query):
+                refuse_unbounded(step)
+        return super().to_frame()
 
     @property
     def progress(self) -> pd.DataFrame:
@@ -96,48 +148,113 @@ class SparkStreamRows(SparkStreamResults):
         """
         return super().progress.drop(columns="live_partial_matches").rename(columns={"matches": "results"})
 
-    def explain(self) -> WindowExplanation:
-        """Say how the window is read and how the stream runs, without running it.
+    def explain(self) -> OperatorExplanation:
+        """Say how the window, the join or the chain is read and how the stream runs, without running it.
 
         Examples
         --------
         >>> sums.explain()  # doctest: +SKIP
         """
-        window = self.query
-        rows = "a row for each row that arrives"
-        if window.emit == ALL:
-            rows += ", and one for each row that leaves"
-            rows += ", when the watermark passes its time" if window.time is not None else ""
-        notes = self._notes(f"{why_one_bucket(window)}, which one task must hold")
-        return WindowExplanation((("window", repr(window)), ("result", rows), *notes))
+        notes = self._notes(f"{self.why_one_bucket}, which one task must hold")
+        return OperatorExplanation((*lines_of(self.query, is_stream=True), *self._notes_on_time(), *notes))
+
+    @property
+    def cep(self) -> NextStep:
+        """A further step of a chain: ``rows.cep.match(…)`` and ``rows.cep.window(…)`` read these rows.
+
+        Examples
+        --------
+        >>> rises = sums.cep.match("PATTERN SEQ(_ a, _ b) WHERE b.total > 2 * a.total WITHIN 1 min",
+        ...                        partition_by="symbol", order_by="ts")  # doctest: +SKIP
+        """
+        return NextStep(self._all_frames, steps_of(self.query))
+
+    @property
+    def _all_frames(self) -> tuple[DataFrame, ...]:
+        return (self._frame,)
+
+    @property
+    def programs(self) -> tuple[Any, ...]:
+        """The programs of the queries among the steps that keep events.
+
+        Examples
+        --------
+        >>> sums.programs  # doctest: +SKIP
+        ()
+        """
+        steps = self._search.steps if isinstance(self._query, Chain) else (self._search,)
+        return tuple(step.program for step in steps if isinstance(step, SequenceSearch))
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether keys divide the rows into several buckets.
+
+        Examples
+        --------
+        >>> sums.is_divided  # doctest: +SKIP
+        True
+        """
+        return bool(self._keys)
+
+    @property
+    def why_one_bucket(self) -> str:
+        """Why one bucket needs all rows, if no keys divide them.
+
+        Examples
+        --------
+        >>> sums.why_one_bucket  # doctest: +SKIP
+        'without group_by the window ranges over all rows'
+        """
+        return why_one_bucket(self._bucket_query)
+
+    def _notes_on_time(self) -> tuple[tuple[str, str], ...]:
+        if not isinstance(self._query, Chain) or None not in self._search.delays:
+            return ()
+        first = self._search.delays.index(None) + 1
+        return (
+            ("time", f"passes before step {first}; the last results of later steps wait for the next row"),
+        )
 
     @property
     def _text(self) -> str:
-        return repr(self.query)
+        return str(self.query) if isinstance(self.query, Chain) else repr(self.query)
 
     @property
     def _title(self) -> str:
         return f"rows of {self._text}"
 
     def _needed_columns(self) -> list[str]:
+        first = steps_of(self.query)[0]
+        if not isinstance(first, Window):
+            return needed_columns(bind_any(self._frame, first)[0], self._source)
         check_convertible(self._source, self._source.names)
         return self._source.names
 
 
-@dataclass(frozen=True, repr=False)
-class WindowExplanation:
-    """How a window is read and how it runs in a stream; prints as text."""
-
-    lines: tuple[tuple[str, str], ...]  # labels and texts
-
-    def __str__(self) -> str:
-        return "\n".join(f"{label:12} {text}" for label, text in self.lines)
-
-    __repr__ = __str__
+def steps_of(query: Any) -> tuple[Any, ...]:
+    """Return the steps of a chain; another query is its only step."""
+    return query.steps if isinstance(query, Chain) else (query,)
 
 
-def why_one_bucket(window: Window) -> str:
-    """Return why one bucket needs all rows of a window without keys."""
-    if window.time is None:
+def why_one_bucket(query: BucketQuery) -> str:
+    """Return why one bucket needs all rows of a query without keys."""
+    first = steps_of(query)[0]
+    if keys_of_buckets(first):
+        return "the steps share no key"
+    if isinstance(first, Sides):
+        return _why_one_bucket_of_sides(first)
+    if not isinstance(first, Window):
+        return "without partition_by all events are one stream"
+    if first.time is None:
         return "a window of rows counts the rows of all groups together"
     return "without group_by the window ranges over all rows"
+
+
+def _why_one_bucket_of_sides(sides: Sides) -> str:
+    if not sides.join.on:
+        return "without on every row may meet every other one"
+    if not sides.is_timed:
+        return "a window of rows counts the rows of all keys together"
+    if sides.join.measures:
+        return "measures range over the pairs of all keys"
+    return "the keys of the sides have different types"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STATISTICS = ("rows", "late", "found", "held", "kept", "live", "state_bytes", "n_buckets")
 _OF_BUCKET = pa.schema([("bucket", pa.int32()), *((name, pa.int64()) for name in STATISTICS)])
-_PACKED = pa.schema([*_OF_BUCKET, ("matches", pa.binary()), ("late_rows", pa.binary())])
+_PACKED = pa.schema([("matches", pa.binary()), ("late_rows", pa.binary())])
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -49,6 +49,12 @@ class Sending:
     output: pa.Schema  # of the result's columns
     columns: tuple[str, ...] = ()  # names of the columns of late rows
     late: pa.StructType | None = None  # type of the column of late rows; None: no such column
+    shed: tuple[str, ...] = ()  # names of the numbers of load shedding
+
+    @property
+    def _of_bucket(self) -> pa.Schema:
+        """The columns of a bucket's statistics."""
+        return pa.schema([*_OF_BUCKET, *((name, pa.float64()) for name in self.shed)])
 
     @property
     def is_nested(self) -> bool:
@@ -63,16 +69,16 @@ class Sending:
 
     # --- in the workers
 
-    def sent(self, statistics: dict[str, int], made: Received) -> Iterator[pd.DataFrame]:
+    def sent(self, statistics: Mapping[str, float], made: Received) -> Iterator[pd.DataFrame]:
         """Yield what a bucket returns, as frames for Spark; ``statistics`` has the number of the bucket."""
-        of_bucket = pa.table({name: [value] for name, value in statistics.items()}, schema=_OF_BUCKET)
+        of_bucket = pa.table({name: [value] for name, value in statistics.items()}, schema=self._of_bucket)
         if self.is_nested:
             for name, table in {"matches": made.matches, "late_rows": made.late}.items():
                 content = as_stream(table) if table.num_rows else None
                 of_bucket = of_bucket.append_column(_PACKED.field(name), [pa.array([content], pa.binary())])
             yield _as_frame(of_bucket)
             return
-        schema = pa.schema([*_OF_BUCKET, *self.output, ("is_late", pa.bool_()), *self._late_fields])
+        schema = pa.schema([*self._of_bucket, *self.output, ("is_late", pa.bool_()), *self._late_fields])
         parts = [schema.empty_table(), of_bucket, _as_table(made.matches, self.output)]
         if self.late is not None:
             late = _as_table(made.late, self._late_fields)
@@ -112,13 +118,13 @@ class Sending:
         from pyspark.sql.types import BooleanType, StructField, StructType
 
         if self.is_nested:
-            return from_arrow_schema(_PACKED)
+            return from_arrow_schema(pa.schema([*self._of_bucket, *_PACKED]))
         names = self.output.names
         late = types["late"].dataType if self.late is not None else StructType()
         assert isinstance(late, StructType)
         return StructType(
             [
-                *from_arrow_schema(_OF_BUCKET),
+                *from_arrow_schema(self._of_bucket),
                 *(field for field in types if field.name in names),
                 StructField("is_late", BooleanType()),
                 *(StructField(f"l{i}", field.dataType) for i, field in enumerate(late)),

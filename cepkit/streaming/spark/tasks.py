@@ -114,7 +114,7 @@ class BucketProcessor(StatefulProcessor):
             _OPEN.pop(next(iter(_OPEN)))
         statistics = {
             "bucket": label, "rows": made.n_rows, "late": made.late.num_rows, "found": made.matches.num_rows,
-            **bucket.counts(), "state_bytes": bucket.n_bytes, "n_buckets": 1,
+            **bucket.counts(), "state_bytes": bucket.n_bytes, "n_buckets": 1, **made.shed,
         }  # fmt: skip
         return self._sending.sent(statistics, made)
 
