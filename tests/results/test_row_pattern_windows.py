@@ -56,6 +56,7 @@ def test_where_comes_before_the_window():
     text = f"""SELECT t, n OVER w FROM rows_ AS r WHERE r.k = 'a' AND x <> 3 WINDOW w AS (
       ORDER BY t MEASURES COUNT(*) AS n {ALL} PATTERN (A+) DEFINE A AS true)"""
     assert rows_of(cep.match(FRAME, text).to_frame()) == [[1, 2], [3, None]]
+    assert rows_of(cep.sql(text, rows_=FRAME).to_frame()) == [[1, 2], [3, None]]
 
 
 @pytest.mark.parametrize("kind", [pa.Table.from_pandas, pl.from_pandas], ids=["arrow", "polars"])

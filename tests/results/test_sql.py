@@ -223,6 +223,12 @@ def test_what_spark_refuses(spark, walk_on_spark):
         iter(walk_on_spark.cep.match(FALL))
     with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
         walk_on_spark.cep.match(FALL)[0]
+    late = "ORDER BY t ONE ROW PER MATCH WITH TIMED OUT MATCHES PATTERN (A) WITHIN INTERVAL '1' DAY"
+    in_time = walk_on_spark.selectExpr("k", "timestamp_seconds(t) AS t")
+    with pytest.raises(UnsupportedQueryError, match="needs the latest time of all partitions"):
+        in_time.cep.match(f"MATCH_RECOGNIZE (PARTITION BY k {late} DEFINE A AS k = 'a')")
+    with pytest.raises(UnsupportedQueryError, match="runs on frames in memory"):
+        walk_on_spark.cep.match("SELECT * FROM t WINDOW w AS (ROWS CURRENT ROW PATTERN (A) DEFINE A AS true)")
     stream = spark.readStream.format("rate").load()
     with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match("MATCH_RECOGNIZE (ORDER BY value PATTERN (A) DEFINE A AS value > 1)")
