@@ -11,7 +11,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.arrival import ordered_batch
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.operators.row_patterns import RowPatternSearch
+from cepkit.streaming.operators.row_patterns import RowStreamSearch
 from cepkit.streaming.operators.windows import WindowSearch
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.saved import Saved
@@ -28,7 +28,7 @@ def open_search(query: Any, schema: StreamSchema, options: Options) -> Search:
     if isinstance(query, Window):
         return WindowSearch(query, schema, options)
     if isinstance(query, RowPatternStream):
-        return RowPatternSearch(query, schema, options)
+        return RowStreamSearch(query, schema, options)
     if isinstance(query, SequenceQuery):
         return SequenceSearch(query, schema, options)
     return RegexSearch(query, schema, options)

@@ -67,7 +67,7 @@ def kept_columns(query: RowPatternStream, schema: Mapping[str, Any]) -> list[str
     return [name for name in schema if name in needed]
 
 
-class RowPatternSearch(Search):
+class RowStreamSearch(Search):
     """MATCH_RECOGNIZE in a stream; `advance` returns the matches that no later row can change.
 
     A match is decided when the search found it, and did not look for a further row. So ``A B`` is decided
