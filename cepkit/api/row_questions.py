@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame, Source
+from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.planning.arguments import read_arguments
 from cepkit.planning.planner import EngineValue
@@ -38,7 +39,7 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
     from cepkit.frames.row_events import searched_rows
     from cepkit.results.match_recognize.explanation import RowExplanation, measure_rows
 
-    whole = parse_match_recognize(query)
+    whole = refuse_windows(parse_match_recognize(query), "explain")
     if spark := spark_module(frame):
         return RowExplanation(bind_row_query(whole, spark.EmptySource(frame).schema, params))
     source = source_of(frame)[0]
@@ -81,7 +82,7 @@ def _searched(
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.frames.row_events import searched_rows
 
-    whole = parse_match_recognize(query)
+    whole = refuse_windows(parse_match_recognize(query), name)
     if spark_module(frame):
         raise UnsupportedQueryError(
             f"{name}() reads rows one by one, which a Spark frame does not allow; take a "

@@ -16,6 +16,7 @@ import pandas as pd
 
 import cepkit
 from cepkit.errors import CepError, CepWarning, nearest
+from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.match_recognize.recognizing import is_match_recognize
@@ -195,7 +196,7 @@ def rows_pattern_of(text: str) -> str:
 
 
 def _clause_of(text: str) -> RowPatternQuery:
-    query = parse_match_recognize(text)
+    query = refuse_windows(parse_match_recognize(text), "the command line")
     return query.rows if isinstance(query, SelectedRows) else query
 
 

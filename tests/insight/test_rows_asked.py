@@ -354,3 +354,14 @@ def test_other_keywords_and_frames_are_refused():
             function(WALK, TEXT.replace("price > PREV", "prize > PREV"))
     with pytest.raises(UnsupportedQueryError, match=r"why_not\(rows=…|why_not\(rows=\[…\]\)"):
         cep.step(WALK, TEXT)
+
+
+def test_a_pattern_in_a_window_clause_is_refused():
+    text = """SELECT low OVER w FROM walk WINDOW w AS (
+        ORDER BY t MEASURES LAST(A.price) AS low
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A+) DEFINE A AS price > 3)"""
+    for function in (cep.explain, cep.funnel, cep.why_not):
+        with pytest.raises(UnsupportedQueryError, match="the pattern is in a WINDOW clause"):
+            function(WALK, text)
+    explorer = WALK.cep.explore(text).wait(60)
+    assert explorer.status["state"] == "failed" and "WINDOW clause" in explorer.status["message"]

@@ -30,7 +30,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import is_registered
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.asked import RowsQuery, refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.match_recognize.recognizing import is_match_recognize
@@ -195,7 +195,7 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
 
 def _rows_query(text: str, call: Mapping[str, Any]) -> RowsQuery:
     """Return the query of a text of MATCH_RECOGNIZE, with columns as the text spells them."""
-    whole = parse_match_recognize(text)
+    whole = refuse_windows(parse_match_recognize(text), "the explorer")
     rows = whole.rows if isinstance(whole, SelectedRows) else whole
     return RowsQuery(whole, tuple((call.get("params") or {}).items()), rows.partition_by, rows.order_by)
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from cepkit.errors import UnsupportedQueryError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.patterns import RowPattern
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+from cepkit.language.match_recognize.query import (
+    RowPatternQuery,
+    SelectedRows,
+    SortKey,
+    WindowedRows,
+)
 from cepkit.language.spelling import text_of
 
 
@@ -69,3 +75,15 @@ class RowsQuery:
 
     def __str__(self) -> str:
         return text_of(self.whole)
+
+
+def refuse_windows(
+    whole: RowPatternQuery | SelectedRows | WindowedRows, who: str
+) -> RowPatternQuery | SelectedRows:
+    """Return a query of MATCH_RECOGNIZE; raise the error of ``who`` for a pattern in a WINDOW clause."""
+    if isinstance(whole, WindowedRows):
+        raise UnsupportedQueryError(
+            f"{who}: the pattern is in a WINDOW clause, whose result has a row for each row of the table. "
+            "Write it as SELECT * FROM t MATCH_RECOGNIZE ( … ), or run the text by cep.sql"
+        )
+    return whole
