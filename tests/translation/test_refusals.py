@@ -106,6 +106,11 @@ def test_an_unknown_target_gets_the_nearest_one():
         cep.translate("a", "sasse", define={"a": "x > 1"})
 
 
+def test_the_text_of_siddhi_is_no_source():
+    with pytest.raises(UnsupportedQueryError, match=r"cep\.siddhi runs this text"):
+        cep.translate("from every a=A select a.x as x insert into Out", "sase")
+
+
 def test_a_clause_takes_no_keywords_but_params():
     with pytest.raises(CepError, match="MATCH_RECOGNIZE has clauses for its options"):
         cep.translate(rows("A", "A AS x > 1"), "sase", order_by="ts")
