@@ -192,6 +192,12 @@ def _quantifier(query: SequenceQuery, loop: sq.Loop, steps: list[str | None]) ->
         )  # fmt: skip
     if inner == "strict" and query.partition_by:
         refuse(TARGET, f"{loop}", "consecutive() looks at the events of the key only")
+    after = steps[1] or query.strategy
+    if loop.preference == "greedy" and not is_single and _STEPS[after] != _STEPS[inner]:
+        refuse(
+            TARGET, f"{loop}",
+            "a greedy loop that skips other events between its rounds than before the next step",
+        )  # fmt: skip
     if loop.preference == "reluctant":
         refuse(TARGET, f"{loop}", "it has no reluctant loops")
     text = ""

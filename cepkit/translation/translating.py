@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cepkit.planning.queries import Query
 
 TARGETS = ("sase", "regex", "match_recognize", "siddhi", "flink_cep_java", "python")
+_SIDDHI = re.compile(r"\s*(?ai:from\s|partition\s+with\b|define\s+stream\b|@)")
 AnyQuery = RegexQuery | SequenceQuery | RowPatternQuery
 
 
@@ -124,6 +126,8 @@ def read_query(to: str, query: Any, keywords: Any) -> AnyQuery:
         return replace(query, define=put(query.define), measures=put(query.measures))
     if isinstance(query, RowPatternQuery | SelectedRows | WindowedRows):
         return _clause_of(to, query)
+    if isinstance(query, str) and _SIDDHI.match(query):
+        raise UnsupportedQueryError("SiddhiQL is only a target of translations; cep.siddhi runs this text")
     return as_query(query, given)
 
 

@@ -128,7 +128,7 @@ def random_loops(random: Random) -> cep.RegexQuery:
 @pytest.mark.parametrize("seed", range(8))
 def test_regexes_of_a_fixed_length(seed, full):
     random, counts = Random(seed), Counter()
-    n = 200 if full else 12
+    n = 200 if full else 24
     for _ in range(n):
         query = random_chain(random)
         check(query, query, random, counts)
@@ -209,7 +209,7 @@ def random_clause(random: Random) -> str:
 @pytest.mark.parametrize("seed", range(8))
 def test_clauses_of_match_recognize(seed, full):
     random, counts = Random(seed), Counter()
-    n = 200 if full else 16
+    n = 200 if full else 30
     for _ in range(n):
         text = random_clause(random)
         try:

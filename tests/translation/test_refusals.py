@@ -20,6 +20,12 @@ def rows(pattern: str, define: str, clauses: str = "") -> str:
     )
 
 
+TIMED_OUT = rows("A B", "B AS x > 2", "ONE ROW PER MATCH WITH TIMED OUT MATCHES").replace(
+    " DEFINE", " WITHIN INTERVAL '5' SECOND DEFINE"
+)
+FRAME = "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
+WINDOWED = f"SELECT * FROM t WINDOW w AS (ORDER BY ts {FRAME} PATTERN (A) DEFINE A AS x > 3)"
+
 # The query, the target, its keywords, the named clause and a part of the reason.
 CASES = [
     # a regex and SQL choose among matches in different ways
@@ -56,6 +62,8 @@ CASES = [
     ("SELECT * FROM t " + rows("A", "A AS x > 2") + " LIMIT 3", "sase", {}, "LIMIT", "whole answer"),
     (rows("A B", "B AS x > 2").replace("LAST(ts)", "CLASSIFIER()"), "sase", {},
      "MEASURES e: CLASSIFIER()", "no such"),
+    (TIMED_OUT, "regex", {}, "WITH TIMED OUT MATCHES", "matches only"),
+    (WINDOWED, "sase", {}, "WINDOW", "each row"),
     # sequences
     ("PATTERN SEQ(A a, B b)", "match_recognize", TYPED, "skip_till_any_match", "every choice of events"),
     ("PATTERN SEQ(A a, B b)", "siddhi", TYPED, "skip_till_any_match", "the next event that fits"),
@@ -104,6 +112,11 @@ def test_a_refusal_names_the_clause_and_the_reason(query, target, keywords, clau
 def test_an_unknown_target_gets_the_nearest_one():
     with pytest.raises(CepError, match=re.escape("to='sasse'. Did you mean 'sase'?")):
         cep.translate("a", "sasse", define={"a": "x > 1"})
+
+
+def test_the_text_of_siddhi_is_no_source():
+    with pytest.raises(UnsupportedQueryError, match=r"cep\.siddhi runs this text"):
+        cep.translate("from every a=A select a.x as x insert into Out", "sase")
 
 
 def test_a_clause_takes_no_keywords_but_params():
