@@ -295,7 +295,7 @@ class Progress:
         is_widget = notebook is not None and issubclass(tqdm, notebook.tqdm_notebook) and not is_off
         if is_widget:
             shown["display"] = False
-        bar = tqdm(total=self._total, leave=False, smoothing=0, disable=is_off, **shown)
+        bar: Any = tqdm(total=self._total, leave=False, smoothing=0, disable=is_off, **shown)
         bar.start_t = getattr(bar, "start_t", 0.0) - elapsed_s  # a disabled bar has no start
         if is_widget:
             from IPython.display import display
