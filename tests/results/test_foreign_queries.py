@@ -183,6 +183,15 @@ RUN = {
         """,
         "GROUP BY does not run here; hand the result to DuckDB or Spark SQL",
     ),
+    "Snowflake: a function of its own": (
+        """
+        SELECT symbol, n FROM ticks MATCH_RECOGNIZE (
+            PARTITION BY symbol ORDER BY tstamp MEASURES COUNT(*) AS n
+            PATTERN (up{2,}) DEFINE up AS price > PREV(price) AND RATIO_TO_REPORT(volume) > 0.1
+        );
+        """,
+        "DEFINE UP: no function 'RATIO_TO_REPORT'",
+    ),
     "Trino: a query with a name": (
         """
         WITH recent AS (SELECT * FROM ticks WHERE price > 1)

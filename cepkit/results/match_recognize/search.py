@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import Compiled, column_of
+from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
 from cepkit.engines.match_recognize.found_rows import FoundRows
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import CepError
+from cepkit.errors import CepError, PredicateError
 from cepkit.events import ColumnType, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
@@ -64,7 +64,10 @@ def bind_rows(
     """
     selected = query if isinstance(query, SelectedRows) else None
     clause = query.rows if isinstance(query, SelectedRows) else query
-    program, measures = prepare_rows(clause, schema, params)
+    try:
+        program, measures = prepare_rows(clause, schema, params)
+    except PredicateError as error:
+        raise PredicateError(f"{_place_of(error, clause, schema, params)}{error}") from None
     partition_by = tuple(column_of(name, schema) for name in clause.partition_by)
     shown = partition_by if clause.rows_per_match == "one" else schema
     for name, _ in clause.measures:
@@ -89,6 +92,25 @@ def bind_rows(
         clause, selected, params, schema, program, tuple(measures), partition_by, tuple(order_by),
         tuple(sorted(used)),
     )  # fmt: skip
+
+
+def _place_of(
+    error: PredicateError,
+    clause: RowPatternQuery,
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None,
+) -> str:
+    """Return the clause and the entry that raise an error, as in ``"DEFINE UP: "``; empty for others."""
+    for role, entries in (("DEFINE", clause.define), ("MEASURES", clause.measures)):
+        for name, tree in entries:
+            try:
+                compile_value(tree, schema, params)
+            except PredicateError as own:
+                if str(own) == str(error):
+                    return f"{role} {name}: "
+            except CepError:
+                continue
+    return ""
 
 
 def search_rows(bound: BoundRows, source: Source) -> RowPatternSearch:
