@@ -10,6 +10,7 @@ from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame, Source
 from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.planning.arguments import read_arguments
 from cepkit.planning.planner import EngineValue
 
@@ -38,7 +39,7 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
     from cepkit.frames.row_events import searched_rows
     from cepkit.results.match_recognize.explanation import RowExplanation, measure_rows
 
-    whole = parse_match_recognize(query)
+    whole = _parsed("explain", query)
     if spark := spark_module(frame):
         return RowExplanation(bind_row_query(whole, spark.EmptySource(frame).schema, params))
     source = source_of(frame)[0]
@@ -75,13 +76,24 @@ def refuse_steps() -> None:
     )
 
 
+def _parsed(name: str, query: str) -> RowPatternQuery | SelectedRows:
+    """Return a text as a query without a WINDOW."""
+    whole = parse_match_recognize(query)
+    if isinstance(whole, WindowedRows):
+        raise UnsupportedQueryError(
+            f"{name}() takes MATCH_RECOGNIZE in FROM; write the clauses of WINDOW {whole.name} there to ask "
+            "about its pattern"
+        )
+    return whole
+
+
 def _searched(
     name: str, frame: Frame, query: str, params: Mapping[str, Any] | None
 ) -> tuple[SearchedRows, Source]:
     from cepkit.engines.match_recognize.bound import bind_row_query
     from cepkit.frames.row_events import searched_rows
 
-    whole = parse_match_recognize(query)
+    whole = _parsed(name, query)
     if spark_module(frame):
         raise UnsupportedQueryError(
             f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
