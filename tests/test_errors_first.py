@@ -155,6 +155,14 @@ def test_what_does_not_run_match_recognize_says_what_to_write(function):
     assert 'df.cep.match(". B+", define={"B": "price > PREV(price)"}, ' in message
 
 
+@pytest.mark.parametrize("function", [cep.explain, cep.funnel, cep.why_not])
+def test_questions_take_no_window(function):
+    text = """SELECT price OVER w FROM t WINDOW w AS (ORDER BY ts MEASURES price AS price
+      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (A) DEFINE A AS price > 3)"""
+    with pytest.raises(cep.UnsupportedQueryError, match=r"takes MATCH_RECOGNIZE in FROM; .* WINDOW W"):
+        function(FRAME, text)
+
+
 def test_match_recognize_takes_no_other_keywords():
     text = "MATCH_RECOGNIZE (PATTERN (A B+) DEFINE B AS price > 3)"
     for keywords in [{"define": RISE}, {"engine": "any"}, {"order_by": "ts"}, {"within": 3}]:
