@@ -119,7 +119,7 @@ def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str,
     order = order_of_rows(source, tree.partition_by, tree.order_by)
     reach = reach_of([condition for _, condition in tree.define])
     given = RowInput(source.schema, source.column, lambda name: None, order, reach)
-    search = finding._Search(program, dict(tree.define), given)
+    search = finding._KernelSearch(program, dict(tree.define), given)
     blocks = list(search.blocks(finding._ROWS_OF_BLOCK))
     yield (
         "order, known frame",

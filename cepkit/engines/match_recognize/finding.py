@@ -85,7 +85,7 @@ def find_in_partitions(
     """
     if reason_for_python(program) is not None or given.order.n_places == 0:
         return None
-    search = _Search(program, define, given)
+    search = _KernelSearch(program, define, given)
     if len(search.conditions) > _MOST_BITS:
         return None
     try:
@@ -101,7 +101,7 @@ def find_in_partitions(
         return None
 
 
-class _Search:
+class _KernelSearch:
     """The search in all partitions of a frame."""
 
     def __init__(self, program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput):
@@ -224,7 +224,7 @@ def _beginning() -> np.ndarray:
 class _Matches:
     """The matches that a kernel has found so far."""
 
-    def __init__(self, search: _Search):
+    def __init__(self, search: _KernelSearch):
         n_places = search.order.n_places
         self.search, self.at = search, _beginning()
         self.first_match_of_partition = np.zeros(search.order.n_partitions + 1, np.int64)
