@@ -33,6 +33,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import order_of_rows
 from cepkit.kernels.row_patterns.codes import UNKNOWN
 from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery
 from cepkit.results import row_pattern_search
 
 
@@ -57,6 +58,12 @@ QUERIES = [
         "M shape", "A B{2,} C{2,} D{2,} E{2,}", f"B AS {DROP}, C AS {RISE}, D AS {DROP}, E AS {RISE}",
         "FIRST(A.ts) AS start, LAST(C.price) AS top, LAST(D.price) AS bottom, LAST(E.ts) AS stop",
         rb"[fdu]d{2,}u{2,}d{2,}u{2,}",
+    ),
+    Query(
+        "M shape of single steps or more", "A B+ C+ D+ E+",
+        f"B AS {DROP}, C AS {RISE}, D AS {DROP}, E AS {RISE}",
+        "FIRST(A.ts) AS start, LAST(C.price) AS top, LAST(D.price) AS bottom, LAST(E.ts) AS stop",
+        rb"[fdu]d+u+d+u+",
     ),
     Query(
         "A B+ C", "A B+ C", f"B AS {DROP}, C AS {RISE}",
@@ -115,10 +122,11 @@ def by_letters(frame: pd.DataFrame, regex: bytes) -> pd.DataFrame:
 def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str, float]]:
     """Yield the times of the conditions and the kernels, and of the same kernels in C."""
     source, tree = PandasSource(frame), parse_match_recognize(query.text())
+    assert isinstance(tree, RowPatternQuery)
     program, _ = prepare_rows(tree, source.schema)
     order = order_of_rows(source, tree.partition_by, tree.order_by)
     reach = reach_of([condition for _, condition in tree.define])
-    given = RowInput(source.schema, source.column, lambda name: None, order, reach)
+    given = RowInput(source.schema, source.column, lambda name: np.empty(0), order, reach)
     search = finding._KernelSearch(program, dict(tree.define), given)
     blocks = list(search.blocks(finding._ROWS_OF_BLOCK))
     yield (
@@ -127,6 +135,7 @@ def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str,
     )
     yield "conditions", seconds(lambda: [search.truths(*block) for block in blocks], repeat)
     tables = set_tables(search.transitions, len(search.conditions))
+    assert tables is not None
     whole = seconds(lambda: search.by_sets(tables), repeat)
     yield "conditions and kernels", whole
     twin = c_twin()
@@ -194,7 +203,7 @@ def duckdb_answer(frame: pd.DataFrame, query: Query) -> str:
     except ImportError:
         return "DuckDB is not installed"
     try:
-        duckdb.sql(f"SELECT * FROM frame {query.text()}").fetchall()
+        duckdb.execute(f"SELECT * FROM frame {query.text()}").fetchall()
     except duckdb.Error as error:
         return f"DuckDB {duckdb.__version__}: {str(error).splitlines()[0]}"
     return f"DuckDB {duckdb.__version__} runs it"
@@ -235,7 +244,7 @@ def main() -> None:
         print(f"\n{query.name}: {cep.match(frame, query.text()).count():,} matches in {len(frame):,} rows")
         for what, n, cost in rows_of(query, frame, given.repeat):
             print(f"  {what:<46} {cost * 1e3:>10.2f} ms {n / cost / 1e6:>9.2f} M rows/s", flush=True)
-    print(duckdb_answer(frame.head(10), QUERIES[1]))
+    print(duckdb_answer(frame.head(10), QUERIES[-1]))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ class Switch:
             found = cep.match(frame, query)
             made = found.to_frame()
             assert found.count() >= 0
+            assert isinstance(made, pd.DataFrame)
             return made
         except CepError as error:
             return str(error)
@@ -134,7 +135,7 @@ def check_equal(switch: Switch, frame: pd.DataFrame, query: str) -> None:
     expected = switch.answer(frame, query, kernels=False)
     found = switch.answer(frame, query, kernels=True)
     if isinstance(expected, str) or isinstance(found, str):
-        assert found == expected, query
+        assert str(found) == str(expected), query
         return
     pd.testing.assert_frame_equal(found, expected, check_exact=True, obj=query)
 
