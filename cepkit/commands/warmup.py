@@ -19,6 +19,8 @@ from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
 from cepkit.engines.interpreted.ordered import KERNELS as ORDERED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
+from cepkit.engines.match_recognize.found_rows import FINDING
+from cepkit.engines.match_recognize.measuring import MEASURING
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
@@ -30,7 +32,8 @@ from cepkit.shedding.tree.machine import KERNELS as TREE
 
 # Modules of kernels that serve every query.
 INTERPRETING = (
-    REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE,
+    REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
+    MEASURING,
 )  # fmt: skip
 
 

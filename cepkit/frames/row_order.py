@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, RowOrder
 from cepkit.errors import OrderError
 from cepkit.events import (
     BOOLEAN,
@@ -22,48 +24,122 @@ from cepkit.events import (
     shared_categories,
 )
 from cepkit.frames.building import partition_codes
+from cepkit.frames.reuse import reuse
 from cepkit.language.match_recognize.query import SortKey
+
+
+def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequence[SortKey]) -> RowOrder:
+    """Return the rows, partition by partition. Partitions are in the order of their first rows.
+
+    Rows that are equal in all keys keep the frame's order. The order is kept for the next call on the frame.
+    """
+    codes, n_codes = partition_codes(source, tuple(partition_by))
+    if source.n_rows == 0:
+        return RowOrder(None, np.zeros(1, np.int64))
+    clock = [SortKey(source.clock)] if source.clock is not None else []
+    keys = list(order_by or clock)
+    columns = [_key_values(source.column(key.column), key) for key in keys]
+
+    if _is_sorted(columns, keys):
+        keys, columns = [], []
+
+    def sort(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        codes, *columns = values
+        return _sorted(codes, n_codes, list(map(_ranks, columns, keys)))
+
+    what = ("rows of SQL", tuple(partition_by), tuple(keys))
+    order, *places = reuse(source.owner, what, [codes, *columns], sort)
+    first_place_of_partition, first_place_of_code = places
+    if not len(order):
+        return RowOrder(None, first_place_of_partition)
+    if keys or source.n_rows < FEWEST_ROWS:
+        return RowOrder(order, first_place_of_partition)
+    return RowOrder(order, first_place_of_partition, codes, first_place_of_code)
 
 
 def partitions_in_order(
     source: Source, partition_by: Sequence[str], order_by: Sequence[SortKey]
 ) -> list[np.ndarray]:
-    """Return the row numbers of each partition in order. Partitions are in the order of their first rows.
-
-    Rows that are equal in all keys keep the frame's order.
-    """
-    codes, n_codes = partition_codes(source, tuple(partition_by))
-    if source.n_rows == 0:
-        return []
-    clock = [SortKey(source.clock)] if source.clock is not None else []
-    ranks = [_ranks(source.column(key.column), key) for key in (order_by or clock)]
-    order = np.lexsort([*reversed(ranks), codes])
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    parts = np.split(order, starts[1:])
-    return sorted(parts, key=lambda rows: int(rows.min())) if n_codes > 1 else parts
+    """Return the rows of each partition in the order of `order_of_rows`."""
+    return order_of_rows(source, partition_by, order_by).partitions()
 
 
 def rows_in_order(source: Source, order_by: Sequence[SortKey]) -> np.ndarray | None:
     """Return the row numbers of all partitions together in order; None if the frame is in this order."""
-    ranks = [_ranks(source.column(key.column), key) for key in order_by]
+    ranks = [_ranks(_key_values(source.column(key.column), key), key) for key in order_by]
     if not ranks:
         return None
     order = np.lexsort(ranks[::-1])
     return None if bool((order[1:] > order[:-1]).all()) else order
 
 
-def _ranks(column: Column, key: SortKey) -> np.ndarray:
-    """Return numbers that sort as the key says; equal values have equal numbers."""
-    kind = column.type.kind
+def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return the rows by partition, and the first places of partitions and of codes.
+
+    No rows mean the frame's order.
+    """
+    n_rows = len(codes)
+    if n_codes == 1:
+        order = np.lexsort(ranks[::-1]) if ranks else np.empty(0, np.int64)
+        return order, np.array([0, n_rows], np.int64), np.zeros(1, np.int64)
+    sizes, first_row = np.zeros(n_codes, np.int64), np.full(n_codes, n_rows, np.int64)
+    if n_rows < FEWEST_ROWS:  # numpy is done before the kernels are loaded
+        sizes += np.bincount(codes, minlength=n_codes)
+        first_row[codes[::-1]] = np.arange(n_rows - 1, -1, -1)
+    else:
+        load_kernels(FINDING).count_by_partition(codes, sizes, first_row)
+    by_first_row = np.argsort(first_row, kind="stable")[: np.count_nonzero(sizes)]
+    first_place = np.zeros(len(by_first_row) + 1, np.int64)
+    np.cumsum(sizes[by_first_row], out=first_place[1:])
+    place_of_code = np.zeros(n_codes, np.int64)
+    place_of_code[by_first_row] = first_place[:-1]
+    if bool((codes[1:] == codes[:-1]).sum() == n_rows - len(by_first_row)) and not ranks:
+        return np.empty(0, np.int64), first_place, place_of_code
+    rows = np.lexsort(ranks[::-1]) if ranks else None
+    codes = codes if rows is None else codes[rows]
+    if n_rows < FEWEST_ROWS:
+        order = np.argsort(place_of_code[codes], kind="stable")
+    else:
+        order = np.empty(n_rows, np.int64)
+        load_kernels(FINDING).sort_by_partition(codes, place_of_code.copy(), order)
+    return order if rows is None else rows[order], first_place, place_of_code
+
+
+def _key_values(column: Column, key: SortKey) -> np.ndarray:
+    """Return numbers in the order of the column's values; NaN or ``NULL_INTEGER`` is null."""
+    kind, values = column.type.kind, column.values
     if kind not in (INTEGER, FLOAT, BOOLEAN, TIME, DURATION, TEXT):
         raise OrderError(f"ORDER BY: column {key.column!r} is of type {column.type}, which has no order")
     if kind == TEXT:
-        column = shared_categories([column], True)[0]
-    missing = nulls(column)
-    values, ranks = np.unique(column.values, return_inverse=True)
-    ranks = -ranks if key.descending else ranks
-    ranks = ranks.astype(np.int64)
-    ranks[missing] = -len(values) - 1 if key.nulls_first else len(values) + 1
+        values = shared_categories([column], True)[0].values
+    if kind in (TEXT, BOOLEAN):
+        return np.where(values < 0, NULL_INTEGER, values.astype(np.int64))
+    return values
+
+
+def _is_null(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    return values == NULL_INTEGER if values.dtype == np.int64 else np.zeros(len(values), bool)
+
+
+def _is_sorted(columns: Sequence[np.ndarray], keys: Sequence[SortKey]) -> bool:
+    """Return whether the rows are in the order of their keys already, as far as that is quick to see."""
+    if not columns:
+        return True
+    [values, *others], [key, *_] = columns, keys
+    is_rising = values[1:] >= values[:-1] if not others else values[1:] > values[:-1]
+    return not key.descending and bool(is_rising.all()) and not _is_null(values[:1]).any()
+
+
+def _ranks(values: np.ndarray, key: SortKey) -> np.ndarray:
+    """Return numbers that sort as the key says; equal values have equal numbers."""
+    missing = _is_null(values)
+    if not key.descending and not missing.any():
+        return values
+    found, ranks = np.unique(values, return_inverse=True)
+    ranks = (-ranks if key.descending else ranks).astype(np.int64)
+    ranks[missing] = -len(found) - 1 if key.nulls_first else len(found) + 1
     return ranks
 
 

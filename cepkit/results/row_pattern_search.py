@@ -1,4 +1,4 @@
-"""The search of MATCH_RECOGNIZE in a frame."""
+"""The search of MATCH_RECOGNIZE in a frame: by kernels where they can, else by Python, with equal results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.match_recognize.values import Compiled, column_of
-from cepkit.engines.match_recognize.found_rows import FoundRows, RowOrder, collect_matches
+from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
+from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, collect_matches
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
+from cepkit.engines.match_recognize.measuring import MeasureReader, arrow_of_vector
+from cepkit.engines.match_recognize.nearby import reach_of
 from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.points import Points, points_of, unmatched_places
+from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.events import Source
-from cepkit.frames.row_order import partitions_in_order, plain_values
+from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.progress import checkpoint
@@ -51,10 +57,16 @@ class RowPatternSearch:
         params: Mapping[str, Any] | None = None,
     ):
         self._source, self._query, self._program, self._measures = source, query, program, measures
-        parts = partitions_in_order(source, partition_by, order_by)
-        bounds = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        self.order = RowOrder(np.concatenate(parts) if parts else np.empty(0, np.int64), bounds)
-        self.partitions  # noqa: B018  an error is raised now
+        self._plain: dict[str, np.ndarray] = {}
+        self.order = order_of_rows(source, partition_by, order_by)
+        reach = reach_of([tree for _, tree in query.define])
+        given = source.schema, source.column, self._plain_column, self.order, reach, params
+        self._given = RowInput(*given)
+        self._by_kernels: FoundRows | None = None
+        if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
+            self._by_kernels = find_in_partitions(program, dict(query.define), self._given)
+        if self._by_kernels is None:
+            self.partitions  # noqa: B018  an error is raised now
 
     @property
     def n_matches(self) -> int:
@@ -64,6 +76,8 @@ class RowPatternSearch:
     @cached_property
     def found(self) -> FoundRows:
         """The matches as arrays."""
+        if self._by_kernels is not None:
+            return self._by_kernels
         return collect_matches(self.order, [matches for _, _, matches in self.partitions])
 
     @cached_property
@@ -78,12 +92,14 @@ class RowPatternSearch:
             if isinstance(node, ex.Attribute | ex.Reference)
         }
         used |= {program.within[0]} if program.within else set()
-        values = {name: plain_values(self._source.column(name)) for name in sorted(used)}
+        values = {name: self._plain_column(name) for name in sorted(used)}
+        known = None if self._by_kernels is None else self._by_kernels.by_partition(self.order)
         made = []
-        for rows in self.order.partitions():
+        for i, rows in enumerate(self.order.partitions()):
             checkpoint()
             columns = {name: column[rows].tolist() for name, column in values.items()}
-            made.append((rows, columns, find_row_matches(program, columns, len(rows))))
+            matches = find_row_matches(program, columns, len(rows)) if known is None else known[i]
+            made.append((rows, columns, matches))
         return made
 
     @cached_property
@@ -103,12 +119,62 @@ class RowPatternSearch:
         """
         late = shown is None and self._program.timed_out
         shown = self._query.rows_per_match if shown is None else shown
-        every = self._with_timed_out if late else [matches for _, _, matches in self.partitions]
+        found = self._by_kernels
+        if found is None:
+            return self._measured_by_python(self._measures, shown, late)
+        states = np.array(self._program.automaton.excluded, bool)
+        points = points_of(found, shown, states)
+        reader = MeasureReader(self._program, found, points, self._given)
+        columns: list[pa.Array | None] = []
+        for (_, tree), measure in zip(self._query.measures, self._measures, strict=True):
+            checkpoint()
+            try:
+                columns.append(arrow_of_vector(reader.value(tree), measure.type, len(points)))
+            except NotVectorizedError:
+                columns.append(None)
+        places = points.place_of_point
+        if shown == "one":  # the result has columns of PARTITION BY, which any row of the partition has
+            places = self.order.first_place_of_partition[found.partition_of_match]
+        if shown == "all_with_unmatched":
+            places, columns = self._with_unmatched(found, points, columns)
+        others = [i for i, column in enumerate(columns) if column is None]
+        values: list[Values] = list(columns)
+        if others:
+            _, made = self._measured_by_python([self._measures[i] for i in others], shown)
+            for i, own in zip(others, made, strict=True):
+                values[i] = own
+        return self.order.rows(places), values
+
+    def _with_unmatched(
+        self, found: FoundRows, points: Points, columns: list[pa.Array | None]
+    ) -> tuple[np.ndarray, list[pa.Array | None]]:
+        """Return places and columns with the rows of the input that belong to no match, in order."""
+        unmatched = unmatched_places(found, self.order.n_places)
+        places = np.concatenate([points.place_of_point, unmatched])
+        numbers = np.concatenate([found.number_of_match[points.match_of_point], np.zeros_like(unmatched)])
+        order = np.lexsort([numbers, places])
+        taken = [
+            column
+            if column is None
+            else pa.concat_arrays([column, pa.nulls(len(unmatched), column.type)]).take(pa.array(order))
+            for column in columns
+        ]
+        return places[order], taken
+
+    def _measured_by_python(
+        self, measures: Sequence[Compiled], shown: str, late: bool = False
+    ) -> tuple[np.ndarray, list[Values]]:
         rows: list[np.ndarray] = []
         values: list[list[Any]] = []
+        every = self._with_timed_out if late else [matches for _, _, matches in self.partitions]
         for (order, columns, _), matches in zip(self.partitions, every, strict=True):
             checkpoint()
-            for row, made in output_rows(self._program, self._measures, shown, columns, len(order), matches):
+            for row, made in output_rows(self._program, measures, shown, columns, len(order), matches):
                 rows.append(order[row])
                 values.append(made)
-        return np.array(rows, np.int64), [[row[i] for row in values] for i in range(len(self._measures))]
+        return np.array(rows, np.int64), [[row[i] for row in values] for i in range(len(measures))]
+
+    def _plain_column(self, name: str) -> np.ndarray:
+        if name not in self._plain:
+            self._plain[name] = plain_values(self._source.column(name))
+        return self._plain[name]

@@ -17,7 +17,7 @@ from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.results.match_recognize.columns import arrow_of
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
 from tests.support.row_pattern_cases import FOLDER, bag, cases, of_sql, quoted, repeated, text_of_case
-from tests.support.row_patterns import engine_result, expression_tree, flat, pattern_tree
+from tests.support.row_patterns import engine_result, expression_tree, flat, kernel_result, pattern_tree
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
 
@@ -232,7 +232,8 @@ def test_windows_with_sub_queries_are_refused_with_the_reason():
 @pytest.mark.parametrize(
     "case", cases("trino_match_recognize.json") + cases("flink_sql_match_recognize.json")
 )
-def test_the_engine_gives_the_answers(case):
+@pytest.mark.parametrize("answer", [engine_result, kernel_result])
+def test_the_engine_gives_the_answers(case, answer):
     if "subquery" in json.dumps([case["measures"], case["define"]]):
         pytest.skip("the language refuses sub-queries")
     if case["surface"] != "from_clause":
@@ -252,7 +253,7 @@ def test_the_engine_gives_the_answers(case):
     def found() -> list[list[Any]]:
         names = [re.sub(r"CAST\((\w+) AS \w+\)", r"\1", entry["expr"]) for entry in case["output"] or ()]
         parts = partitions(query_of(case), rows)
-        outputs = [output for part in parts for output in engine_result(query, part, schema)]
+        outputs = [output for part in parts for output in answer(query, part, schema)]
         return [[output[name] for name in names] for output in outputs]
 
     if case["expected_error"]:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
+import pyarrow as pa
+
+from cepkit.engines.match_recognize.finding import reason_for_python
 from cepkit.engines.match_recognize.matching import find_row_matches
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.engines.match_recognize.windows import find_window_matches, window_values
-from cepkit.events import ColumnType
+from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
+from cepkit.results import row_pattern_search
+from cepkit.results.row_pattern_search import RowPatternSearch
 from tests.oracle.match_recognize import Query
 
 _SIGNS = {"==": "=", "!=": "<>"}
@@ -75,6 +82,57 @@ def window_result(
     names = [name for name, _ in query.rows.measures]
     values = window_values(program, measures, columns, ends, found, [None] * len(names))
     return [{**row, **dict(zip(names, made, strict=True))} for row, made in zip(rows, values, strict=True)]
+
+
+def kernel_result(
+    query: RowPatternQuery, rows: list[Any], schema: Mapping[str, ColumnType]
+) -> list[dict[str, Any]]:
+    """Return the same as `engine_result`, by kernels where they can run the query."""
+    program, measures = prepare_rows(query, schema)
+    source: Any = Rows(rows, schema)
+    with patch.object(row_pattern_search, "FEWEST_ROWS", 0):
+        search = RowPatternSearch(source, query, program, measures, (), ())
+    assert (reason_for_python(program) is None) is (search._by_kernels is not None) or not rows
+    numbers, columns = search.measured()
+    values = [_plain_list(column) for column in columns]
+    names = [name for name, _ in query.measures]
+    shown = query.partition_by if query.rows_per_match == "one" else list(schema)
+    return [
+        {name: rows[row][name] for name in shown} | dict(zip(names, made, strict=True))
+        for row, *made in zip(numbers.tolist(), *values, strict=True)
+    ]
+
+
+def _plain_list(column: Any) -> list[Any]:
+    if not isinstance(column, pa.Array):
+        return column
+    is_timed = pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type)
+    return (column.cast(pa.int64()) if is_timed else column).to_pylist()
+
+
+class Rows:
+    """Rows of one partition, in order, as a source of columns."""
+
+    clock = owner = None
+
+    def __init__(self, rows: list[Any], schema: Mapping[str, ColumnType]):
+        self.rows, self.schema, self.n_rows = rows, schema, len(rows)
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        kind, values = self.schema[name], [row[name] for row in self.rows]
+        if kind.kind == TEXT:
+            texts = [*dict.fromkeys(value for value in values if value is not None)]
+            codes = np.array([-1 if value is None else texts.index(value) for value in values], np.int64)
+            return Column(kind, codes, np.array(texts, object))
+        if kind.kind == FLOAT:
+            return Column(kind, np.array([np.nan if value is None else value for value in values], float))
+        if kind.kind in (INTEGER, TIME):
+            ticks = [NULL_INTEGER if value is None else value for value in values]
+            return Column(kind, np.array(ticks, np.int64))
+        objects = np.empty(len(values), object)
+        objects[:] = values
+        return Column(kind, objects)
 
 
 def pattern_tree(pattern: rp.RowPattern) -> dict[str, Any]:

@@ -337,12 +337,14 @@ def _converted(parts: list[Compiled]) -> list[Compiled]:
 
 
 def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
-    def ticks(text: str) -> int:
-        if timed.kind == DURATION:
-            return duration_ticks(text, timed.unit)
-        return _time_ticks(text, timed.unit or "ns", timed.timezone)
+    return _strict(lambda text: ticks_of(text, timed), [part], timed)
 
-    return _strict(ticks, [part], timed)
+
+def ticks_of(text: str, timed: ColumnType) -> int:
+    """Return a text next to a time or a duration as ticks."""
+    if timed.kind == DURATION:
+        return duration_ticks(text, timed.unit)
+    return _time_ticks(text, timed.unit or "ns", timed.timezone)
 
 
 @lru_cache(maxsize=256)

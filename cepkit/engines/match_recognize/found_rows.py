@@ -9,7 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.matching import RowMatch
+
+FINDING = "cepkit.kernels.row_patterns.finding"
+FEWEST_ROWS = 2000  # Python finds the matches in fewer rows before the kernels are loaded
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,21 @@ class RowOrder:
         Rows of the frame; None if the frame has this order.
     first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
         Partitions are in the order of their first rows. None is empty.
+    code_of_row : ndarray of int32, optional
+        The partition of each row as another number, if rows of a partition have the order of the frame.
+    first_place_of_code : ndarray of int64, optional
+        The first place of each such number.
     """
 
     row_of_place: np.ndarray | None
     first_place_of_partition: np.ndarray
+    code_of_row: np.ndarray | None = None
+    first_place_of_code: np.ndarray | None = None
+
+    @property
+    def n_places(self) -> int:
+        """The number of rows."""
+        return int(self.first_place_of_partition[-1])
 
     @property
     def n_partitions(self) -> int:
@@ -35,6 +50,17 @@ class RowOrder:
     def rows(self, places: np.ndarray) -> np.ndarray:
         """Return the rows of the frame at these places."""
         return places if self.row_of_place is None else self.row_of_place[places]
+
+    def place(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Write values of the frame's rows in the order of the places."""
+        if self.row_of_place is None:
+            out[:] = values
+        elif self.code_of_row is None or self.first_place_of_code is None:
+            np.take(values, self.row_of_place, out=out, mode="clip")
+        else:
+            bits = np.dtype(f"u{values.dtype.itemsize}")
+            given = np.ascontiguousarray(values).view(bits), out.view(bits)
+            load_kernels(FINDING).place_values(self.code_of_row, self.first_place_of_code.copy(), *given)
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Return the rows of the frame at the places from ``start`` to before ``stop``."""
@@ -54,7 +80,7 @@ class FoundRows:
     ----------
     start_of_match, end_of_match : ndarray of int64, shape (n_matches,)
         The first place, and the place after the last one. They are equal for an empty match.
-    states : ndarray
+    states : ndarray of int16
         The state of the automaton that took each row of each match.
     first_match_of_partition : ndarray of int64, shape (n_partitions + 1,)
     """
@@ -86,6 +112,21 @@ class FoundRows:
     def number_of_match(self) -> np.ndarray:
         """The number of each match in its partition, from 1, int64, (n_matches,)."""
         return np.arange(1, self.n_matches + 1) - self.first_match_of_partition[self.partition_of_match]
+
+    def by_partition(self, order: RowOrder) -> list[list[RowMatch]]:
+        """Return the matches of each partition as single values."""
+        first = self.first_match_of_partition.tolist()
+        return [
+            self._matches(range(first[p], first[p + 1]), start)
+            for p, start in enumerate(order.first_place_of_partition[:-1].tolist())
+        ]
+
+    def _matches(self, matches: Sequence[int], base: int) -> list[RowMatch]:
+        found = []
+        for number, m in enumerate(matches, 1):
+            states = self.states[self.first_state_of_match[m] : self.first_state_of_match[m + 1]]
+            found.append(RowMatch(number, int(self.start_of_match[m]) - base, tuple(states.tolist())))
+        return found
 
 
 def collect_matches(order: RowOrder, matches: Sequence[Sequence[RowMatch]]) -> FoundRows:

@@ -116,12 +116,22 @@ def next_start(program: RowProgram, match: RowMatch) -> int:
     labels = [program.automaton.variable_of_state[state] for state in match.states]
     rows = [row for row, label in zip(match.rows(), labels, strict=True) if label in program.members[name]]
     if not rows:
-        raise CepError(f"AFTER MATCH SKIP TO {name}: match {match.number} has no row of {name}")
+        raise target_error(name, match.number, None)
     target = rows[0] if program.after_match == "to_first" else rows[-1]
     if target == match.start:
-        message = f"row {target} is the first row of match {match.number}, which would be found again"
-        raise CepError(f"AFTER MATCH SKIP TO {name}: {message}")
+        raise target_error(name, match.number, target)
     return target
+
+
+def target_error(name: str, number: int, target: int | None) -> CepError:
+    """Return the error of a match after which the search cannot continue at a row of a variable.
+
+    ``target`` is the row in its partition, or None if the variable has none.
+    """
+    if target is None:
+        return CepError(f"AFTER MATCH SKIP TO {name}: match {number} has no row of {name}")
+    message = f"row {target} is the first row of match {number}, which would be found again"
+    return CepError(f"AFTER MATCH SKIP TO {name}: {message}")
 
 
 class RowSearch:

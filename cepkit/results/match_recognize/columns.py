@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Measured, Picked
+from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType, Source
 from cepkit.frames.row_order import plain_values
 
@@ -77,6 +78,8 @@ def arrow_of(values: list[Any], kind: ColumnType) -> pa.Array:
         return pa.array(values, arrow_type(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return pa.array(values)
+    except OverflowError:
+        raise CepError("a measure has integers beyond 64 bits; make them floats: CAST(… AS double)") from None
 
 
 def _maps(values: list[Any]) -> pa.Array:

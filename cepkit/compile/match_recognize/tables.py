@@ -1,0 +1,159 @@
+"""The automaton of a row pattern as tables for kernels, for conditions that depend on nearby rows alone.
+
+From the last row of a partition to the first one, such an automaton is deterministic. The conditions that
+hold at a row and the set of states for the next row give the set for the row. A state is in the set if it can
+take the row and leads to a match. The tables have the sets that occur in the data, and no others.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from cepkit.compile.match_recognize.automaton import RowAutomaton
+from cepkit.kernels.row_patterns.codes import MATCH, NO_CONDITION, NO_STATE, UNKNOWN
+
+# Sets are tables only within these limits. Other automata have a kernel that looks at every transition.
+MOST_STATES, MOST_CONDITIONS, MOST_CELLS = 64, 8, 20_000
+
+
+class TooManySetsError(Exception):
+    """The data leads to more sets than the tables may have."""
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """The transitions of an automaton as arrays.
+
+    Parameters
+    ----------
+    automaton : RowAutomaton
+    condition_of_state : tuple of int
+        The number of a condition, or ``NO_CONDITION``.
+    """
+
+    automaton: RowAutomaton
+    condition_of_state: tuple[int, ...]
+
+    @cached_property
+    def conditions(self) -> np.ndarray:
+        """``condition_of_state``, int64, (n_states,)."""
+        return np.array(self.condition_of_state, np.int64)
+
+    @cached_property
+    def first_follower(self) -> np.ndarray:
+        """The first item of each list in ``followers``, int64, (n_states + 3,)."""
+        return np.cumsum([0, *map(len, self.lists)], dtype=np.int64)
+
+    @cached_property
+    def followers(self) -> np.ndarray:
+        """What can follow each state, then the start, then the start at the first row of a partition."""
+        return np.array([state for own in self.lists for state in own], np.int64)
+
+    @cached_property
+    def can_end(self) -> np.ndarray:
+        """Whether a match can end with each state at the last row of a partition, uint8, (n_states,)."""
+        return np.array([MATCH in lists[2] for lists in self.automaton.follow[:-1]], np.uint8)
+
+    @cached_property
+    def lists(self) -> list[tuple[int, ...]]:
+        """The lists of ``followers``."""
+        *others, start = self.automaton.follow
+        return [*(lists[0] for lists in others), start[0], start[1]]
+
+
+class SetTables:
+    """The sets of states of an automaton, and the tables of `cepkit.kernels.row_patterns.finding`.
+
+    Threads may share them: a set keeps its number, and a table that grows is replaced.
+    """
+
+    def __init__(self, transitions: Transitions, n_conditions: int):
+        self.n_conditions = n_conditions
+        self._transitions, self._lock, self._n_cells = transitions, threading.Lock(), 0
+        self._lists = transitions.lists
+        self._n_states = len(transitions.condition_of_state)
+        self._before_end = sum(1 << s for s, can in enumerate(transitions.can_end) if can)
+        self._enders = self._states_before(MATCH)
+        self._before = [self._states_before(state) for state in range(self._n_states)]
+        self._allowed: dict[int, int] = {}
+        self._sets: list[int] = []
+        self._number_of_set: dict[int, int] = {}
+        self.following = np.full(0, UNKNOWN, np.uint16)
+        self.choice = np.full((0, self._n_states), NO_STATE, np.int16)
+        self.first_choice = np.full((0, 2), NO_STATE, np.int16)
+        self._number(-1)  # after the last row
+
+    def fill(self, cell: int) -> None:
+        """Compute a cell of ``following``."""
+        with self._lock:
+            if self.following[cell] != UNKNOWN:
+                return  # another thread was faster
+            if self._n_cells == MOST_CELLS:
+                raise TooManySetsError
+            self._n_cells += 1
+            number, symbol = cell >> self.n_conditions, cell & ((1 << self.n_conditions) - 1)
+            found = self._number(self._states_before_set(number) & self._allowed_by(symbol))
+            self.following[cell] = found
+
+    def _states_before(self, state: int) -> int:
+        """Return the states that ``state`` can follow, as bits."""
+        return sum(1 << s for s, own in enumerate(self._lists[: self._n_states]) if state in own)
+
+    def _states_before_set(self, number: int) -> int:
+        if number == 0:
+            return self._before_end
+        found, states = self._enders, self._sets[number]
+        while states:
+            lowest = states & -states
+            found |= self._before[lowest.bit_length() - 1]
+            states ^= lowest
+        return found
+
+    def _allowed_by(self, symbol: int) -> int:
+        """Return the states whose conditions hold, as bits."""
+        if symbol not in self._allowed:
+            self._allowed[symbol] = sum(
+                1 << s
+                for s, condition in enumerate(self._transitions.condition_of_state)
+                if condition == NO_CONDITION or symbol >> condition & 1
+            )
+        return self._allowed[symbol]
+
+    def _number(self, states: int) -> int:
+        """Return the number of a set, which gets its rows in the tables. -1 is the set after the last row."""
+        if states in self._number_of_set:
+            return self._number_of_set[states]
+        number = len(self._sets)
+        if number == len(self.choice):
+            room = max(16, 2 * number)
+            self.choice = _grown(self.choice, room, NO_STATE)
+            self.first_choice = _grown(self.first_choice, room, NO_STATE)
+            self.following = _grown(self.following, room << self.n_conditions, UNKNOWN)
+        in_set = 0 if number == 0 else states
+        chosen = [
+            next((state for state in own if state == MATCH or in_set >> state & 1), NO_STATE)
+            for own in self._lists
+        ]
+        self.choice[number] = chosen[: self._n_states]
+        self.first_choice[number] = chosen[self._n_states :]
+        self._sets.append(states)
+        self._number_of_set[states] = number
+        return number
+
+
+def _grown(table: np.ndarray, room: int, empty: int) -> np.ndarray:
+    grown = np.full((room, *table.shape[1:]), empty, table.dtype)
+    grown[: len(table)] = table
+    return grown
+
+
+@lru_cache(maxsize=16)
+def set_tables(transitions: Transitions, n_conditions: int) -> SetTables | None:
+    """Return the tables of an automaton, or None if it is too large for them."""
+    if len(transitions.condition_of_state) > MOST_STATES or n_conditions > MOST_CONDITIONS:
+        return None
+    return SetTables(transitions, n_conditions)

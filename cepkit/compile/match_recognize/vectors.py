@@ -1,0 +1,430 @@
+"""Expressions of MATCH_RECOGNIZE at many places at once, with the values of `compile_value`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.match_recognize.values import column_of, compile_value, ticks_of
+from cepkit.errors import PredicateError
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INTEGER,
+    NULL_INTEGER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+)
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize import patterns as rp
+
+EXACT = 2**53  # integers up to here are floats without loss
+_LARGEST = 2**63 - 1
+_FEW = 8  # options of IN that are compared one by one
+_WHOLE = (INTEGER, TIME, DURATION)
+_OF_MATCHES = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber)
+
+
+class NotVectorizedError(Exception):
+    """An expression has no vectors, or they would lose digits. Python computes it place by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The values of an expression at many places.
+
+    Parameters
+    ----------
+    values : ndarray, number or text
+        bool, int64 or float64, with ``texts`` codes; or one value for all places.
+    type : ColumnType
+        A time or a duration has ticks.
+    missing : tuple of ndarray
+        Where the value is null: truths by place, or numbers of places.
+    texts : ndarray of objects, optional
+        The texts of the codes.
+    """
+
+    values: Any
+    type: ColumnType
+    missing: tuple[np.ndarray, ...] = ()
+    texts: np.ndarray | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all places have the same value."""
+        return not isinstance(self.values, np.ndarray)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the values are integers or ticks."""
+        return self.type.kind in _WHOLE
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers or ticks."""
+        return self.is_whole or self.type.kind == FLOAT
+
+    def bound(self) -> int:
+        """Return the largest absolute value of integers."""
+        if self.is_one:
+            return abs(int(self.values))
+        return max(abs(int(self.values.min())), abs(int(self.values.max()))) if len(self.values) else 0
+
+    def is_null(self, n: int) -> np.ndarray:
+        """Return whether the value at each of ``n`` places is null."""
+        found = np.zeros(n, bool)
+        for places in self.missing:
+            found[places] = True
+        return found
+
+    def with_missing(self, *more: np.ndarray) -> Vector:
+        """Return the vector with more nulls."""
+        return replace(self, missing=_union(self.missing, more))
+
+
+def vector_of_column(kind: ColumnType, values: np.ndarray, texts: np.ndarray | None) -> Vector:
+    """Return values in the form of a `Column` as a vector."""
+    least = values.min() if len(values) else 0  # NaN if there is one
+    missing: tuple[np.ndarray, ...] = ()
+    if kind.kind == FLOAT:
+        missing = (np.isnan(values),) if least != least else ()
+        values = values.astype(np.float64, copy=False)
+    elif kind.kind in (TEXT, BOOLEAN):
+        missing = (values < 0,) if least < 0 else ()
+        values = values == 1 if kind.kind == BOOLEAN else values
+    elif values.dtype != np.int64:
+        values = values.astype(np.int64)
+    elif least == NULL_INTEGER:
+        missing = (values == NULL_INTEGER,)
+        values = np.where(missing[0], 0, values)
+    return Vector(values, kind, missing, texts)
+
+
+class VectorReader:
+    """Reads expressions at ``n`` places. Its subclasses know which rows the places mean.
+
+    Parameters
+    ----------
+    n : int
+        The number of places.
+    schema, params
+        As for `compile_value`.
+    """
+
+    def __init__(self, n: int, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
+        self.n, self.schema, self.params = n, schema, params
+
+    def column(self, name: str, at: Any) -> Vector:
+        """Return a column at the rows ``at``."""
+        raise NotImplementedError
+
+    def rows_of(self, variable: str | None) -> Any:
+        """Return the rows that a column of a variable means, or that one alone means for None."""
+        raise NotImplementedError
+
+    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
+        """Return a navigation, an aggregate, a label or the number of the match."""
+        raise NotImplementedError
+
+    def holds(self, tree: ex.Expression, wanted: bool = True, at: Any = None) -> np.ndarray:
+        """Return where a condition is ``wanted``, bool, (n,). The array is new."""
+        match tree:
+            case ex.And(operands=operands) | ex.Or(operands=operands):
+                join = np.logical_and if isinstance(tree, ex.And) is wanted else np.logical_or
+                first, *others = operands
+                found = self.holds(first, wanted, at)
+                for other in others:
+                    join(found, self.holds(other, wanted, at), out=found)
+                return found
+            case ex.Not(operand=operand):
+                return self.holds(operand, not wanted, at)
+            case ex.IsNull(operand=operand):
+                found = self.value(operand, at).is_null(self.n)
+                return found if wanted else ~found
+        vector = self.value(tree, at)
+        if vector.type.kind != BOOLEAN:
+            raise NotVectorizedError
+        if vector.is_one:
+            found = np.full(self.n, bool(vector.values) is wanted)
+        elif wanted:  # a comparison makes a new array
+            found = vector.values if isinstance(tree, ex.Comparison | ex.In) else vector.values.copy()
+        else:
+            found = ~vector.values
+        for places in vector.missing:
+            found[places] = False
+        return found
+
+    def value(self, tree: ex.Expression, at: Any = None) -> Vector:
+        """Return the values of an expression.
+
+        Raises
+        ------
+        NotVectorizedError
+            If Python must compute the expression place by place.
+        """
+        if isinstance(tree, ex.Attribute | ex.Reference):
+            name = column_of(tree.name or "", self.schema)
+            variable = tree.variable if isinstance(tree, ex.Reference) else None
+            return self.column(name, self.rows_of(variable) if at is None else at)
+        if isinstance(tree, _OF_MATCHES):
+            return self.of_match(tree, at)
+        if (found := self._of_one_text(tree, at)) is not None:
+            return found
+        match tree:
+            case ex.Literal(value=value):
+                return _constant(value)
+            case ex.Parameter(name=name):
+                if self.params is None or name not in self.params:
+                    raise NotVectorizedError
+                return _constant(self.params[name])
+            case ex.And() | ex.Or() | ex.Not() | ex.IsNull():
+                true = self.holds(tree, True, at)
+                missing = ~(true | self.holds(tree, False, at))
+                return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
+            case ex.In(operand=operand, options=options):
+                return _is_in(*_converted([self.value(part, at) for part in (operand, *options)]))
+            case ex.Comparison(operator=sign, left=left, right=right):
+                return _compared(sign, *_converted([self.value(left, at), self.value(right, at)]))
+            case ex.Arithmetic(operator=sign, left=left, right=right):
+                return self._computed(sign, self.value(left, at), self.value(right, at))
+            case ex.Negative(operand=operand):
+                one = self.value(operand, at)
+                _check_numbers(one)
+                return replace(one, values=-one.values)
+            case rp.CaseWhen(branches=branches, default=default) if default is not None:
+                return self._case(branches, default, at)
+            case ex.Call(function=function, arguments=arguments):
+                return self._call(function.lower(), [self.value(part, at) for part in arguments])
+        raise NotVectorizedError
+
+    def _of_one_text(self, tree: ex.Expression, at: Any) -> Vector | None:
+        """Return an expression of a single column of texts, computed once for each text; else None."""
+        leaves = set()
+        for node in tree.walk():
+            if isinstance(node, (*_OF_MATCHES, rp.MatchRowtime, rp.TimedOut)):
+                return None
+            if isinstance(node, ex.Attribute | ex.Reference):
+                variable = node.variable if at is None and isinstance(node, ex.Reference) else None
+                leaves.add((variable, column_of(node.name or "", self.schema)))
+        if len(leaves) != 1:
+            return None
+        [(variable, name)] = leaves
+        if self.schema[name].kind != TEXT:
+            return None
+        column = self.column(name, self.rows_of(variable) if at is None else at)
+        if column.texts is None or len(column.texts) > self.n:  # hardly a text twice
+            raise NotVectorizedError
+        made = compile_value(tree, self.schema, self.params, inside=True)
+        place = SimpleNamespace(columns={name: [*column.texts, None]})
+        try:
+            of_text = [made.call(place, i) for i in range(len(column.texts) + 1)]
+        except PredicateError:
+            raise NotVectorizedError from None
+        codes = np.where(column.is_null(self.n), -1, column.values) if column.missing else column.values
+        return _looked_up(of_text, codes, made.type)
+
+    def _computed(self, sign: str, left: Vector, right: Vector) -> Vector:
+        if left.type.kind == TIME and right.type.kind == TEXT:
+            right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
+        kinds = (left.type.kind, right.type.kind)
+        kind = ColumnType(INTEGER if kinds == (INTEGER, INTEGER) and sign != "/" else FLOAT)
+        if kinds == (TIME, TIME) and sign == "-":
+            kind = ColumnType(DURATION, left.type.unit)
+        elif TIME in kinds or DURATION in kinds:
+            kind = left.type if left.type.kind in (TIME, DURATION) else right.type
+        return self._operated(sign, left, right, kind)
+
+    def _operated(self, sign: str, left: Vector, right: Vector, kind: ColumnType) -> Vector:
+        _check_numbers(left, right)
+        is_whole, missing = left.is_whole and right.is_whole, _union(left.missing, right.missing)
+        if sign in ("/", "%", "//"):
+            zero = np.broadcast_to(np.equal(right.values, 0), (self.n,))
+            if zero.any():
+                missing = _union(missing, (zero,))
+                right = replace(right, values=np.where(zero, 1, right.values))
+        if is_whole and sign == "/":
+            _check_bound(max(left.bound(), right.bound()), EXACT)
+        elif is_whole:
+            first, second = left.bound(), right.bound()
+            _check_bound({"+": first + second, "-": first + second, "*": first * second}.get(sign, first))
+        elif sign == "//":
+            raise NotVectorizedError  # numpy rounds the quotient in its own way
+        if (kind.kind in _WHOLE) is not (is_whole and sign != "/"):
+            raise NotVectorizedError  # such as ticks that become floats
+        with np.errstate(all="ignore"):
+            values = _ARITHMETIC[sign](left.values, right.values)
+        if left.is_one and right.is_one:
+            values = values.item() if values.ndim == 0 else values
+        return Vector(values, kind, missing)
+
+    def _case(self, branches: Sequence[ex.Expression], default: ex.Expression, at: Any) -> Vector:
+        parts = [self.value(part, at) for part in (*branches[1::2], default)]
+        first, last = parts[0], parts[-1]
+        if not all(part.is_number and part.is_whole is first.is_whole for part in parts):
+            raise NotVectorizedError
+        values, missing = np.broadcast_to(last.values, (self.n,)), last.is_null(self.n)
+        for condition, part in zip(branches[-2::-2], parts[-2::-1], strict=True):
+            held = self.holds(condition, True, at)
+            values = np.where(held, part.values, values)
+            missing = np.where(held, part.is_null(self.n), missing)
+        return Vector(values, first.type, (missing,) if missing.any() else ())
+
+    def _call(self, function: str, parts: list[Vector]) -> Vector:
+        if function == "mod" and len(parts) == 2:
+            return self._operated("%", *parts, kind=parts[0].type)
+        if function == "coalesce" and len({(part.type, part.is_whole) for part in parts}) == 1:
+            _check_numbers(*parts)
+            values, missing = np.broadcast_to(parts[-1].values, (self.n,)), parts[-1].is_null(self.n)
+            for part in parts[-2::-1]:
+                is_null = part.is_null(self.n)
+                values, missing = np.where(is_null, values, part.values), is_null & missing
+            return Vector(values, parts[0].type, (missing,) if missing.any() else ())
+        _check_numbers(*parts)
+        if function in ("least", "greatest") and len({part.is_whole for part in parts}) == 1:
+            found = parts[0].values
+            for part in parts[1:]:
+                is_next = part.values < found if function == "least" else part.values > found
+                found = np.where(is_next, part.values, found)
+            return Vector(found, parts[0].type, _union(*(part.missing for part in parts)))
+        if len(parts) != 1 or parts[0].is_one:
+            raise NotVectorizedError
+        one = parts[0]
+        if function == "abs":
+            return replace(one, values=np.abs(one.values))
+        if function == "sign":
+            signs = np.greater(one.values, 0).astype(np.int64) - np.less(one.values, 0)
+            return replace(one, values=signs, type=ColumnType(INTEGER))
+        if function == "sqrt":
+            negative = np.less(one.values, 0)
+            roots = np.sqrt(np.where(negative, 0, one.values).astype(np.float64))
+            return Vector(roots, ColumnType(FLOAT), _union(one.missing, (negative,)))
+        raise NotVectorizedError
+
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": np.remainder,
+    "//": np.floor_divide,
+}  # fmt: skip
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal,
+}  # fmt: skip
+
+
+def _constant(value: Any) -> Vector:
+    kind = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}.get(type(value))
+    if kind is None or (kind == INTEGER and abs(value) > _LARGEST) or value != value:
+        raise NotVectorizedError
+    return Vector(value, ColumnType(kind))
+
+
+def _union(*groups: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return tuple({id(places): places for group in groups for places in group}.values())
+
+
+def _check_numbers(*vectors: Vector) -> None:
+    if not all(vector.is_number for vector in vectors):
+        raise NotVectorizedError
+
+
+def _check_bound(bound: int, most: int = _LARGEST) -> None:
+    if bound > most:
+        raise NotVectorizedError
+
+
+def _converted(parts: list[Vector]) -> list[Vector]:
+    """Return operands with texts in ticks next to a time or a duration."""
+    timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
+    if timed is None:
+        return parts
+    return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
+
+
+def _in_ticks(part: Vector, timed: ColumnType) -> Vector:
+    if not part.is_one:
+        raise NotVectorizedError
+    try:
+        return Vector(ticks_of(part.values, timed), timed)
+    except (ValueError, PredicateError):
+        raise NotVectorizedError from None
+
+
+def _compared(sign: str, left: Vector, right: Vector) -> Vector:
+    missing = _union(left.missing, right.missing)
+    kinds = {left.type.kind, right.type.kind}
+    if kinds == {TEXT}:
+        texts = left.texts
+        if texts is None or texts is not right.texts or sign not in ("==", "!="):
+            raise NotVectorizedError
+        if len(set(texts)) < len(texts):
+            raise NotVectorizedError
+    elif kinds == {BOOLEAN}:
+        if sign not in ("==", "!="):
+            raise NotVectorizedError
+    else:
+        _check_numbers(left, right)
+        if left.is_whole is not right.is_whole:  # Python compares them exactly
+            _check_bound((left if left.is_whole else right).bound(), EXACT)
+    values = _COMPARISONS[sign](left.values, right.values)
+    return Vector(values if isinstance(values, np.ndarray) else bool(values), ColumnType(BOOLEAN), missing)
+
+
+def _is_in(item: Vector, *options: Vector) -> Vector:
+    if not all(option.is_one for option in options):
+        raise NotVectorizedError
+    if item.is_whole and all(option.is_whole for option in options) and len(options) > _FEW:
+        values = np.isin(item.values, np.array([option.values for option in options], np.int64))
+    else:
+        values = np.zeros(1, bool)
+        for option in options:
+            values = values | _compared("==", item, option).values
+    return Vector(values if len(values) > 1 else bool(values[0]), ColumnType(BOOLEAN), item.missing)
+
+
+_KINDS_OF_TEXTS: dict[type, tuple[Any, tuple[str, ...]]] = {
+    bool: (np.bool_, (BOOLEAN,)), int: (np.int64, _WHOLE), float: (np.float64, (FLOAT,)),
+}  # fmt: skip
+
+
+def _looked_up(of_text: list[Any], codes: np.ndarray, kind: ColumnType) -> Vector:
+    """Return the entry for each code; the last one is for code -1."""
+    found = {type(value) for value in of_text if value is not None}
+    no_value = np.array([value is None for value in of_text])
+    missing = no_value[codes]
+    missing = (missing,) if missing.any() else ()
+    if not found:
+        raise NotVectorizedError
+    if found == {str} and kind.kind == TEXT:
+        texts = np.array(["" if value is None else value for value in of_text], object)
+        return Vector(codes % len(texts), kind, missing, texts)
+    [one, *others] = found
+    dtype, kinds = _KINDS_OF_TEXTS.get(one, (None, ()))
+    if others or kind.kind not in kinds:
+        raise NotVectorizedError
+    try:
+        table = np.array([one() if value is None else value for value in of_text], dtype)
+    except OverflowError:
+        raise NotVectorizedError from None
+    return Vector(table[codes], kind, missing)
+
+
+def column_parts(column: Column) -> tuple[ColumnType, np.ndarray, np.ndarray | None]:
+    """Return type, values and texts of a column that has vectors.
+
+    Raises
+    ------
+    NotVectorizedError
+        For lists and other objects.
+    """
+    kinds = (*_WHOLE, FLOAT, BOOLEAN, TEXT)
+    if column.type.kind not in kinds or column.values.ndim != 1 or column.values.dtype == object:
+        raise NotVectorizedError
+    return column.type, column.values, column.categories

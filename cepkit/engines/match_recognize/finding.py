@@ -1,0 +1,264 @@
+"""Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
+
+A first pass goes from the last row of a partition to the first one. It computes the states that can take
+each row and lead to a match. A second pass goes forward and always takes the preferred one of them. No step
+is ever taken back, so time is linear in the rows, and in the rows of matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from cepkit.compile.match_recognize.tables import (
+    MOST_CONDITIONS,
+    SetTables,
+    TooManySetsError,
+    Transitions,
+    set_tables,
+)
+from cepkit.compile.match_recognize.values import column_of
+from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows
+from cepkit.engines.match_recognize.matching import RowProgram, target_error
+from cepkit.engines.match_recognize.nearby import NearbyRows, truths_by_python, without_variables
+from cepkit.engines.match_recognize.row_input import RowInput
+from cepkit.errors import CepError, PredicateError
+from cepkit.events import INTEGER, NULL_INTEGER, TIME
+from cepkit.kernels.row_patterns.codes import (
+    ASKS,
+    AT_SET,
+    DONE,
+    IS_FULL,
+    N_CELLS_OF_CHAIN,
+    N_CHAINS,
+    N_MATCHES,
+    N_STATES,
+    NO_CONDITION,
+    NO_TARGET,
+    PARTITION,
+    PAST_LAST_ROW,
+    PLACE,
+    TARGET,
+    TO_FIRST,
+    TO_LAST,
+    TO_NEXT_ROW,
+)
+from cepkit.language.expressions import trees as ex
+from cepkit.progress import checkpoint
+
+_ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
+_CELLS_OF_WAYS, _MOST_CELLS = 1 << 22, 1 << 28
+_MOST_BITS, _PLACES_PER_CALL = 64, 4_000_000
+_AFTER = {
+    "past_last_row": PAST_LAST_ROW, "to_next_row": TO_NEXT_ROW, "to_first": TO_FIRST, "to_last": TO_LAST,
+}  # fmt: skip
+
+
+def reason_for_python(program: RowProgram) -> str | None:
+    """Return why the kernels cannot run a query, or None."""
+    if program.needs.parts or program.needs.needs_start:
+        return "conditions depend on the rows of the match so far"
+    if program.timed_out:
+        return "partial matches that ran out of time have rows"
+    return None
+
+
+def find_in_partitions(
+    program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput
+) -> FoundRows | None:
+    """Return the matches of all partitions, or None if the search in Python must find them.
+
+    Parameters
+    ----------
+    program : RowProgram
+    define : mapping
+        The conditions of the program as trees.
+    given : RowInput
+
+    Raises
+    ------
+    CepError
+        If AFTER MATCH skips to the first row of a match, or to a variable without a row.
+    """
+    if reason_for_python(program) is not None or given.order.n_places == 0:
+        return None
+    search = _KernelSearch(program, define, given)
+    if len(search.conditions) > _MOST_BITS:
+        return None
+    try:
+        if program.within is None:
+            tables = set_tables(search.transitions, len(search.conditions))
+            if tables is not None:
+                try:
+                    return search.by_sets(tables)
+                except TooManySetsError:
+                    pass
+        return search.by_ways()
+    except PredicateError:  # a row that no match needs may have no value
+        return None
+
+
+class _KernelSearch:
+    """The search in all partitions of a frame."""
+
+    def __init__(self, program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput):
+        self.program, self.given, self.order = program, given, given.order
+        self.kernels = load_kernels(FINDING)
+        states = program.automaton.variable_of_state
+        number_of_name = dict.fromkeys(states, NO_CONDITION)
+        number_of_text: dict[str, int] = {}
+        self.conditions: list[tuple[str, ex.Expression]] = []  # equal ones are computed once
+        for name in number_of_name:
+            if name in define:
+                tree = without_variables(define[name])
+                number_of_name[name] = number_of_text.setdefault(repr(tree), len(self.conditions))
+                if number_of_name[name] == len(self.conditions):
+                    self.conditions.append((name, tree))
+        self.transitions = Transitions(program.automaton, tuple(number_of_name[name] for name in states))
+        self.plain: dict[str, np.ndarray] = {}
+        target = program.members.get(program.after_match_variable or "", frozenset())
+        self.is_target = np.array([name in target for name in states], np.uint8)
+        self.after = _AFTER[program.after_match]
+
+    # --- conditions
+
+    def blocks(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of partitions with about this many rows."""
+        bounds, first = self.order.first_place_of_partition, 0
+        while first < self.order.n_partitions:
+            until = int(np.searchsorted(bounds, bounds[first] + n_rows, side="right")) - 1
+            until = max(first + 1, until)
+            yield first, until
+            first = until
+
+    def truths(self, first: int, until: int) -> np.ndarray:
+        """Return the conditions that hold at each place of some partitions, as the bits of an integer."""
+        rows = NearbyRows(self.given, self.order, (first, until))
+        dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
+        found = None
+        for bit, (name, tree) in enumerate(self.conditions):
+            try:
+                held = rows.holds(tree)
+            except NotVectorizedError:
+                held = self._by_python(name, tree, first, until)
+            held = held.view(np.uint8).astype(dtype, copy=False)
+            if found is None:
+                found = held
+            else:
+                found |= np.left_shift(held, dtype(bit), out=held)
+        return np.zeros(rows.n, dtype) if found is None else found
+
+    def _by_python(self, name: str, tree: ex.Expression, first: int, until: int) -> np.ndarray:
+        for node in tree.walk():
+            if isinstance(node, ex.Attribute):
+                column = column_of(node.name, self.given.schema)
+                if column not in self.plain:
+                    self.plain[column] = self.given.plain(column)
+        return truths_by_python(self.program, name, self.plain, self.order, first, until)
+
+    # --- matches
+
+    def by_sets(self, tables: SetTables) -> FoundRows:
+        """Return the matches by tables of sets of states."""
+        bounds, n_places = self.order.first_place_of_partition, self.order.n_places
+        symbol, mark = np.empty(n_places, np.uint8), np.empty(n_places, np.uint16)
+        shift, at = np.uint64(tables.n_conditions), np.zeros(N_CELLS_OF_CHAIN * N_CHAINS, np.int64)
+        for first, until in self.blocks(_ROWS_OF_BLOCK):
+            checkpoint()
+            symbol[bounds[first] : bounds[until]] = self.truths(first, until)
+            # Two chains of partitions with about as many rows: the processor works at both at once.
+            half = int(np.searchsorted(bounds, (bounds[first] + bounds[until]) // 2))
+            at[:] = first, -1, 0, half, half, -1, 0, until
+            chains = at.reshape(N_CHAINS, N_CELLS_OF_CHAIN)
+            while self.kernels.mark_places(bounds, symbol, shift, tables.following, at, mark) == ASKS:
+                for chain in chains[chains[:, PLACE] >= 0]:
+                    tables.fill(int(chain[AT_SET]) << tables.n_conditions | int(symbol[chain[PLACE]]))
+        found = _Matches(self)
+        find = self.kernels.find_matches
+        choices = tables.choice, tables.first_choice
+        found.run(lambda *rest: find(bounds, mark, *choices, self.is_target, self.after, *rest))
+        return found.result()
+
+    def by_ways(self) -> FoundRows | None:
+        """Return the matches by the fewest rows from each row and state to the end of a match."""
+        bounds, transitions = self.order.first_place_of_partition, self.transitions
+        n_states, width = len(transitions.condition_of_state), 0
+        if int(np.diff(bounds).max()) * n_states > _MOST_CELLS:
+            return None
+        clock = np.empty(0, np.int64)
+        if self.program.within is not None:
+            name, width = self.program.within
+            column = self.given.column_of(name)
+            if column.type.kind not in (INTEGER, TIME):
+                return None
+            clock = np.empty(len(column.values), column.values.dtype)
+            self.order.place(column.values, clock)
+            clock = clock.astype(np.int64, copy=False)
+            if (clock == NULL_INTEGER).any():
+                return None
+        lists = transitions.first_follower, transitions.followers
+        found = _Matches(self)
+        for first, until in self.blocks(max(1, _CELLS_OF_WAYS // max(1, n_states))):
+            checkpoint()
+            holds = self.truths(first, until).astype(np.uint64, copy=False)
+            ways = np.empty((len(holds), n_states), np.int32)
+            self.kernels.measure_ways(
+                bounds, first, until, holds, transitions.conditions, *lists, transitions.can_end, ways
+            )
+            given = bounds, until, ways, *lists, clock, width, self.is_target, self.after
+            found.at[TARGET] = first
+            find = self.kernels.find_matches_by_ways
+            found.run(lambda *rest, find=find, given=given: find(*given, *rest))
+        return found.result()
+
+
+def _beginning() -> np.ndarray:
+    at = np.zeros(5, np.int64)
+    at[PLACE] = -1
+    return at
+
+
+class _Matches:
+    """The matches that a kernel has found so far."""
+
+    def __init__(self, search: _KernelSearch):
+        n_places = search.order.n_places
+        self.search, self.at = search, _beginning()
+        self.first_match_of_partition = np.zeros(search.order.n_partitions + 1, np.int64)
+        self.start_of_match, self.end_of_match = np.empty(n_places, np.int64), np.empty(n_places, np.int64)
+        self.states = np.empty(n_places, np.int16)
+
+    def run(self, find: Callable[..., int]) -> None:
+        """Call a kernel until it is done."""
+        while True:
+            given = self.first_match_of_partition, self.start_of_match, self.end_of_match, self.states
+            result = find(_PLACES_PER_CALL, self.at, *given)
+            if result == DONE:
+                return
+            if result == NO_TARGET:
+                raise self._error()
+            if result == IS_FULL:
+                self.states = np.concatenate([self.states, np.empty_like(self.states)])
+            checkpoint()
+
+    def _error(self) -> CepError:
+        partition, target, n = (int(self.at[i]) for i in (PARTITION, TARGET, N_MATCHES))
+        first_place = int(self.search.order.first_place_of_partition[partition])
+        return target_error(
+            self.search.program.after_match_variable or "",
+            n - int(self.first_match_of_partition[partition]),
+            None if target < 0 else target - first_place,
+        )
+
+    def result(self) -> FoundRows:
+        """Return the matches."""
+        n = int(self.at[N_MATCHES])
+        return FoundRows(
+            self.start_of_match[:n].copy(),
+            self.end_of_match[:n].copy(),
+            self.states[: self.at[N_STATES]].copy(),
+            self.first_match_of_partition,
+        )

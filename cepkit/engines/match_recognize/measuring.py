@@ -1,0 +1,249 @@
+"""Measures of all matches at once, from the places of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cepkit.compile.match_recognize.positions import fixed_position
+from cepkit.compile.match_recognize.values import column_of, variable_of
+from cepkit.compile.match_recognize.vectors import (
+    EXACT,
+    NotVectorizedError,
+    Vector,
+    VectorReader,
+    column_parts,
+    vector_of_column,
+)
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.match_recognize.found_rows import FoundRows
+from cepkit.engines.match_recognize.matching import RowProgram
+from cepkit.engines.match_recognize.points import Points, rows_of_matches
+from cepkit.engines.match_recognize.row_input import RowInput
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, ColumnType
+from cepkit.kernels.row_patterns.codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize import patterns as rp
+
+MEASURING = "cepkit.kernels.row_patterns.measuring"
+_FUNCTIONS = {"count": COUNT, "sum": SUM, "avg": SUM_FROM_ZERO, "min": MIN, "max": MAX}
+_NO_NULLS, _NO_VALUES = np.empty(0, np.uint8), np.empty(0, np.int64)
+
+
+class MeasureReader(VectorReader):
+    """Reads measures at points of matches. ``at`` is an array of places, -1 where there is no row.
+
+    Parameters
+    ----------
+    program : RowProgram
+    found : FoundRows
+    points : Points
+    given : RowInput
+    """
+
+    def __init__(self, program: RowProgram, found: FoundRows, points: Points, given: RowInput):
+        super().__init__(len(points), given.schema, given.params)
+        self.program, self.found, self.points = program, found, points
+        self.given, self.order = given, given.order
+        self._first_point = points.first_point_of_match(found.n_matches)
+        self._names = program.automaton.variable_of_state
+        self._places: dict[tuple, np.ndarray] = {}
+        self._columns: dict[tuple[str, int], tuple[np.ndarray, Vector]] = {}
+        self._rows: MeasureReader | None = None
+
+    def column(self, name: str, at: Any) -> Vector:
+        """Return a column at these places."""
+        key = (name, id(at))
+        if key not in self._columns:
+            # The array of places lives as long as the entry, so no other one takes its number.
+            self._columns[key] = at, self._taken(name, at)
+        return self._columns[key][1]
+
+    def _taken(self, name: str, at: np.ndarray) -> Vector:
+        outside: tuple[np.ndarray, ...] = ()
+        if len(at) and at.min() < 0:
+            outside = (at < 0,)
+            at = np.maximum(at, 0)
+        if self.given.is_placed(name):
+            placed = self.given.placed(name)
+            own, whole = (at + placed.n_before if placed.n_before else at), placed.vector
+            missing = tuple(places[own] for places in whole.missing)
+            return Vector(whole.values[own], whole.type, (*missing, *outside), whole.texts)
+        kind, values, texts = column_parts(self.given.column_of(name))
+        return vector_of_column(kind, values[self.order.rows(at)], texts).with_missing(*outside)
+
+    def rows_of(self, variable: str | None) -> np.ndarray:
+        """Return the last row of a variable, or of the match for None."""
+        return self.nth(variable, from_first=False, offset=0, final=False)
+
+    def nth(self, variable: str | None, *, from_first: bool, offset: int, final: bool) -> np.ndarray:
+        """Return a row of a variable from its first or last one at each point; -1 if there is none."""
+        key = (variable, from_first, offset, final)
+        if key in self._places:
+            return self._places[key]
+        found, match = self.found, self.points.match_of_point
+        last = self._last(final)
+        if variable is None:
+            start = found.start_of_match[match]
+            places = start + offset if from_first else last - offset
+            places[(places < start) | (places > last)] = -1
+        elif (places := self._fixed(variable, from_first, offset, final)) is None:
+            places = np.empty(self.n, np.int64)
+            longest = int((found.end_of_match - found.start_of_match).max(initial=0))
+            given = self._first_point, last, found.start_of_match, found.first_state_of_match, found.states
+            find_rows = load_kernels(MEASURING).find_rows
+            scratch = np.empty(longest, np.int64)
+            find_rows(*given, self._is_member(variable), int(from_first), offset, scratch, places)
+        self._places[key] = places
+        return places
+
+    def _fixed(self, variable: str, from_first: bool, offset: int, final: bool) -> np.ndarray | None:
+        """Return the places of `nth` if they have the same distance from an end of every match."""
+        if not (final or self.points.see_whole_matches):
+            return None
+        members = self.program.members[variable]
+        fixed = fixed_position(self.program.automaton, members, from_first=from_first, offset=offset)
+        if fixed is None:
+            return None
+        is_from_start, distance = fixed
+        found, match = self.found, self.points.match_of_point
+        return found.start_of_match[match] + distance if is_from_start else self._last(True) - distance
+
+    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
+        """Return a navigation, an aggregate, a label or the number of the match."""
+        if isinstance(tree, rp.MatchNumber):
+            return Vector(self.found.number_of_match[self.points.match_of_point], ColumnType(INTEGER))
+        if isinstance(tree, rp.Classifier):
+            return self._labels(self.rows_of(tree.variable) if at is None else at)
+        if isinstance(tree, rp.RowAggregate):
+            return self._aggregated(tree)
+        if isinstance(tree, rp.Navigation):
+            return self._navigated(tree)
+        raise NotVectorizedError
+
+    def _navigated(self, tree: rp.Navigation) -> Vector:
+        move, logical = 0, tree
+        if tree.function in ("prev", "next"):
+            distance = 1 if tree.offset is None else tree.offset
+            move = distance if tree.function == "next" else -distance
+            logical = tree.operand if isinstance(tree.operand, rp.Navigation) else None
+        operand = tree.operand if logical is None else logical.operand
+        from_first = logical is not None and logical.function == "first"
+        offset = (logical.offset or 0) if logical is not None else 0
+        final = bool(logical is not None and logical.final)
+        at = self.nth(variable_of([operand]), from_first=from_first, offset=offset, final=final)
+        if move:
+            partition = self.found.partition_of_match[self.points.match_of_point]
+            bounds, moved = self.order.first_place_of_partition, at + move
+            is_inside = (at >= 0) & (moved >= bounds[partition]) & (moved < bounds[partition + 1])
+            at = np.where(is_inside, moved, -1)
+        found, outside = self.value(operand, at), at < 0
+        return found.with_missing(outside) if outside.any() else found
+
+    def _labels(self, at: np.ndarray) -> Vector:
+        found, match = self.found, self.points.match_of_point
+        start, end = found.start_of_match[match], found.end_of_match[match]
+        is_inside = (at >= start) & (at < end)
+        names = list(dict.fromkeys(self._names))
+        code_of_state = np.array([names.index(name) for name in self._names] or [0], np.int64)
+        codes = np.full(self.n, -1, np.int64)
+        items = (found.first_state_of_match[match] + at - start)[is_inside]
+        codes[is_inside] = code_of_state[found.states[items]]
+        return Vector(
+            codes, ColumnType(TEXT), () if is_inside.all() else (~is_inside,), np.array(names, object)
+        )
+
+    def _aggregated(self, tree: rp.RowAggregate) -> Vector:
+        if tree.function not in _FUNCTIONS or tree.distinct or len(tree.arguments) > 1:
+            raise NotVectorizedError
+        variable = variable_of(tree.arguments) if tree.arguments else tree.variable
+        vector, first_value = None, self.found.first_state_of_match
+        if tree.arguments:
+            vector, first_value = self._argument(*tree.arguments)
+        values, is_null, kind = _NO_VALUES, _NO_NULLS, ColumnType(INTEGER)
+        if vector is not None and vector.missing:
+            is_null = vector.is_null(len(vector.values)).view(np.uint8)
+        if vector is not None and tree.function != "count":
+            values, kind = self._summands(tree.function, vector)
+        totals, counts = np.empty(self.n, values.dtype), np.empty(self.n, np.int64)
+        found, kernels = self.found, load_kernels(MEASURING)
+        total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
+        given = self._first_point, self._last(bool(tree.final)), found.start_of_match
+        given = *given, found.first_state_of_match, found.states, self._is_member(variable)
+        total(*given, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
+        if tree.function == "count":
+            return Vector(counts, kind)
+        nothing = counts == 0
+        if tree.function == "avg":
+            totals = totals / np.maximum(counts, 1)
+        return Vector(totals, kind, (nothing,) if nothing.any() else ())
+
+    def _argument(self, tree: ex.Expression) -> tuple[Vector, np.ndarray]:
+        """Return the argument of an aggregate at many rows, and where the rows of each match begin."""
+        if any(isinstance(node, rp.Navigation | rp.RowAggregate) for node in tree.walk()):
+            raise NotVectorizedError
+        found = self.found
+        if isinstance(tree, ex.Attribute | ex.Reference):
+            name = column_of(tree.name or "", self.schema)
+            if self.given.is_placed(name) or 4 * len(found.states) > self.order.n_places:
+                return self.given.placed(name).inner, found.start_of_match
+        if self._rows is None:
+            self._rows = MeasureReader(self.program, found, rows_of_matches(found), self.given)
+        vector = self._rows.value(tree, self._rows.points.place_of_point)
+        values = np.broadcast_to(vector.values, (self._rows.n,))
+        return replace(vector, values=values), found.first_state_of_match
+
+    def _summands(self, function: str, vector: Vector) -> tuple[np.ndarray, ColumnType]:
+        """Return the values to aggregate and the type of the result, unless integers may be too large."""
+        if not vector.is_number or (function == "avg" and vector.type.kind == TIME):
+            raise NotVectorizedError
+        if function in ("sum", "avg") and vector.is_whole:
+            sizes = self.found.end_of_match - self.found.start_of_match
+            longest = int(sizes.max(initial=0))
+            if vector.bound() * longest > (EXACT if function == "avg" else 2**63 - 1):
+                raise NotVectorizedError
+        values = np.ascontiguousarray(vector.values)
+        return values, ColumnType(FLOAT) if function == "avg" else vector.type
+
+    def _last(self, final: bool) -> np.ndarray:
+        if not final:
+            return self.points.last_of_point
+        return self.found.end_of_match[self.points.match_of_point] - 1
+
+    def _is_member(self, variable: str | None) -> np.ndarray:
+        """Return whether rows of each state belong to a variable, uint8."""
+        members = None if variable is None else self.program.members[variable]
+        return np.array([members is None or name in members for name in self._names], np.uint8)
+
+
+def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
+    """Return the values of a vector at ``n`` places as an Arrow array of a type.
+
+    Raises
+    ------
+    NotVectorizedError
+        If the values are of another type.
+    """
+    if (vector.type.kind, vector.type.unit) != (kind.kind, kind.unit):
+        raise NotVectorizedError
+    missing = vector.is_null(n) if vector.missing else None
+    if kind.kind == TEXT:
+        texts = [vector.values] if vector.texts is None else vector.texts
+        codes = np.zeros(n, np.int32) if vector.texts is None else vector.values.astype(np.int32)
+        taken = pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), pa.array(texts, pa.string()))
+        return taken.cast(pa.string())
+    if kind.kind not in _ARROW:
+        raise NotVectorizedError
+    dtype, of = _ARROW[kind.kind]
+    made = pa.array(np.ascontiguousarray(np.broadcast_to(vector.values, (n,)), dtype), mask=missing)
+    return made if of is None else made.cast(of(kind.unit, kind.timezone))
+
+
+_ARROW: dict[str, tuple[type, Callable[..., pa.DataType] | None]] = {
+    BOOLEAN: (np.bool_, None), INTEGER: (np.int64, None), FLOAT: (np.float64, None),
+    TIME: (np.int64, pa.timestamp), DURATION: (np.int64, lambda unit, timezone: pa.duration(unit)),
+}  # fmt: skip

@@ -1,0 +1,84 @@
+"""What a search reads of a frame: columns, also in the order of the partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_of_column
+from cepkit.engines.match_recognize.found_rows import RowOrder
+from cepkit.events import Column, ColumnType
+
+
+@dataclass(frozen=True)
+class PlacedColumn:
+    """A column in the order of the places, with room for the rows that conditions reach beyond both ends."""
+
+    vector: Vector
+    n_before: int
+    n_after: int
+
+    @property
+    def inner(self) -> Vector:
+        """The column without the room at its ends."""
+        whole, here = self.vector, slice(self.n_before, len(self.vector.values) - self.n_after)
+        return Vector(whole.values[here], whole.type, tuple(one[here] for one in whole.missing), whole.texts)
+
+
+@dataclass(frozen=True)
+class RowInput:
+    """What a search reads of a frame.
+
+    Parameters
+    ----------
+    schema : mapping
+        The types of the columns.
+    column : callable
+        Returns a column by name.
+    plain : callable
+        Returns a column as Python values in the order of the frame, None for null.
+    order : RowOrder
+    reach : tuple of int
+        The most rows that conditions look back and ahead.
+    params : mapping, optional
+        Values of the query's parameters.
+    """
+
+    schema: Mapping[str, ColumnType]
+    column: Callable[[str], Column]
+    plain: Callable[[str], np.ndarray]
+    order: RowOrder
+    reach: tuple[int, int]
+    params: Mapping[str, Any] | None = None
+    _columns: dict[str, Column] = field(default_factory=dict, repr=False)
+    _placed: dict[str, PlacedColumn] = field(default_factory=dict, repr=False)
+
+    def column_of(self, name: str) -> Column:
+        """Return a column. It is read once."""
+        if name not in self._columns:
+            self._columns[name] = self.column(name)
+        return self._columns[name]
+
+    def is_placed(self, name: str) -> bool:
+        """Return whether `placed` has made this column already."""
+        return name in self._placed
+
+    def placed(self, name: str) -> PlacedColumn:
+        """Return a column in the order of the places.
+
+        Raises
+        ------
+        NotVectorizedError
+            For lists and other objects.
+        """
+        if name not in self._placed:
+            kind, values, texts = column_parts(self.column_of(name))
+            before, after = (min(rows, len(values)) for rows in self.reach)
+            whole = np.empty(before + len(values) + after, values.dtype)
+            whole[:before] = whole[before + len(values) :] = 0
+            self.order.place(values, whole[before : before + len(values)])
+            self._placed[name] = PlacedColumn(vector_of_column(kind, whole, texts), before, after)
+        return self._placed[name]

@@ -1,0 +1,1 @@
+"""Kernels of row patterns: find the matches, and the rows and totals that their measures mean."""

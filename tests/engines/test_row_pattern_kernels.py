@@ -1,0 +1,376 @@
+"""The kernels of MATCH_RECOGNIZE give the matches and measures of the search in Python, and of the oracle."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.compile.match_recognize import tables
+from cepkit.engines.match_recognize import finding
+from cepkit.errors import CepError
+from cepkit.frames import row_order
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.match_recognize.query import SortKey
+from cepkit.results import row_pattern_search
+from tests.oracle.generate_match_recognize import random_query, random_rows
+from tests.oracle.match_recognize import MatchError, result
+from tests.support.row_patterns import oracle_query
+
+PATTERNS = [
+    "A B+ C", "A+ B*? C?", "(A | B)+ C", "^ A* B", "A B $", "PERMUTE(A, B)", "A {- B+ -} C", "(A+ B)+?",
+    "A*", "(A? B?){2,3} C", "() | A B", "A (B | C){1,4}? A", "A{3} | B C",
+]  # fmt: skip
+CONDITIONS = [
+    "price < PREV(price)", "price > PREV(price, 2)", "NEXT(price) IS NULL OR NEXT(price) > price", "flag",
+    "NOT flag", "flag = PREV(flag)", "name = 'a'", "name LIKE '%b'", "LOWER(name) IN ('a', 'c')",
+    "name = PREV(name)", "name || 'x' = 'ax'", "LENGTH(name) > 1 AND PREV(name) <> 'b'", "size / 2 > 1.5",
+    "size % 3 = 1", "MOD(size, 2) = 0", "price * size - 1 > 2 * PREV(price)", "size IN (1, 2)",
+    "t - PREV(t) > INTERVAL '1' SECOND", "t < TIMESTAMP '2024-01-01 00:00:20'", "size BETWEEN 1 AND 3",
+    "COALESCE(size, 0) = 0", "CASE WHEN flag THEN size ELSE 7 END > 2", "ABS(price - PREV(price)) <= 1",
+    "SQRT(price - 2) > 1", "LEAST(price, 2.0) = 2.0", "-price < -2", "size = 2.0",
+    "PREV(size) * 1.5 > price", "CAST(size AS varchar) = '2'", "price // 1 = 2", "(price > 2) = flag",
+    "name > PREV(name)", "PREV(price IS NULL)", "price > 1 AND (size = 1 OR flag OR name IS NULL)",
+    "size - 9223372036854775000 < 0", "size * 4611686018427387904 > 5", "size / 0 IS NULL",
+    "price IN (1, 2.5, 3)", "SIGN(price - 2) = -1",
+]  # fmt: skip
+MEASURES = [
+    "FIRST(price)", "LAST(A.price, 1)", "FIRST(U.name)", "LAST(t) - FIRST(t)", "LAST(flag)", "CLASSIFIER()",
+    "PREV(CLASSIFIER())", "NEXT(LAST(A.price), 2)", "PREV(FIRST(B.t))", "MATCH_NUMBER() * 10",
+    "CLASSIFIER(U)", "SUM(size)", "RUNNING SUM(A.size)", "FINAL SUM(price)", "AVG(price)", "AVG(B.size)",
+    "MIN(t)", "MAX(U.price)", "MIN(size) + MAX(size)", "MAX(name)", "COUNT(*)", "COUNT(A.*)",
+    "COUNT(B.price)", "FINAL COUNT(*)", "SUM(price * size)", "ARRAY_AGG(name)", "SUM(DISTINCT size)",
+    "LOWER(LAST(name))", "AVG(size) > 2", "price > 2 AND flag",
+    "CASE WHEN CLASSIFIER() = 'A' THEN 1 ELSE 2 END", "COALESCE(LAST(A.size), 0)",
+    "FIRST(price) / LAST(size)", "FINAL LAST(size)", "FIRST(A.size, 2)", "SUM(size * 1000000000000000000)",
+    "gap", "LAST(gap) * 2", "'x'", "1 + 1", "name || '!'", "AVG(t)", "SUM(gap)", "COUNT(CLASSIFIER())",
+    "flag IS NULL", "SUM(CASE WHEN flag THEN 1 ELSE 0 END)", "MAX_BY(name, price)", "NEXT(price) - price",
+    "LAST(B.flag)",
+]  # fmt: skip
+
+
+def random_frame(random: Random, n: int) -> pd.DataFrame:
+    """Return rows of all types with some nulls, in no order."""
+    rng = np.random.default_rng(random.randint(0, 2**32))
+    frame = pd.DataFrame(
+        {
+            "k": rng.choice(np.array(["p", "q", "r", None], object), n, p=[0.5, 0.3, 0.1, 0.1]),
+            "t": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.permutation(n) * 2, unit="s"),
+            "price": np.where(rng.random(n) < 0.1, np.nan, rng.integers(1, 5, n) / 1.0),
+            "size": pd.array(rng.integers(0, 5, n), "Int64"),
+            "name": rng.choice(np.array(["a", "b", "c", "ab"], object), n),
+            "flag": pd.array(rng.random(n) < 0.5, "boolean"),
+            "gap": pd.to_timedelta(rng.integers(0, 9, n), unit="s"),
+        }
+    )
+    for name in ("size", "name", "flag", "gap"):
+        frame.loc[rng.random(n) < 0.1, name] = None
+    return frame
+
+
+def random_text(random: Random) -> str:
+    """Return a query over the columns of `random_frame`."""
+    measures = ", ".join(f"{text} AS m{i}" for i, text in enumerate(random.sample(MEASURES, 4)))
+    chosen = zip("ABC", random.sample(CONDITIONS, 3), strict=True)
+    defined = [f"{name} AS {condition}" for name, condition in chosen if random.random() < 0.8]
+    pattern = random.choice([one for one in PATTERNS if "B" in one])
+    subset = "SUBSET U = (A, B)"
+    if "A" not in pattern:
+        subset = "SUBSET U = (B)"
+    named = [one for one in defined if one[0] in pattern] or ["A AS TRUE"]
+    shown = ["ONE ROW", "ALL ROWS", "ALL ROWS", "ALL ROWS", "ALL ROWS"]
+    more = ["", "", " SHOW EMPTY MATCHES", " OMIT EMPTY MATCHES", " WITH UNMATCHED ROWS"]
+    rows = random.randrange(4 if "{-" in pattern else 5)
+    skip = random.choice(["PAST LAST ROW", "PAST LAST ROW", "TO NEXT ROW", "TO LAST B", "TO FIRST B", "TO U"])
+    within = random.choice(["", "", " WITHIN INTERVAL '9' SECOND"])
+    order = "t" if within else random.choice(["t", "t", "t DESC", "price NULLS FIRST, t", "name DESC, t"])
+    return f"""MATCH_RECOGNIZE ({random.choice(["", "PARTITION BY k "])}ORDER BY {order} MEASURES {measures}
+      {shown[rows]} PER MATCH{more[rows]} AFTER MATCH SKIP {skip} PATTERN ({pattern}){within}
+      {subset} DEFINE {", ".join(named)})"""
+
+
+class Switch:
+    """Runs queries by kernels or in Python, and counts what the kernels did."""
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch, self.n_kernels, self.n_found, self.n_vectors = monkeypatch, 0, 0, 0
+        find, arrow = row_pattern_search.find_in_partitions, row_pattern_search.arrow_of_vector
+
+        def counted_find(*given):
+            found = find(*given)
+            self.n_found += found is not None
+            return found
+
+        def counted_arrow(*given):
+            made = arrow(*given)
+            self.n_vectors += 1
+            return made
+
+        monkeypatch.setattr(row_pattern_search, "find_in_partitions", counted_find)
+        monkeypatch.setattr(row_pattern_search, "arrow_of_vector", counted_arrow)
+
+    def answer(self, frame: pd.DataFrame, query, *, kernels: bool) -> pd.DataFrame | str:
+        """Return the result, or the message of the error."""
+        self.monkeypatch.setattr(row_pattern_search, "FEWEST_ROWS", 0 if kernels else 10**9)
+        try:
+            found = cep.match(frame, query)
+            made = found.to_frame()
+            assert found.count() >= 0
+            assert isinstance(made, pd.DataFrame)
+            return made
+        except CepError as error:
+            return str(error)
+
+
+@pytest.fixture
+def switch(monkeypatch):
+    return Switch(monkeypatch)
+
+
+def check_equal(switch: Switch, frame: pd.DataFrame, query: str) -> None:
+    expected = switch.answer(frame, query, kernels=False)
+    found = switch.answer(frame, query, kernels=True)
+    if isinstance(expected, str) or isinstance(found, str):
+        assert str(found) == str(expected), query
+        return
+    pd.testing.assert_frame_equal(found, expected, check_exact=True, obj=query)
+
+
+def compare_typed(switch: Switch, seed: int, n_queries: int) -> None:
+    random = Random(seed)
+    for _ in range(n_queries):
+        check_equal(switch, random_frame(random, random.randint(1, 40)), random_text(random))
+
+
+def compare_with_oracle(switch: Switch, seed: int, n_queries: int) -> None:
+    random = Random(seed)
+    for _ in range(n_queries):
+        query = random_query(random, depth=random.choice([2, 3]), row_local=True)
+        rows = random_rows(random, random.randint(1, 12))
+        random.shuffle(rows)
+        frame = pd.DataFrame(rows).astype({"x": "Int64", "y": "Int64"})
+        frame["t"] = frame["t"].astype("datetime64[s]")
+        check_equal(switch, frame, str(query))
+        try:
+            expected = result(oracle_query(query), rows)
+        except MatchError:
+            continue
+        found = switch.answer(frame, str(query), kernels=True)
+        assert isinstance(found, pd.DataFrame), query
+        assert [plain(row) for row in found.to_dict("records")] == [plain(row) for row in expected], query
+
+
+def plain(row: dict) -> dict:
+    """Return a row with lists for arrays, floats for numbers, and None for nulls."""
+    cells = {}
+    for name, cell in row.items():
+        if isinstance(cell, list | np.ndarray):
+            cells[name] = list(cell)
+        elif cell is None or cell is pd.NA or cell != cell:
+            cells[name] = None
+        elif isinstance(cell, pd.Timestamp):
+            cells[name] = cell.timestamp()
+        else:
+            cells[name] = cell if isinstance(cell, str) else float(cell)
+    return cells
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_queries_over_all_types(switch, seed):
+    compare_typed(switch, seed, 40)
+    assert switch.n_found > 20
+    assert switch.n_vectors > 40
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_queries_on_nearby_rows(switch, seed):
+    compare_with_oracle(switch, seed, 30)
+    assert switch.n_found > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(50))
+def test_thousands_of_random_queries(switch, seed):
+    compare_typed(switch, 1000 + seed, 100)
+    compare_with_oracle(switch, 1000 + seed, 100)
+
+
+# --- automata and data that are large ----------------------------------------------------------------------
+
+
+def walk(n: int, seed: int = 0, n_keys: int = 3) -> pd.DataFrame:
+    """Return random steps of several keys."""
+    rng = np.random.default_rng(seed)
+    price = np.cumsum(rng.integers(-1, 2, n))
+    return pd.DataFrame({"k": rng.integers(0, n_keys, n), "t": np.arange(n), "price": price.astype(float)})
+
+
+M_SHAPE = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+  MEASURES FIRST(a.t) AS start, LAST(c.price) AS top, COUNT(*) AS n, CLASSIFIER() AS variable
+  AFTER MATCH {skip} PATTERN (a b+ c+ d+ e+)
+  DEFINE b AS price < PREV(price), c AS price > PREV(price), d AS price < PREV(price),
+  e AS price > PREV(price))"""
+SKIPS = ["SKIP PAST LAST ROW", "SKIP TO NEXT ROW", "SKIP TO c"]
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Blocks, calls and buffers that are much smaller than usual."""
+    monkeypatch.setattr(finding, "_ROWS_OF_BLOCK", 7)
+    monkeypatch.setattr(finding, "_CELLS_OF_WAYS", 50)
+    monkeypatch.setattr(finding, "_PLACES_PER_CALL", 5)
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+@pytest.mark.parametrize("n_keys", [1, 30])
+def test_work_goes_on_where_it_stopped(switch, small_steps, skip, n_keys):
+    check_equal(switch, walk(150, n_keys=n_keys), M_SHAPE.format(skip=skip))
+    assert switch.n_found == 1
+
+
+def test_overlapping_matches_may_have_more_rows_than_the_frame(switch):
+    text = """MATCH_RECOGNIZE (ORDER BY t MEASURES COUNT(*) AS n, LAST(a.t) AS last
+      AFTER MATCH SKIP TO NEXT ROW PATTERN (a+) DEFINE a AS t >= 0)"""
+    check_equal(switch, walk(60), text)
+    assert switch.n_found == 1
+
+
+@pytest.mark.parametrize("skip", SKIPS)
+@pytest.mark.parametrize("cells", [3, 10])
+def test_too_many_sets_for_tables(switch, monkeypatch, small_steps, skip, cells):
+    monkeypatch.setattr(tables, "MOST_CELLS", cells)
+    tables.set_tables.cache_clear()
+    check_equal(switch, walk(120), M_SHAPE.format(skip=skip))
+    assert switch.n_found == 1
+    tables.set_tables.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "PATTERN (a{1,90} b) DEFINE b AS price > PREV(price)",
+        "PATTERN ((a | b){2,40} c $) DEFINE a AS price > PREV(price), b AS price < PREV(price)",
+        "PATTERN ((a|b|c|d|e|f|g|h|i|j)+? k) DEFINE "
+        + ", ".join(f"{name} AS price % 11 = {i}" for i, name in enumerate("abcdefghijk")),
+        "PATTERN ((" + "|".join(f"v{i}" for i in range(70)) + ")+) DEFINE "
+        + ", ".join(f"v{i} AS price = {i}" for i in range(70)),
+    ],
+    ids=["repeated", "states", "conditions", "bits"],
+)  # fmt: skip
+def test_automata_that_are_too_large_for_tables(switch, clauses):
+    text = f"MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES COUNT(*) AS n, FIRST(t) AS start {clauses})"
+    check_equal(switch, walk(200), text)
+    assert switch.n_found == (0 if "v69" in clauses else 1)
+
+
+def test_a_set_of_many_states_takes_linear_time(switch):
+    frame = pd.DataFrame({"t": np.arange(5000), "x": 1})
+    for pattern in ("A+ B+", "(A+)+ B", "(A | C)* (A* C*)* B"):
+        text = f"MATCH_RECOGNIZE (ORDER BY t PATTERN ({pattern}) DEFINE A AS x = 1, B AS x > 5)"
+        switch.monkeypatch.setattr(row_pattern_search, "FEWEST_ROWS", 0)
+        assert cep.match(frame, text).count() == 0
+    assert switch.n_found == 3
+
+
+def test_threads_share_tables(switch):
+    """Threads that begin together find the same matches, whoever computes a cell of the tables."""
+    frame = walk(400)
+    query = M_SHAPE.format(skip=SKIPS[0])
+    expected = switch.answer(frame, query, kernels=False)
+    switch.monkeypatch.setattr(row_pattern_search, "FEWEST_ROWS", 0)
+    tables.set_tables.cache_clear()
+    found: list[pd.DataFrame] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(cep.match(frame, query).to_frame())) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for one in found:
+        pd.testing.assert_frame_equal(one, expected)
+
+
+def test_a_condition_without_a_value_is_an_error_only_where_a_match_needs_it(switch):
+    """The search in Python does not look at the second condition before the first one holds."""
+    frame = pd.DataFrame({"t": [1, 2], "name": ["a", "b"], "x": [1, 1]})
+    text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A B) DEFINE A AS x = {value}, B AS name > 3)"
+    check_equal(switch, frame, text.format(value=5))
+    check_equal(switch, frame, text.format(value=1))
+    assert switch.n_found == 0
+
+
+def test_integers_beyond_64_bits_are_an_error(switch):
+    frame = pd.DataFrame({"x": [2**62] * 3})
+    text = "MATCH_RECOGNIZE (MEASURES SUM(x) AS total PATTERN (A+) DEFINE A AS x > 0)"
+    for kernels in (False, True):
+        assert "integers beyond 64 bits" in str(switch.answer(frame, text, kernels=kernels))
+
+
+def test_other_queries_run_in_python(switch):
+    for condition in ("FIRST(price) < price", "LAST(A.price) > 1", "COUNT(*) < 3", "CLASSIFIER() = 'B'"):
+        text = f"MATCH_RECOGNIZE (ORDER BY t PATTERN (A B+) DEFINE B AS {condition})"
+        check_equal(switch, walk(30), text)
+    assert switch.n_found == 0
+
+
+# --- the order of the rows ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("fewest", [0, 10**9])
+def test_the_order_of_rows(monkeypatch, seed, fewest):
+    monkeypatch.setattr(row_order, "FEWEST_ROWS", fewest)
+    random = Random(seed)
+    frame = random_frame(random, random.randint(1, 30))
+    if random.random() < 0.3:
+        frame = frame.sort_values("t", ignore_index=True)
+    by = random.choice([(), ("k",), ("size",), ("k", "flag")])
+    names = random.sample(["t", "price", "size", "name", "flag", "gap"], random.randint(0, 2))
+    keys = [SortKey(name, random.random() < 0.4, random.random() < 0.4) for name in names]
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+    def place(number: int) -> tuple:
+        return tuple(rank(rows[number][key.column], key) for key in keys)
+
+    groups: dict[tuple, list[int]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(tuple(row[name] for name in by), []).append(number)
+    expected = [sorted(group, key=place) for group in groups.values()]
+    found = row_order.partitions_in_order(PandasSource(frame), by, keys)
+    assert [part.tolist() for part in found] == expected
+
+
+def rank(value: object, key: SortKey) -> tuple:
+    if value is None:
+        return (0 if key.nulls_first else 2,)
+    return 1, Reversed(value) if key.descending else value
+
+
+class Reversed:
+    """A value that sorts before smaller ones."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __lt__(self, other):
+        return other.value < self.value
+
+    def __eq__(self, other):
+        return other.value == self.value
+
+
+def test_a_change_of_the_frame_changes_the_order():
+    frame = walk(30_000, n_keys=5)
+    text = "MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES A.t AS t PATTERN (A) DEFINE A AS t >= 0)"
+    assert cep.match(frame, text).to_frame()["t"].iloc[0] == 0
+    frame["t"] = -frame["t"]
+    frame.loc[0, "t"] = 1
+    found = cep.match(frame, text).to_frame()
+    assert found["t"].tolist() == [1]
+    assert cep.match(frame, text.replace("t >= 0", "t < 0")).count() == len(frame) - 1
