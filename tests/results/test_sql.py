@@ -232,3 +232,9 @@ def test_what_spark_refuses(spark, walk_on_spark):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match("MATCH_RECOGNIZE (ORDER BY value PATTERN (A) DEFINE A AS value > 1)")
+
+
+def test_a_misspelt_function_has_a_hint():
+    text = "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A+) DEFINE A AS x > PREVV(x))"
+    with pytest.raises(cep.CepError, match=r"DEFINE A: no function 'PREVV'.*Did you mean 'PREV'\?"):
+        cep.sql(text, t=pd.DataFrame({"x": [1, 2]}))

@@ -432,14 +432,17 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
         return Compiled(lambda place, row: made(*(call(place, row) for call in calls)), type_of)
     if function not in STRICT_FUNCTIONS:
-        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, "coalesce", "if"]
-        hint = nearest(function, known)
+        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
+        hint = nearest(function, map(str.upper, known))
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
     made, kind = STRICT_FUNCTIONS[function]
     of = _common_type(parts) if kind is None else ColumnType(kind)
     return _strict(made, parts, of, tree)
 
 
+_OTHER_FUNCTIONS = (
+    "coalesce", "if", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
+)  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge,
