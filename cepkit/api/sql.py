@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cepkit.api.sources import source_of, spark_module
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame
 from cepkit.results.doors import open_door
 
@@ -108,16 +108,15 @@ def match_rows(
 
 
 def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:
-    """Return the rows of a frame in memory with a WINDOW."""
-    from cepkit.results.row_pattern_windows import RowPatternWindow
+    """Return the rows of a frame with a WINDOW."""
+    from cepkit.results.row_pattern_windows import RowPatternWindow, WindowInMemory
 
     if spark_module(frame):
-        raise UnsupportedQueryError(
-            f"WINDOW {query.name}: a row pattern in a WINDOW runs on frames in memory. On Spark, take a "
-            "MATCH_RECOGNIZE clause with AFTER MATCH SKIP TO NEXT ROW, and join its result"
-        )
+        from cepkit.results.spark.row_pattern_windows import WindowOnSpark
+
+        return RowPatternWindow(WindowOnSpark(frame, query, params))
     source, native = source_of(frame)
-    return RowPatternWindow(query, source, native, params)
+    return RowPatternWindow(WindowInMemory(query, source, native, params))
 
 
 def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:

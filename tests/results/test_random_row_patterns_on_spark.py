@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from functools import reduce
 from random import Random
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from tests.oracle.generate_match_recognize import random_query, random_rows
+from cepkit.language.match_recognize.query import RowPatternQuery
+from tests.oracle.generate_match_recognize import random_query, random_rows, random_window
 from tests.support.spark_cases import check_over_connect
 
 pytest.importorskip("pyspark")
@@ -19,23 +21,38 @@ pytest.importorskip("pyspark")
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.timestamp("us"), "x": pa.int64(), "y": pa.int64()})
 
 
-def random_case(random: Random) -> tuple[str, pa.Table]:
+def random_time_outs(random: Random) -> RowPatternQuery:
+    """Return a query with time-outs."""
+    while not (query := random_query(random, depth=2)).timed_out:
+        pass
+    return replace(query, partition_by=("k",))
+
+
+KINDS = {
+    "queries": lambda random: random_query(random, depth=2),
+    "windows": random_window,
+    "time-outs": random_time_outs,
+}
+
+
+def random_case(random: Random, kind: str) -> tuple[str, pa.Table]:
     """Return the text of a query and a table of shuffled rows."""
     rows = [{**row, "t": row["t"] * 1_000_000} for row in random_rows(random, random.randint(1, 12))]
     random.shuffle(rows)
-    return str(random_query(random, depth=2)), pa.Table.from_pylist(rows, SCHEMA)
+    return str(KINDS[kind](random)), pa.Table.from_pylist(rows, SCHEMA)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_random_queries(spark, seed):
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_queries(spark, kind, seed):
     from pyspark.sql import functions as F
 
     random, frames, expected = Random(seed), [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cep.CepWarning)  # one task
         while len(frames) < 12:
-            text, table = random_case(random)
+            text, table = random_case(random, kind)
             try:
                 here = cep.match(table, text).to_frame()
             except cep.CepError as error:
