@@ -129,7 +129,7 @@ class RowPatternWindow:
         return self._found.said()
 
 
-class WindowInMemory:
+class RowWindowInMemory:
     """The rows of a frame in memory, as `RowPatternWindow` reads them."""
 
     def __init__(
@@ -140,7 +140,7 @@ class WindowInMemory:
         params: Mapping[str, Any] | None = None,
     ):
         self.query, self._source, self._native = query, source, native
-        self._search = WindowSearch(query, source, params)
+        self._search = RowWindowSearch(query, source, params)
 
     def count(self) -> int:
         """Return the number of matches."""
@@ -158,7 +158,7 @@ class WindowInMemory:
         return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
 
 
-class WindowSearch:
+class RowWindowSearch:
     """The match of each row in its frame, and the columns of the SELECT.
 
     Parameters

@@ -14,7 +14,7 @@ from cepkit.frames.spark import EmptySource, received_table, result_types, sent_
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import WindowedRows
 from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.row_pattern_windows import WindowSearch, kept_rows
+from cepkit.results.row_pattern_windows import RowWindowSearch, kept_rows
 from cepkit.results.spark.jobs import run_job
 from cepkit.results.spark.row_pattern_jobs import (
     check_sorted,
@@ -28,10 +28,10 @@ from cepkit.results.spark.row_pattern_tasks import Told, check_order, tell_proje
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TellWindow = Callable[[WindowSearch], Told]
+TellWindow = Callable[[RowWindowSearch], Told]
 
 
-class WindowOnSpark:
+class RowWindowOnSpark:
     """The rows of a Spark frame, as `RowPatternWindow` reads them.
 
     Raises
@@ -51,7 +51,7 @@ class WindowOnSpark:
         self.frame, self.query, self._params = frame, query, params
         self._source = EmptySource(frame)
         check_sorted(query.rows.order_by)
-        self._nothing = WindowSearch(query, self._source, params)
+        self._nothing = RowWindowSearch(query, self._source, params)
         self._result = self._run(_tell_rows)  # checks types before any job
         warn_of_one_task(query.rows.partition_by)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
@@ -62,7 +62,7 @@ class WindowOnSpark:
         names = set(_columns_to_read(self.query, source.schema))
         received, shuffled = send_partitions(self.frame, source, names, self._nothing.partition_by)
         types, output = result_types(check_types(tell(self._nothing)), source)
-        return shuffled.mapInArrow(WindowTask(self.query, self._params, received, tell, output).run, types)
+        return shuffled.mapInArrow(RowWindowTask(self.query, self._params, received, tell, output).run, types)
 
     def count(self) -> int:
         """Return the number of matches; each task counts its own."""
@@ -85,7 +85,7 @@ class WindowOnSpark:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowTask:
+class RowWindowTask:
     """The work on the batches of one Spark partition."""
 
     query: WindowedRows
@@ -103,17 +103,17 @@ class WindowTask:
         keep = kept_rows(self.query, source, self.params)
         if keep is not None:
             source = ArrowSource(table.filter(pa.array(keep)).combine_chunks())
-        search = WindowSearch(replace(self.query, where=None), source, self.params)
+        search = RowWindowSearch(replace(self.query, where=None), source, self.params)
         check_order(source, search.order, search.partition_by, search.order_by)
         yield from sent_batches(self.tell(search), source, self.output)
 
 
-def _tell_rows(search: WindowSearch) -> Told:
+def _tell_rows(search: RowWindowSearch) -> Told:
     """Return the columns of the SELECT, and those that sort it."""
     return tell_projection(search.projection)
 
 
-def _tell_count(search: WindowSearch) -> Told:
+def _tell_count(search: RowWindowSearch) -> Told:
     """Return the number of matches."""
     return [("count", pa.array([search.count()], pa.int64()))]
 
