@@ -102,6 +102,20 @@ CONNECT = """
         assert "38 of the 40 events of one task are ties" in str(error), error
     else:
         raise AssertionError("ties are an error")
+    window = '''SELECT n, low OVER w AS low FROM t WHERE x > 0 WINDOW w AS (PARTITION BY k ORDER BY n
+        MEASURES MIN(x) AS low ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING PATTERN (S UP+)
+        DEFINE UP AS x > PREV(x)) ORDER BY n'''
+    late = '''SELECT n, late FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+        MEASURES LAST(n) AS n, TIMED_OUT() AS late ONE ROW PER MATCH WITH TIMED OUT MATCHES
+        PATTERN (S R+ Z) WITHIN INTERVAL '9' SECOND
+        DEFINE S AS x = 0, R AS x > 2 OR n > 20, Z AS x = 2 AND n < 20) ORDER BY n'''
+    time = pa.array([e * 1_000_000 for e in range(40)], pa.timestamp("us"))
+    table = table.append_column("t", time)
+    frame = session.createDataFrame(table)
+    for text in (window, late):
+        found, expected = cep.sql(text, t=frame), cep.sql(text, t=table)
+        assert found.count() == expected.count() > 0
+        assert found.to_frame().toArrow().to_pylist() == expected.to_frame().to_pylist()
     print("the same over Connect")
 """
 
