@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cepkit.api.sources import source_of, spark_module
-from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame
 from cepkit.results.doors import open_door
 
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.row_pattern_windows import RowPatternWindow
+    from cepkit.streaming.spark.row_patterns import SparkStreamRowPatterns
 
 
-def sql(query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Frame) -> RowPatternMatches:
-    """Return the result of a SELECT with MATCH_RECOGNIZE; each keyword names a table.
+def sql(
+    query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Frame
+) -> RowPatternMatches | RowPatternWindow | SparkStreamRowPatterns:
+    """Return the result of a SELECT with a row pattern; each keyword names a table.
 
     Parameters
     ----------
     query : str
-        ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE … ORDER BY … LIMIT …``. A semicolon may end it, and
-        a schema may qualify the table. For a join, GROUP BY or a sub-query, hand the result to DuckDB or
-        Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
+        ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE … ORDER BY … LIMIT …``, or
+        ``SELECT …, m OVER w FROM t WHERE … WINDOW w AS ( … PATTERN … ) ORDER BY … LIMIT …``. A semicolon may
+        end it, and a schema may qualify the table. For a join, GROUP BY or a sub-query, hand the result to
+        DuckDB or Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
     params : mapping, optional
         Values of the parameters, written ``:name``.
     **tables
@@ -34,24 +38,27 @@ def sql(query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Fra
 
     Returns
     -------
-    RowPatternMatches
-        Its ``to_frame()`` gives the rows as the kind of frame that came in, or an Arrow table for a DuckDB
-        relation. Without ORDER BY they are sorted by partition, in the order of their first rows, and then by
-        match. On Spark the result is lazy, one task searches whole partitions, and ORDER BY inside
-        MATCH_RECOGNIZE must sort all rows of a partition.
+    RowPatternMatches, RowPatternWindow or SparkStreamRowPatterns
+        MATCH_RECOGNIZE gives `RowPatternMatches`, and a WINDOW gives `RowPatternWindow`. A streaming Spark
+        frame gives `SparkStreamRowPatterns`, which ``writeStream`` writes. ``to_frame()`` gives the rows as
+        the kind of frame that came in, or an Arrow table for a DuckDB relation. Without ORDER BY the rows of
+        MATCH_RECOGNIZE are sorted by partition, in the order of their first rows, and then by match. The rows
+        of a WINDOW have the order of the frame. On Spark the result is lazy, one task searches whole
+        partitions, and ORDER BY in the clause or the WINDOW must sort all rows of a partition.
 
     Raises
     ------
     PatternSyntaxError
         For text that cannot be read, with its place. The error for a clause that does not run names it.
     CepError
-        A subclass, for a table or column that does not exist (with the nearest name).
+        A subclass, for a table or column that does not exist (with the nearest name), and for what a stream
+        or a Spark frame does not run (with the clause).
 
     Notes
     -----
     Time O(rows) where conditions depend on the row and on rows a fixed distance away; a work budget stops
     other queries. Ctrl-C ends a run between partitions.
-    Source: ISO/IEC 9075-2:2016, features R010; ISO/IEC TR 19075-5.
+    Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
     Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
 
     Examples
@@ -108,16 +115,15 @@ def match_rows(
 
 
 def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:
-    """Return the rows of a frame in memory with a WINDOW."""
-    from cepkit.results.row_pattern_windows import RowPatternWindow
+    """Return the rows of a frame with a WINDOW."""
+    from cepkit.results.row_pattern_windows import RowPatternWindow, RowWindowInMemory
 
     if spark_module(frame):
-        raise UnsupportedQueryError(
-            f"WINDOW {query.name}: a row pattern in a WINDOW runs on frames in memory. On Spark, take a "
-            "MATCH_RECOGNIZE clause with AFTER MATCH SKIP TO NEXT ROW, and join its result"
-        )
+        from cepkit.results.spark.row_pattern_windows import RowWindowOnSpark
+
+        return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)
-    return RowPatternWindow(query, source, native, params)
+    return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 
 
 def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:

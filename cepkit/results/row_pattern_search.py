@@ -44,6 +44,8 @@ class RowPatternSearch:
         The columns of the clauses, by the names that the frame has.
     params : mapping, optional
         Values of the query's parameters.
+    latest : int, optional
+        The latest time of the whole table in ticks, if the source has some rows of it. Time-outs need it.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class RowPatternSearch:
         partition_by: Sequence[str],
         order_by: Sequence[SortKey],
         params: Mapping[str, Any] | None = None,
+        latest: int | None = None,
     ):
+        self._latest = latest
         self._source, self._query, self._program, self._measures = source, query, program, measures
         self._plain: dict[str, np.ndarray] = {}
         self.order = order_of_rows(source, partition_by, order_by)
@@ -107,8 +111,9 @@ class RowPatternSearch:
         """The matches by partition, with the partial matches that ran out of time."""
         program, parts = self._program, self.partitions
         assert program.within is not None
-        clock = program.within[0]
-        now = latest_time(latest_time(columns[clock]) for _, columns, _ in parts)
+        clock, now = program.within[0], self._latest
+        if now is None:
+            now = latest_time(latest_time(columns[clock]) for _, columns, _ in parts)
         return [with_timed_out(program, columns, len(rows), found, now) for rows, columns, found in parts]
 
     def measured(self, shown: str | None = None) -> tuple[np.ndarray, list[Values]]:

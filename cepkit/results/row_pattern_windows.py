@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,22 +15,45 @@ from cepkit.engines.match_recognize.windows import find_window_matches, window_v
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, ColumnType, Frame, Source
-from cepkit.frames.row_order import partitions_in_order, plain_values
+from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
 from cepkit.progress import checkpoint
 from cepkit.results.match_recognize.columns import ResultColumn
-from cepkit.results.match_recognize.select import selected_columns
+from cepkit.results.match_recognize.select import Projection, order_and_limit, project
 
 _MADE = "\0over"  # begins the names of columns that the SELECT computes from
+
+
+class FoundWindow(Protocol):
+    """What `RowPatternWindow` asks of a kind of frame."""
+
+    query: WindowedRows
+
+    def count(self) -> int:
+        """Return the number of matches."""
+        ...
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the frame with the columns of the SELECT."""
+        ...
+
+    def said(self) -> str:
+        """Return what was found."""
+        ...
 
 
 class RowPatternWindow:
     """The rows of a frame with measures of a row pattern in a WINDOW.
 
-    `cepkit.match` and ``df.cep.match`` return it for the text of a SELECT with such a WINDOW.
+    `cepkit.sql`, `cepkit.match` and ``df.cep.match`` return it for the text of a SELECT with such a WINDOW.
+
+    Notes
+    -----
+    On a Spark frame the result is lazy, one task searches whole partitions, and each call of a method runs
+    the query again. ORDER BY in the WINDOW must sort all rows of a partition.
 
     Examples
     --------
@@ -50,6 +73,65 @@ class RowPatternWindow:
     4  4    <NA>
     """
 
+    def __init__(self, found: FoundWindow):
+        self._found = found
+
+    @property
+    def query(self) -> WindowedRows:
+        """The query as a value.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
+        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
+        >>> print(cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).query.rows.pattern)
+        A+
+        """
+        return self._found.query
+
+    def count(self) -> int:
+        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
+        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A) DEFINE A AS x > 1)'''
+        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).count()
+        2
+        """
+        return self._found.count()
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the frame in their order, with the columns of the SELECT.
+
+        A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
+        A Spark frame gives a lazy Spark frame; without ORDER BY its rows have no order.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> text = '''SELECT x, COUNT(*) OVER w AS n FROM t WINDOW w AS (ORDER BY x
+        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
+        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).to_frame()
+           x  n
+        0  1  0
+        1  2  2
+        2  3  0
+        """
+        return self._found.to_frame()
+
+    def __repr__(self) -> str:
+        return self._found.said()
+
+
+class RowWindowInMemory:
+    """The rows of a frame in memory, as `RowPatternWindow` reads them."""
+
     def __init__(
         self,
         query: WindowedRows,
@@ -57,8 +139,44 @@ class RowPatternWindow:
         native: Callable[[Frame], Frame],
         params: Mapping[str, Any] | None = None,
     ):
+        self.query, self._source, self._native = query, source, native
+        self._search = RowWindowSearch(query, source, params)
+
+    def count(self) -> int:
+        """Return the number of matches."""
+        return self._search.count()
+
+    def to_frame(self) -> Frame:
+        """Return the rows of the frame in their order, with the columns of the SELECT."""
+        columns = order_and_limit(self._search.selected, self._search.projection)
+        return self._native(self._source.result({name: of.measured() for name, of in columns.items()}))
+
+    def said(self) -> str:
+        """Return the number of matches, and the rows."""
+        n = self.count()
+        matches = f"{n:,} match{'es' * (n != 1)} of '{self.query.rows.pattern}'"
+        return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
+
+
+class RowWindowSearch:
+    """The match of each row in its frame, and the columns of the SELECT.
+
+    Parameters
+    ----------
+    query : WindowedRows
+    source : Source
+    params : mapping, optional
+        Values of the query's parameters.
+    """
+
+    def __init__(self, query: WindowedRows, source: Source, params: Mapping[str, Any] | None = None):
         self.query = query
-        self._source, self._native, self._params = source, native, params
+        self._source, self._params = source, params
+        schema, clause = source.schema, query.rows
+        self.partition_by = tuple(column_of(name, schema) for name in clause.partition_by)
+        self.order_by = tuple(
+            SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
+        )
         self._program, measures = prepare_rows(query.rows, source.schema, params)
         self._measure_of = {
             name.lower(): measure for (name, _), measure in zip(query.rows.measures, measures, strict=True)
@@ -101,14 +219,10 @@ class RowPatternWindow:
         if isinstance(end, str):
             used.add(column_of(end, schema))
         values = {name: plain_values(source.column(name)) for name in sorted(used)}
-        order_by = [
-            SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
-        ]
-        keep = self._kept_rows()
+        keep = kept_rows(self.query, source, self._params)
+        self.order = order_of_rows(source, self.partition_by, self.order_by)
         found = []
-        for every in partitions_in_order(
-            source, [column_of(name, schema) for name in clause.partition_by], order_by
-        ):
+        for every in self.order.partitions():
             checkpoint()
             rows = every if keep is None else every[keep[every]]
             columns = {name: column[rows].tolist() for name, column in values.items()}
@@ -117,62 +231,27 @@ class RowPatternWindow:
             found.append((rows, ends, columns, matches))
         return found
 
-    def _kept_rows(self) -> np.ndarray | None:
-        """Return whether WHERE holds for each row; None without WHERE."""
-        if self.query.where is None:
-            return None
-        n_rows = self._source.n_rows
-        columns = self._columns_of_table(np.arange(n_rows))
-        shown = {_MADE: ResultColumn(ColumnType(INTEGER), list(range(n_rows)))}
-        query = SelectedRows(
-            self.query.table, self.query.rows, ((_MADE, ex.Attribute(_MADE)),), where=self.query.where
-        )
-        kept = np.zeros(n_rows, bool)
-        kept[selected_columns(query, columns | shown, n_rows, self._params)[_MADE].values()] = True
-        return kept
-
-    def _columns_of_table(self, rows: np.ndarray) -> dict[str, ResultColumn]:
-        source = self._source
-        return {
-            name: ResultColumn(of, None, Picked(name, rows), source) for name, of in source.schema.items()
-        }
-
     def count(self) -> int:
-        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
-        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A) DEFINE A AS x > 1)'''
-        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).count()
-        2
-        """
+        """Return the number of matches."""
         return sum(match is not None for *_, matches in self._found for match in matches)
 
-    def to_frame(self) -> Frame:
-        """Return the rows of the frame in their order, with the columns of the SELECT.
+    @property
+    def selected(self) -> SelectedRows:
+        """The SELECT, with a column of its own for each function OVER the window."""
+        query = self.query
+        names = {node: f"{_MADE}{i}" for i, node in enumerate(self._over)}
 
-        A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
+        def with_name(node: ex.Expression) -> ex.Expression:
+            return ex.Attribute(names[node]) if isinstance(node, rp.OverWindow) else node
 
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = '''SELECT x, COUNT(*) OVER w AS n FROM t WINDOW w AS (ORDER BY x
-        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
-        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).to_frame()
-           x  n
-        0  1  0
-        1  2  2
-        2  3  0
-        """
-        measured = {name: column.measured() for name, column in self._columns.items()}
-        return self._native(self._source.result(measured))
+        shown = tuple((name, ex.Attribute(name)) for name in self._source.schema)
+        if query.columns is not None:
+            shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in query.columns)
+        return SelectedRows(query.table, query.rows, shown, order_by=query.order_by, limit=query.limit)
 
     @cached_property
-    def _columns(self) -> dict[str, ResultColumn]:
+    def projection(self) -> Projection:
+        """The columns of the SELECT before ORDER BY and LIMIT, in the order of the frame."""
         empty = [0 if _counts(node.operand) else None for node in self._over]
         numbers = [i for i, node in enumerate(self._over) if _is_row_number(node.operand)]
         rows: list[int] = []
@@ -187,33 +266,31 @@ class RowPatternWindow:
             values += made
         by_row = np.argsort(np.array(rows, np.int64), kind="stable")
         places = np.array(rows, np.int64)[by_row]
-        columns = self._columns_of_table(places)
+        columns = _columns_of_table(self._source, places)
         hidden = {
             f"{_MADE}{i}": ResultColumn(measure.type, [values[row][i] for row in by_row])
             for i, measure in enumerate(self._values)
         }
-        return self._select(columns, hidden, len(places))
+        return project(self.selected, columns | hidden, len(places), self._params)
 
-    def _select(
-        self, columns: dict[str, ResultColumn], hidden: dict[str, ResultColumn], n_rows: int
-    ) -> dict[str, ResultColumn]:
-        """Return the columns of the SELECT, after ORDER BY and LIMIT."""
-        query = self.query
-        names = {node: f"{_MADE}{i}" for i, node in enumerate(self._over)}
 
-        def with_name(node: ex.Expression) -> ex.Expression:
-            return ex.Attribute(names[node]) if isinstance(node, rp.OverWindow) else node
+def kept_rows(
+    query: WindowedRows, source: Source, params: Mapping[str, Any] | None = None
+) -> np.ndarray | None:
+    """Return whether WHERE holds for each row; None without WHERE."""
+    if query.where is None:
+        return None
+    n_rows = source.n_rows
+    columns = _columns_of_table(source, np.arange(n_rows))
+    shown = {_MADE: ResultColumn(ColumnType(INTEGER), list(range(n_rows)))}
+    selected = SelectedRows(query.table, query.rows, ((_MADE, ex.Attribute(_MADE)),), where=query.where)
+    kept = np.zeros(n_rows, bool)
+    kept[project(selected, columns | shown, n_rows, params).columns[_MADE].values()] = True
+    return kept
 
-        shown = tuple((name, ex.Attribute(name)) for name in columns)
-        if query.columns is not None:
-            shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in query.columns)
-        selected = SelectedRows(query.table, query.rows, shown, order_by=query.order_by, limit=query.limit)
-        return selected_columns(selected, columns | hidden, n_rows, self._params)
 
-    def __repr__(self) -> str:
-        n = self.count()
-        matches = f"{n:,} match{'es' * (n != 1)} of '{self.query.rows.pattern}'"
-        return f"{matches} in the frames of {self._source.n_rows:,} rows\n{self.to_frame()}"
+def _columns_of_table(source: Source, rows: np.ndarray) -> dict[str, ResultColumn]:
+    return {name: ResultColumn(of, None, Picked(name, rows), source) for name, of in source.schema.items()}
 
 
 def _navigation(tree: ex.Call) -> ex.Expression:

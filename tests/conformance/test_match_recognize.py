@@ -16,7 +16,15 @@ from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.results.match_recognize.columns import arrow_of
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
-from tests.support.row_pattern_cases import FOLDER, bag, cases, of_sql, quoted, repeated, text_of_case
+from tests.support.row_pattern_cases import (
+    FOLDER,
+    bag,
+    cases,
+    of_sql,
+    repeated,
+    select_of_window,
+    text_of_case,
+)
 from tests.support.row_patterns import engine_result, expression_tree, flat, kernel_result, pattern_tree
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
@@ -184,28 +192,8 @@ def column_type(values: list[Any]) -> ColumnType:
     return ColumnType(kind, nullable=True)
 
 
-def text_of_window(case: dict[str, Any]) -> str:
-    """Return the SELECT of a case with a WINDOW as it would be typed."""
-    measures = {entry["name"] for entry in case["measures"]}
-    columns = [
-        f"{entry['expr']} OVER w AS {quoted(entry['name'])}"
-        if entry["expr"] in measures or entry.get("over_window")
-        else f"{entry['expr']} AS {entry['name']}"
-        for entry in case["output"] or [{"name": name, "expr": name} for name in sorted(measures)]
-    ]
-    frame = case["frame"]
-    end = f"{frame['n']} FOLLOWING" if frame["end"] == "following" else frame["end"].replace("_", " ")
-    inside = (
-        text_of_case(case)
-        .removeprefix("MATCH_RECOGNIZE (")
-        .replace("\nPATTERN", f"\n{case['search_mode']} PATTERN")
-    )
-    inside = inside.replace("\nAFTER", f"\nROWS BETWEEN CURRENT ROW AND {end}\nAFTER")
-    return f"SELECT {', '.join(columns)} FROM t WINDOW w AS ({inside}"
-
-
 def check_window(case: dict[str, Any]) -> None:
-    query = parse_match_recognize(text_of_window(case))
+    query = parse_match_recognize(select_of_window(case))
     assert parse_match_recognize(str(query)) == query
     types = [column_type([row[i] for row in case["rows"]]) for i in range(len(case["columns"]))]
     arrays = [arrow_of([row[i] for row in case["rows"]], of) for i, of in enumerate(types)]
@@ -224,7 +212,7 @@ def test_windows_with_sub_queries_are_refused_with_the_reason():
         case = parameter.values[0]
         if case["surface"] != "from_clause" and "subquery" in json.dumps([case["measures"], case["define"]]):
             with pytest.raises(PatternSyntaxError, match="a sub-query does not run here"):
-                parse_match_recognize(text_of_window(case))
+                parse_match_recognize(select_of_window(case))
             refused += 1
     assert refused == 4
 

@@ -21,6 +21,7 @@ from tests.support.row_pattern_cases import (
     needs_query,
     select_of_case,
     select_of_esper,
+    select_of_window,
     table_of_case,
 )
 
@@ -209,6 +210,11 @@ def test_how_the_cases_of_esper_are_read(capsys):
 # --- Spark -------------------------------------------------------------------------------------------------
 
 N_JOBS = 12
+WINDOWS = [
+    parameter
+    for parameter in cases("trino_match_recognize.json")
+    if parameter.values[0]["surface"] == "window_clause"
+]
 
 
 def on_spark(text: str) -> str:
@@ -229,6 +235,10 @@ def spark_case(case: dict[str, Any]) -> tuple[str, pa.Table, list[str], list[lis
         text, table = select_of_esper(case), esper_table(case)
         fields = [one["name"] for one in case["measures"]]
         return text, table, [f"measured {field}" for field in fields], answer(case, table, fields)
+    if case["surface"] == "window_clause":
+        outputs = case["output"] or sorted(case["measures"], key=lambda one: one["name"])
+        names = [one["name"] for one in outputs]
+        return on_spark(select_of_window(case)), table_of_case(case), names, case["expected_rows"]
     return on_spark(select_of_case(case)), table_of_case(case), names_of_output(case), case["expected_rows"]
 
 
@@ -247,7 +257,7 @@ def test_spark_gives_the_same_rows(one_task, job):
     """Each job runs a twelfth of the cases; the rows of all of them come back as text."""
     from pyspark.sql import functions as F
 
-    every = [parameter.values[0] for parameter in [*SQL, *ESPER]]
+    every = [parameter.values[0] for parameter in [*SQL, *WINDOWS, *ESPER]]
     frames, expected = [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cep.CepWarning)  # one task

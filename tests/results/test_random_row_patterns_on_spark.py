@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from functools import reduce
 from random import Random
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from tests.oracle.generate_match_recognize import random_query, random_rows
+from cepkit.language.match_recognize.query import RowPatternQuery
+from tests.oracle.generate_match_recognize import random_query, random_rows, random_window
 from tests.support.spark_cases import check_over_connect
 
 pytest.importorskip("pyspark")
@@ -19,27 +21,46 @@ pytest.importorskip("pyspark")
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.timestamp("us"), "x": pa.int64(), "y": pa.int64()})
 
 
-def random_case(random: Random) -> tuple[str, pa.Table]:
+def random_time_outs(random: Random) -> RowPatternQuery:
+    """Return a query with time-outs."""
+    while not (query := random_query(random, depth=2)).timed_out:
+        pass
+    return replace(query, partition_by=("k",))
+
+
+KINDS = {
+    "queries": lambda random: random_query(random, depth=2),
+    "windows": random_window,
+    "time-outs": random_time_outs,
+}
+
+
+def random_case(random: Random, kind: str) -> tuple[str, pa.Table]:
     """Return the text of a query and a table of shuffled rows."""
     rows = [{**row, "t": row["t"] * 1_000_000} for row in random_rows(random, random.randint(1, 12))]
     random.shuffle(rows)
-    return str(random_query(random, depth=2)), pa.Table.from_pylist(rows, SCHEMA)
+    return str(KINDS[kind](random)), pa.Table.from_pylist(rows, SCHEMA)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_random_queries(spark, seed):
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_queries(spark, kind, seed):
     from pyspark.sql import functions as F
 
     random, frames, expected = Random(seed), [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cep.CepWarning)  # one task
         while len(frames) < 12:
-            text, table = random_case(random)
+            text, table = random_case(random, kind)
             try:
                 here = cep.match(table, text).to_frame()
             except cep.CepError as error:
                 assert "AFTER MATCH SKIP TO" in str(error)
+                continue
+            if "MAP_AGG" in text.partition("PATTERN (")[0]:  # among the measures: Spark needs its type
+                with pytest.raises(cep.CepError, match="has no type before it runs"):
+                    cep.match(spark.createDataFrame(table), text)
                 continue
             there = cep.match(spark.createDataFrame(table), text).to_frame()
             assert there.columns == here.column_names
@@ -85,6 +106,20 @@ CONNECT = """
         assert "38 of the 40 events of one task are ties" in str(error), error
     else:
         raise AssertionError("ties are an error")
+    window = '''SELECT n, low OVER w AS low FROM t WHERE x > 0 WINDOW w AS (PARTITION BY k ORDER BY n
+        MEASURES MIN(x) AS low ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING PATTERN (S UP+)
+        DEFINE UP AS x > PREV(x)) ORDER BY n'''
+    late = '''SELECT n, late FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+        MEASURES LAST(n) AS n, TIMED_OUT() AS late ONE ROW PER MATCH WITH TIMED OUT MATCHES
+        PATTERN (S R+ Z) WITHIN INTERVAL '9' SECOND
+        DEFINE S AS x = 0, R AS x > 2 OR n > 20, Z AS x = 2 AND n < 20) ORDER BY n'''
+    time = pa.array([e * 1_000_000 for e in range(40)], pa.timestamp("us"))
+    table = table.append_column("t", time)
+    frame = session.createDataFrame(table)
+    for text in (window, late):
+        found, expected = cep.sql(text, t=frame), cep.sql(text, t=table)
+        assert found.count() == expected.count() > 0
+        assert found.to_frame().toArrow().to_pylist() == expected.to_frame().to_pylist()
     print("the same over Connect")
 """
 

@@ -214,6 +214,75 @@ def test_errors_on_spark_come_before_any_job(walk_on_spark, text, message):
         walk_on_spark.cep.match(text)
 
 
+WINDOW = """SELECT k, x, bottom OVER w AS bottom, ROW_NUMBER() OVER w AS i FROM t WHERE t < 3 WINDOW w AS (
+  PARTITION BY k ORDER BY t MEASURES LAST(x) AS bottom ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+  PATTERN (S D+) DEFINE D AS x < PREV(x)) ORDER BY bottom, k DESC, i LIMIT 5"""
+
+
+def test_a_window_on_spark(spark, walk_on_spark):
+    spark.sparkContext.setJobGroup("window", "window")
+    found = cep.sql(WINDOW, t=walk_on_spark)
+    lazy = found.to_frame()
+    assert repr(found).startswith(
+        "matches of 'S D+' in the frames of a Spark frame, partitioned by k: k: string, x: bigint, "
+        "bottom: bigint, i: bigint"
+    )
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup("window")
+    spark.sparkContext.setJobGroup("", "")
+    here = cep.sql(WINDOW, t=WALK)
+    expected = here.to_frame().astype(object)
+    assert [tuple(row) for row in lazy.collect()] == [
+        tuple(None if pd.isna(value) else value for value in row) for row in expected.to_numpy()
+    ]
+    assert found.count() == here.count() == 2
+    assert found.query == here.query
+
+
+def test_ties_that_where_leaves_out_are_no_error(walk_on_spark):
+    with pytest.warns(cep.CepWarning, match="without PARTITION BY all rows are one partition"):
+        found = cep.sql(WINDOW.replace("PARTITION BY k ", "").replace("t < 3", "k = 'a'"), t=walk_on_spark)
+    assert found.count() == 1
+    with pytest.warns(cep.CepWarning, match="without PARTITION BY"):
+        ties = cep.sql(WINDOW.replace("PARTITION BY k ", ""), t=walk_on_spark)
+    with pytest.raises(cep.OrderError, match=r"order_by=\['t'\]: 3 of the 6 events"):
+        ties.count()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (WINDOW.replace("ORDER BY t", ""), "ORDER BY is missing"),
+        (WINDOW.replace("LAST(x) AS", "NULL AS"), "'bottom' has no type before it runs"),
+        (WINDOW.replace("BY k ", "BY kk "), "'kk' not found"),
+        (WINDOW.replace("WHERE t", "WHERE tt"), "'tt' not found"),
+    ],
+)
+def test_errors_of_a_window_on_spark_come_before_any_job(walk_on_spark, text, message):
+    with pytest.raises(CepError, match=message):
+        cep.sql(text, t=walk_on_spark)
+
+
+def test_time_outs_on_spark(spark):
+    """The last time of the partition b says that the time of the partition a has passed."""
+    frame = pd.DataFrame({"k": list("aaabcc"), "t": [0, 1, 2, 5, 1, 2], "x": [1, 2, 2, 9, 1, 3]})
+    frame["t"] = pd.to_datetime(frame["t"], unit="s").astype("datetime64[us]")
+    text = """SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+      MEASURES COUNT(*) AS n, TIMED_OUT() AS late, MATCH_NUMBER() AS number
+      ONE ROW PER MATCH WITH TIMED OUT MATCHES PATTERN (A B* C) WITHIN INTERVAL '5' SECOND
+      DEFINE A AS x = 1, B AS x = 2, C AS x = 3)"""
+    expected = [("a", 3, True, None), ("c", 2, False, 1)]
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    assert [tuple(row.values()) for row in cep.sql(text, t=table).to_frame().to_pylist()] == expected
+    there = spark.createDataFrame(table)
+    spark.sparkContext.setJobGroup("time-outs", "time-outs")
+    found = cep.sql(text, t=there)
+    assert not spark.sparkContext.statusTracker().getJobIdsForGroup("time-outs")
+    spark.sparkContext.setJobGroup("", "")
+    assert rows_of(found.to_frame()) == expected
+    assert found.count() == 1
+    assert rows_of(cep.sql(text, t=there.where("k <> 'b'")).to_frame()) == expected[1:]
+
+
 def test_what_spark_refuses(spark, walk_on_spark):
     with pytest.warns(cep.CepWarning, match="without PARTITION BY all rows are one partition"):
         ties = walk_on_spark.cep.match(FALL.replace("PARTITION BY k", ""))
@@ -223,12 +292,6 @@ def test_what_spark_refuses(spark, walk_on_spark):
         iter(walk_on_spark.cep.match(FALL))
     with pytest.raises(UnsupportedQueryError, match="not taken one by one"):
         walk_on_spark.cep.match(FALL)[0]
-    late = "ORDER BY t ONE ROW PER MATCH WITH TIMED OUT MATCHES PATTERN (A) WITHIN INTERVAL '1' DAY"
-    in_time = walk_on_spark.selectExpr("k", "timestamp_seconds(t) AS t")
-    with pytest.raises(UnsupportedQueryError, match="needs the latest time of all partitions"):
-        in_time.cep.match(f"MATCH_RECOGNIZE (PARTITION BY k {late} DEFINE A AS k = 'a')")
-    with pytest.raises(UnsupportedQueryError, match="runs on frames in memory"):
-        walk_on_spark.cep.match("SELECT * FROM t WINDOW w AS (ROWS CURRENT ROW PATTERN (A) DEFINE A AS true)")
     stream = spark.readStream.format("rate").load()
     with pytest.raises(cep.OrderError, match="the stream has no watermark"):
         stream.cep.match("MATCH_RECOGNIZE (ORDER BY value PATTERN (A) DEFINE A AS value > 1)")

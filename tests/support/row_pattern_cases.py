@@ -84,6 +84,26 @@ def select_of_case(case: dict[str, Any]) -> str:
     return f"SELECT {listed or '*'} FROM t {full_text_of_case(case)} AS m;"
 
 
+def select_of_window(case: dict[str, Any]) -> str:
+    """Return the SELECT of a case with a WINDOW as it would be typed."""
+    measures = {entry["name"] for entry in case["measures"]}
+    columns = [
+        f"{entry['expr']} OVER w AS {quoted(entry['name'])}"
+        if entry["expr"] in measures or entry.get("over_window")
+        else f"{entry['expr']} AS {entry['name']}"
+        for entry in case["output"] or [{"name": name, "expr": name} for name in sorted(measures)]
+    ]
+    frame = case["frame"]
+    end = f"{frame['n']} FOLLOWING" if frame["end"] == "following" else frame["end"].replace("_", " ")
+    inside = (
+        text_of_case(case)
+        .removeprefix("MATCH_RECOGNIZE (")
+        .replace("\nPATTERN", f"\n{case['search_mode']} PATTERN")
+    )
+    inside = inside.replace("\nAFTER", f"\nROWS BETWEEN CURRENT ROW AND {end}\nAFTER")
+    return f"SELECT {', '.join(columns)} FROM t WINDOW w AS ({inside}"
+
+
 def names_of_output(case: dict[str, Any]) -> list[str]:
     """Return the names of the columns of the answer."""
     return [entry["name"] for entry in case["output"] or ()]

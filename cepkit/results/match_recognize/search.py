@@ -113,10 +113,10 @@ def _place_of(
     return ""
 
 
-def search_rows(bound: BoundRows, source: Source) -> RowPatternSearch:
-    """Return the matches in a frame, partition by partition."""
+def search_rows(bound: BoundRows, source: Source, latest: int | None = None) -> RowPatternSearch:
+    """Return the matches in a frame, partition by partition. ``latest`` is that of `RowPatternSearch`."""
     clauses = bound.partition_by, bound.order_by, bound.params
-    return RowPatternSearch(source, bound.clause, bound.program, bound.measures, *clauses)
+    return RowPatternSearch(source, bound.clause, bound.program, bound.measures, *clauses, latest)
 
 
 def result_columns(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.row_order import plain_values
 from cepkit.frames.spark import Order, check_total_order, received_table, sent_batches
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.memory import several_matches
 from cepkit.results.match_recognize.search import (
     BoundRows,
@@ -33,35 +35,59 @@ Told = list[tuple[str, Measured]]
 Tell = Callable[[BoundRows, ArrowSource, RowPatternSearch], Told]
 
 
+_LATEST = "latest time"
+
+
 @dataclass(frozen=True, slots=True)
 class RowsTask:
-    """The work on the batches of one Spark partition."""
+    """The work on the batches of one Spark partition.
+
+    With ``has_latest`` the batches have one more column: the latest time of the whole table, in each row.
+    """
 
     query: RowPatternQuery | SelectedRows
     params: Mapping[str, Any] | None
     columns: tuple[str, ...]  # names of the batches' columns
     tell: Tell
     output: pa.Schema
+    has_latest: bool = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Search the rows and yield what ``tell`` returns."""
-        table = received_table(batches, self.columns)
+        table = received_table(batches, (*self.columns, _LATEST) if self.has_latest else self.columns)
         if table is None:
             return
+        latest = None
+        if self.has_latest:
+            last = len(self.columns)
+            latest = plain_values(ArrowSource(table.select([last]).slice(0, 1)).column(_LATEST))[0]
+            table = table.remove_column(last)
         source = ArrowSource(table)
         bound = bind_rows(self.query, source.schema, self.params)
-        search = search_rows(bound, source)
-        n, sizes = search.order.n_partitions, np.diff(search.order.first_place_of_partition)
-        partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
-        events = Events(source.n_rows, {}, partition, n, search.order.row_of_place)
-        order = tuple(key.column for key in bound.order_by)
-        check_total_order(source, events, Order(bound.partition_by, order))
+        search = search_rows(bound, source, latest)
+        check_order(source, search.order, bound.partition_by, bound.order_by)
         yield from sent_batches(self.tell(bound, source, search), source, self.output)
+
+
+def check_order(
+    source: ArrowSource, order: RowOrder, partition_by: tuple[str, ...], order_by: Sequence[SortKey]
+) -> None:
+    """Raise `OrderError` for rows of one partition that are equal in ORDER BY."""
+    n, sizes = order.n_partitions, np.diff(order.first_place_of_partition)
+    partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
+    events = Events(source.n_rows, {}, partition, n, order.row_of_place)
+    check_total_order(source, events, Order(partition_by, tuple(key.column for key in order_by)))
 
 
 def tell_count(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
     """Return the number of matches."""
     return [("count", pa.array([search.n_matches], pa.int64()))]
+
+
+def tell_projection(projected: Projection) -> Told:
+    """Return the columns of a SELECT, and those that sort it."""
+    shown = [(name, column.measured()) for name, column in projected.columns.items()]
+    return [*shown, *((f"key {i}", key.measured()) for i, key in enumerate(projected.keys))]
 
 
 def project_result(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Projection:
@@ -74,9 +100,7 @@ def project_result(bound: BoundRows, source: ArrowSource, search: RowPatternSear
 
 def tell_result(bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
     """Return the columns of the result, and those that sort it."""
-    projected = project_result(bound, source, search)
-    shown = [(name, column.measured()) for name, column in projected.columns.items()]
-    return [*shown, *((f"key {i}", key.measured()) for i, key in enumerate(projected.keys))]
+    return tell_projection(project_result(bound, source, search))
 
 
 @dataclass(frozen=True, slots=True)

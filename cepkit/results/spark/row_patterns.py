@@ -6,30 +6,29 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pandas as pd
-import pyarrow as pa
 
-from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import (
-    EmptySource,
-    check_convertible,
-    key_columns,
-    numbered_columns,
-    result_types,
-)
+from cepkit.frames.spark import EmptySource, result_types
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.match import Match
 from cepkit.results.match_recognize.search import bind_rows, search_rows
 from cepkit.results.spark.jobs import collect, run_job
+from cepkit.results.spark.row_pattern_jobs import (
+    check_sorted,
+    check_types,
+    order_and_name,
+    send_partitions,
+    sort_key,
+    warn_of_one_task,
+)
 from cepkit.results.spark.row_pattern_tasks import (
     RowsTask,
     Tell,
     TellDrawn,
     TellItems,
     TellTagged,
-    Told,
     project_result,
     tell_count,
     tell_partitions,
@@ -37,7 +36,7 @@ from cepkit.results.spark.row_pattern_tasks import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
@@ -76,23 +75,10 @@ class RowsOnSpark:
             )
         self.frame, self.params, self.source = frame, params, EmptySource(frame)
         self.bound = bind_rows(query, self.source.schema, params)
-        if self.bound.clause.timed_out:
-            raise UnsupportedQueryError(
-                "WITH TIMED OUT MATCHES needs the latest time of all partitions, and a task of Spark sees "
-                "some of them. It runs on streaming DataFrames with a watermark, and on frames in memory"
-            )
-        if not self.bound.order_by:
-            raise OrderError(
-                "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "
-                "the rows of a partition: a time, and further columns if times repeat"
-            )
+        check_sorted(self.bound.order_by)
         self._nothing = search_rows(self.bound, self.source)
         self._result = self._run(tell_result)  # checks types of measures before any job
-        if not self.bound.partition_by:
-            warn(
-                "without PARTITION BY all rows are one partition, which a single Spark task must hold and "
-                "match; with PARTITION BY the tasks share the work"
-            )
+        warn_of_one_task(self.bound.partition_by)
         worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
 
     @property
@@ -106,21 +92,18 @@ class RowsOnSpark:
         """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, ….
 
         The tasks get the columns that the query reads, and further ``columns``. All rows of a partition of
-        the query are in one task.
+        the query are in one task. For WITH TIMED OUT MATCHES they also get the latest time of the table.
         """
         bound, source = self.bound, self.source
         names = {*bound.used, *bound.partition_by, *(key.column for key in bound.order_by), *(columns or ())}
         if bound.clause.rows_per_match != "one":
             names |= set(source.names)
-        check_convertible(source, names)
-        received = [name for name in source.names if name in names]
-        if twice := sorted(source.duplicates & names):
-            raise CepError(f"column {twice[0]!r} occurs more than once; rename or drop one of them")
-        plain = numbered_columns(self.frame, source, received)
-        keys = key_columns(source, received, bound.partition_by)
-        shuffled = plain.repartition(*keys) if keys else plain.repartition(1)
-        types, output = result_types(_with_types(tell(bound, source, self._nothing)), source)
-        task = RowsTask(bound.query, self.params, tuple(received), tell, output)
+        clock = None
+        if bound.clause.timed_out and bound.partition_by and bound.program.within is not None:
+            clock = bound.program.within[0]
+        received, shuffled = send_partitions(self.frame, source, names, bound.partition_by, clock)
+        types, output = result_types(check_types(tell(bound, source, self._nothing)), source)
+        task = RowsTask(bound.query, self.params, received, tell, output, clock is not None)
         return shuffled.mapInArrow(task.run, types)
 
     def as_matches(self) -> NoReturn:
@@ -145,19 +128,7 @@ class RowsOnSpark:
 
     def _shown(self, run: DataFrame) -> DataFrame:
         """Return the columns of the result in its order, without those that only sort."""
-        from pyspark.sql import functions as F
-
-        names, selected = self._names, self.bound.selected
-        if selected is not None and selected.order_by:
-            keys = []
-            for i, key in enumerate(selected.order_by, len(names)):
-                is_float = run.schema[i].dataType.typeName() in ("float", "double")
-                column = F.nanvl(f"c{i}", F.lit(None)) if is_float else F.col(f"c{i}")  # NaN is null
-                keys.append(_sorted(column, key.descending, key.nulls_first))
-            run = run.orderBy(*keys)
-        if selected is not None and selected.limit is not None:
-            run = run.limit(selected.limit)
-        return run.select(*(f"c{i}" for i in range(len(names)))).toDF(*names)
+        return order_and_name(run, self._names, self.bound.selected)
 
     @property
     def _names(self) -> list[str]:
@@ -219,7 +190,7 @@ class RowsOnSpark:
         n_keys = len(self.bound.partition_by)
         counted = self._run(tell_partitions)
         counted = counted.toDF("partition", "matches", *(f"k{i}" for i in range(n_keys)))
-        order = [_sorted(F.col(f"k{i}"), False, True) for i in range(n_keys)] or [F.lit(0)]
+        order = [sort_key(F.col(f"k{i}"), False, True) for i in range(n_keys)] or [F.lit(0)]
         before = Window.orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
         first = counted.select(
             "partition", F.coalesce(F.sum("matches").over(before), F.lit(0)).alias("before_it")
@@ -246,21 +217,3 @@ class RowsOnSpark:
             f"matches of '{self.bound.clause.pattern}' in a Spark frame{by}: {shown}\n"
             "nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs"
         )
-
-
-def _sorted(column: Column, descending: bool, nulls_first: bool) -> Column:
-    """Return a key of ORDER BY."""
-    if descending:
-        return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
-    return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
-
-
-def _with_types(told: Told) -> Told:
-    """Return the columns of no rows. Raise if the type of one depends on its values."""
-    for name, values in told:
-        if not isinstance(values, Picked) and pa.types.is_null(values.type):
-            raise CepError(
-                f"the column {name!r} has no type before it runs, and Spark needs one; write it as in "
-                f"CAST(… AS BIGINT) AS {name}"
-            )
-    return told
