@@ -12,7 +12,7 @@ TEXT = 100_000  # characters, besides the items of long lists of constants
 DEPTH = 200  # levels of a tree; the passes that walk a deeper one would overflow the stack
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
 ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
-NESTED_COMPARISONS = 6  # comparisons of comparisons; the code of each level holds the inner one four times
+NESTED_COMPARISONS = 3  # comparisons of comparisons; the code of each level holds the inner one four times
 
 TICKS = 2**63 - 1  # of a window, in time and in events
 

@@ -132,6 +132,8 @@ SEQUENCES = [
     ("SEQ(A a, B+ b[], !D d, C c) WHERE b[i].x > a.x AND d.y > c.y WITHIN 6", {"engine": "tree"}),
     ("SEQ(A a, B b, !C c) WHERE c.x > a.x WITHIN 9", {"engine": "tree"}),  # waits for the end of its window
 ]
+ROWS = """MATCH_RECOGNIZE ({} ORDER BY t MEASURES FIRST(a.x) AS first, SUM(b.x) AS sum, MAX(b.y) AS most,
+    LAST(b.t, 1) AS before PATTERN (a b+ c) {} DEFINE b AS x < PREV(x), c AS y > 0.5)"""
 REPLAYED = "SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 20"
 
 
@@ -146,6 +148,10 @@ def answers(frame: pd.DataFrame) -> list:
         keywords = {"order_by": "t", **keywords}
         matches = cep.match(frame, f"PATTERN {text}", event_type="kind", **keywords)
         found += [matches.count(), matches.head(3)]
+    timed = frame.assign(t=frame["t"].astype("datetime64[s]"))
+    for partition_by in ("", "PARTITION BY k"):
+        for within in ("", "WITHIN INTERVAL '9' SECOND"):
+            found.append(cep.match(timed, ROWS.format(partition_by, within)).to_frame())
     for strategy in ("random", "hspice"):
         result = cep.replay(
             frame, f"PATTERN {REPLAYED}", latency_bound="50 us", shedding=strategy, event_type="kind",

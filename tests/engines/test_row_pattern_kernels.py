@@ -168,8 +168,10 @@ def plain(row: dict) -> dict:
     """Return a row with lists for arrays, floats for numbers, and None for nulls."""
     cells = {}
     for name, cell in row.items():
-        if isinstance(cell, list | np.ndarray):
-            cells[name] = list(cell)
+        if isinstance(cell, dict):  # pandas has a map as a list of pairs
+            cell = [*cell.items()]
+        if isinstance(cell, list | tuple | np.ndarray):
+            cells[name] = [*plain(dict(enumerate(cell))).values()]
         elif cell is None or cell is pd.NA or cell != cell:
             cells[name] = None
         elif isinstance(cell, pd.Timestamp):
