@@ -133,7 +133,7 @@ def test_no_rows():
             "'prise' not found. Did you mean 'price'?",
         ),
         ("PARTITION BY symbl PATTERN (A) DEFINE A AS true", ColumnNotFoundError, "Did you mean 'symbol'?"),
-        ("PATTERN (A) DEFINE A AS uper(symbol) = 'A'", PredicateError, "Did you mean 'upper'?"),
+        ("PATTERN (A) DEFINE A AS uper(symbol) = 'A'", PredicateError, "Did you mean 'UPPER'?"),
         ("PATTERN (A) DEFINE A AS symbol > 3", PredicateError, "types str and int do not go together"),
         ("PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", PredicateError, "WITHIN needs ORDER BY"),
         ("ORDER BY size PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", CepError, "duration"),
