@@ -244,7 +244,8 @@ def test_other_variables_are_preferred():
 @pytest.mark.parametrize(
     "text, rows, kind, reason",
     [
-        ("PATTERN (A+?) DEFINE A AS price > 0", ["r0", "r1"], "complete", "is a match already"),
+        ("PATTERN (A) DEFINE A AS price > 0", ["r0", "r1"], "complete", "is a match already"),
+        ("PATTERN (A+?) DEFINE A AS price > 0", ["r0", "r1"], "preference", "is preferred"),
         ("PATTERN (^ A) DEFINE A AS price > 0", ["r1"], "anchor", "its anchor"),
         ("PATTERN (A $) DEFINE A AS price > 0", ["r1"], "anchor", "needs the end of the partition"),
         ("PATTERN (A B) DEFINE A AS price > 0", ["r9"], "missing", "still needs B"),

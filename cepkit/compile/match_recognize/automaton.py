@@ -34,11 +34,11 @@ class RowAutomaton:
         return len(self.variable_of_state)
 
 
-def build_row_automaton(pattern: rp.RowPattern) -> RowAutomaton:
+def build_row_automaton(pattern: rp.RowPattern, *, every_way: bool = False) -> RowAutomaton:
     """Return the automaton of a pattern.
 
     Bounded repetitions are written out. A repetition that is not required ends its quantifier if it takes no
-    row, as in Perl.
+    row, as in Perl. ``every_way`` keeps what comes after ``MATCH``, which is never preferred.
 
     Raises
     ------
@@ -61,7 +61,9 @@ def build_row_automaton(pattern: rp.RowPattern) -> RowAutomaton:
     begins = [*(writer.instructions[take][1] for take in takes), entry]
     follow, n_transitions = [], 0
     for begin in begins:
-        lists = tuple(_transitions(writer.instructions, begin, side, state_of) for side in range(4))
+        lists = tuple(
+            _transitions(writer.instructions, begin, side, state_of, every_way) for side in range(4)
+        )
         n_transitions += sum(map(len, lists))
         if n_transitions > 20 * LARGEST:
             raise _too_large()
@@ -149,7 +151,7 @@ class _Writer:
 
 
 def _transitions(
-    instructions: list[tuple], begin: int, side: int, state_of: dict[int, int]
+    instructions: list[tuple], begin: int, side: int, state_of: dict[int, int], every_way: bool
 ) -> tuple[int, ...]:
     """Return the states that can be reached without a row, the preferred ones first.
 
@@ -170,8 +172,9 @@ def _transitions(
         if kind == _TAKE:
             found.setdefault(state_of[number])
         elif kind == _DONE:
-            found[MATCH] = None
-            break
+            found.setdefault(MATCH)
+            if not every_way:
+                break
         elif kind == _SPLIT:
             waiting.extend((target, idle) for target in reversed(arguments[0]))
         elif kind == _BEGIN:

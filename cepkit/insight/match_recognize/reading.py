@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from cepkit.compile.match_recognize.automaton import MATCH
+from cepkit.compile.match_recognize.automaton import MATCH, build_row_automaton
 from cepkit.compile.match_recognize.values import compile_value
 from cepkit.engines.match_recognize.bound import BoundRowQuery
 from cepkit.engines.match_recognize.history import MatchHistory, Needs, Trial, history_needs
@@ -93,11 +93,24 @@ class RowReader:
         The first row of the match.
     number : int
         The number that the match would have in its partition.
+    every_way : bool
+        Whether to read ways that the search never tries, because a match without further rows is preferred.
     """
 
-    def __init__(self, bound: BoundRowQuery, part: RowPartition, start: int, number: int = 1):
+    def __init__(
+        self,
+        bound: BoundRowQuery,
+        part: RowPartition,
+        start: int,
+        number: int = 1,
+        *,
+        every_way: bool = False,
+    ):
         self.bound, self.part, self.start = bound, part, start
-        program = self.program = bound.program
+        program = bound.program
+        if every_way:
+            program = replace(program, automaton=build_row_automaton(bound.query.pattern, every_way=True))
+        self.program = program
         self._history = MatchHistory(program.needs, program.members, program.totals)
         self._trial = Trial(self._history, part.columns, part.n_rows)
         self._trial.start, self._trial.number = start, number

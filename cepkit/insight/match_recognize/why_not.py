@@ -92,7 +92,7 @@ class RowExplainer:
             return self._with_gap(read, own)
         self.found = self.searched.matches(code)
         n_before = sum(match.start < read.low for match in self.found)
-        self.reader = RowReader(self.bound, self.part, read.low, n_before + 1)
+        self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)
         way = self._read(read)
         if way is None:
             return self._stopped(read)
