@@ -143,3 +143,58 @@ class FoundMatches(ABC, Generic[AnyPart]):
     @abstractmethod
     def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
         """Return aggregates over the events of all matches."""
+
+
+class FoundInMemory(FoundMatches[AnyPart]):
+    """Matches that are all in memory, in the order of their last rows."""
+
+    def count(self) -> int:
+        """Return the exact number of matches."""
+        return len(self.whole)
+
+    def any(self) -> bool:
+        """Return whether a match exists."""
+        return len(self.whole) > 0
+
+    def at_least(self) -> tuple[int, bool]:
+        """Return the number of matches, which is exact."""
+        return len(self.whole), True
+
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return the exact number of matches as an estimate."""
+        from cepkit.engines.counting.estimate import exactly
+
+        return exactly(len(self.whole))
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rising positions where matches end, and the number of matches that end at each."""
+        return np.unique(self.whole.last, return_counts=True)
+
+    def first(self, n: int) -> AnyPart:
+        """Return the first ``n`` matches, or all when there are no more."""
+        return self.whole.take(slice(0, n))
+
+    glance = first
+
+    def for_picture(self) -> AnyPart:
+        """Return all matches: a picture selects from them."""
+        return self.whole
+
+    def sample(self, n: int, seed: int) -> AnyPart:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        n_matches = len(self.whole)
+        drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
+        return self.whole.take(np.sort(drawn))
+
+    def take(self, numbers: Sequence[int]) -> AnyPart:
+        """Return the matches with these numbers, in this order."""
+        return self.whole.take(np.asarray(numbers, np.int64))
+
+    def blocks(self, size: int) -> Iterator[AnyPart]:
+        """Yield all matches in blocks of at most ``size``."""
+        for start in range(0, len(self.whole), size):
+            yield self.whole.take(slice(start, start + size))
+
+    def all(self) -> AnyPart:
+        """Return all matches."""
+        return self.whole

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,16 +22,13 @@ from cepkit.frames.row_events import searched_rows
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint
-from cepkit.results.found import FoundMatches
+from cepkit.results.found import FoundInMemory
 from cepkit.results.match_recognize.columns import arrow_of
 from cepkit.results.matches import Matches
 
-if TYPE_CHECKING:
-    from cepkit.engines.counting.estimate import CountEstimate
-
 
 @dataclass(frozen=True, eq=False)
-class RowsFound(FoundMatches[RowMatchSet]):
+class RowsFound(FoundInMemory[RowMatchSet]):
     """The matches with rows, all of them in memory. They are in the order of their last rows.
 
     ``n_empty`` is the number of empty matches, which no picture can show.
@@ -52,57 +49,6 @@ class RowsFound(FoundMatches[RowMatchSet]):
     def events(self) -> Events:
         """The rows that were searched."""
         return self.searched.events
-
-    def count(self) -> int:
-        """Return the number of matches with rows."""
-        return len(self.whole)
-
-    def any(self) -> bool:
-        """Return whether a match has a row."""
-        return len(self.whole) > 0
-
-    def at_least(self) -> tuple[int, bool]:
-        """Return the number of matches, which is exact."""
-        return len(self.whole), True
-
-    def estimate(self, samples: int, seed: int) -> CountEstimate:
-        """Return the exact number of matches as an estimate."""
-        from cepkit.engines.counting.estimate import exactly
-
-        return exactly(len(self.whole))
-
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rising positions where matches end, and the number of matches that end at each."""
-        return np.unique(self.whole.last, return_counts=True)
-
-    def first(self, n: int) -> RowMatchSet:
-        """Return the first ``n`` matches, or all when there are no more."""
-        return self.whole.take(slice(0, n))
-
-    glance = first
-
-    def for_picture(self) -> RowMatchSet:
-        """Return all matches: a picture selects from them."""
-        return self.whole
-
-    def sample(self, n: int, seed: int) -> RowMatchSet:
-        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
-        n_matches = len(self.whole)
-        drawn = np.random.default_rng(seed).choice(n_matches, size=min(n, n_matches), replace=False)
-        return self.whole.take(np.sort(drawn))
-
-    def take(self, numbers: Sequence[int]) -> RowMatchSet:
-        """Return the matches with these numbers, in this order."""
-        return self.whole.take(np.asarray(numbers, np.int64))
-
-    def blocks(self, size: int) -> Iterator[RowMatchSet]:
-        """Yield all matches in blocks of at most ``size``."""
-        for start in range(0, len(self.whole), size):
-            yield self.whole.take(slice(start, start + size))
-
-    def all(self) -> RowMatchSet:
-        """Return all matches."""
-        return self.whole
 
     def narrow(self, numbers: range) -> RowsFound:
         """Return the matches with these numbers as a result of their own."""
