@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -108,7 +109,7 @@ def vector_of_column(kind: ColumnType, values: np.ndarray, texts: np.ndarray | N
     return Vector(values, kind, missing, texts)
 
 
-class VectorReader:
+class VectorReader(ABC):
     """Reads expressions at ``n`` places. Its subclasses know which rows the places mean.
 
     Parameters
@@ -122,17 +123,17 @@ class VectorReader:
     def __init__(self, n: int, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
         self.n, self.schema, self.params = n, schema, params
 
+    @abstractmethod
     def column(self, name: str, at: Any) -> Vector:
         """Return a column at the rows ``at``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows_of(self, variable: str | None) -> Any:
         """Return the rows that a column of a variable means, or that one alone means for None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_match(self, tree: ex.Expression, at: Any) -> Vector:
         """Return a navigation, an aggregate, a label or the number of the match."""
-        raise NotImplementedError
 
     def holds(self, tree: ex.Expression, wanted: bool = True, at: Any = None) -> np.ndarray:
         """Return where a condition is ``wanted``, bool, (n,). The array is new."""
