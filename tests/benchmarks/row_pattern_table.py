@@ -221,7 +221,7 @@ def rows_of(query: Query, frame: pd.DataFrame, repeat: int) -> Iterator[tuple[st
         yield f"{kind} key, first call on a frame", n, first
         yield f"{kind} key, next call", n, seconds(lambda own=own: cep.match(own, text).to_frame(), repeat)
     for what, cost in parts(with_key(frame, "integer"), query, repeat):
-        yield f"of which {what}", n, cost
+        yield f"  {what}", n, cost
     found, expected = cep.match(frame, text).to_frame(), by_letters(frame, query.regex)
     assert len(found) == len(expected), "letters give other matches"
     yield "numpy and re", n, seconds(lambda: by_letters(frame, query.regex), min(repeat, 3))
