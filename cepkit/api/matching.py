@@ -128,6 +128,8 @@ def match(
         and so on backwards. Inspect them with ``count()``, ``to_frame()``, ``sample(10)``, ``plot()`` and
         ``explore()``. A streaming Spark frame gives `SparkStreamMatches`, which ``writeStream`` writes, and a
         chain `SparkStreamRows`. The text of MATCH_RECOGNIZE gives `RowPatternMatches`, on Spark frames too.
+        With a WINDOW clause it gives a row for each row of the frame, and on a streaming frame the rows to
+        write; see `cepkit.sql`.
 
     Raises
     ------
