@@ -254,6 +254,7 @@ def test_pyspark_is_known_where_frames_are():
         "results",
         "windows",
         "streaming",
+        "siddhiql",
         "accessor",
         "api",
         "explorer",

@@ -12,16 +12,17 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.errors import CepError, ColumnNotFoundError, OrderError, UnsupportedQueryError, nearest
+from cepkit.errors import CepError, ColumnNotFoundError, OrderError, nearest
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.mistakes import no_frame
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import nulls, plain_values
+from cepkit.frames.spark import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
-from cepkit.siddhiql.states import Event
+from cepkit.siddhiql.runs.states import Event
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]
 Schema = tuple[tuple[str, Type], ...]
@@ -32,10 +33,8 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
 
     Raises
     ------
-    UnsupportedQueryError
-        For Spark frames.
     CepError
-        For anything else that is no frame.
+        For anything that is no frame in memory.
     """
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
@@ -43,11 +42,6 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
         return ArrowSource(frame, frame), _unchanged
     if isinstance(frame, pa.RecordBatch):
         return ArrowSource(pa.Table.from_batches([frame]), frame), _unchanged
-    if type(frame).__module__.startswith("pyspark."):
-        raise UnsupportedQueryError(
-            f"{name}: SiddhiQL needs all events in one order, and runs in one process; pass "
-            f"{name}=frame.toArrow(), or run each key on its own with frame.groupBy(key).applyInPandas(…)"
-        )
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         raise CepError(f"{name}: a polars LazyFrame has no rows yet; call collect() first")
@@ -56,6 +50,11 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
             return ArrowSource(pa.table(frame), frame), polars.from_arrow
         return ArrowSource(pa.table(frame), frame), _unchanged
     raise CepError(f"{name}: {no_frame(frame)}")
+
+
+def is_on_spark(frame: Any) -> bool:
+    """Return whether a frame is one of Spark."""
+    return type(frame).__module__.startswith("pyspark.") and hasattr(frame, "sparkSession")
 
 
 def _unchanged(frame: Frame) -> Frame:
@@ -113,7 +112,7 @@ def read_stream(
                 f"{nearest(attribute, known) or _listed(known)}"
             )
         own = type_of_column(known[attribute])
-        if nulls(source.column(attribute)).all():
+        if not isinstance(source, EmptySource) and nulls(source.column(attribute)).all():
             own = OBJECT  # no value says what the type is
         made.append((attribute, _agreed(name, attribute, kind, own)))
     return StreamRows(name, source, tuple(made), tuple(order_by))
@@ -172,12 +171,17 @@ def events_of(stream: StreamRows, is_time: bool) -> tuple[list[tuple], list[Even
     if not keys:
         keys = [list(range(source.n_rows))]
     elif is_time:
-        size = NANOSECONDS[source.schema[stream.order_by[0]].unit or "ns"]
-        keys[0] = [value * size for value in keys[0]]
+        keys[0] = nanoseconds(source, stream.order_by[0], keys[0])
     rows = list(zip(*keys, strict=True))
     order = sorted(range(len(rows)), key=rows.__getitem__)
     cells = list(zip(keys[0], *columns, strict=True))
     return [rows[i] for i in order], [cells[i] for i in order]
+
+
+def nanoseconds(source: Source, clock: str, ticks: Sequence[int]) -> list[int]:
+    """Return ticks of a column of times as nanoseconds."""
+    size = NANOSECONDS[source.schema[clock].unit or "ns"]
+    return [tick * size for tick in ticks]
 
 
 def merged(

@@ -19,8 +19,8 @@ from cepkit.language.siddhi.query import (
     StreamInput,
 )
 from cepkit.siddhiql.functions import Type
-from cepkit.siddhiql.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
-from cepkit.siddhiql.runs import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
+from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
+from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
 from cepkit.siddhiql.values import Scope, SlotOf, Value, compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window
@@ -60,6 +60,7 @@ class AppPlan:
     schemas: dict[str, Schema] = field(default_factory=dict)
     elements: list[PlannedQuery | PlannedPartition] = field(default_factory=list)
     meeting: list[set[str]] = field(default_factory=list)  # streams whose order in one query matters
+    item_types: dict[tuple[str, str], Type] = field(default_factory=dict)  # of columns that are lists
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -233,6 +234,7 @@ class _Planner:
         target = query.target or query.name or "return"
         if query.target is None:
             self._made.schemas.setdefault(target, schema)
+        self._made.item_types |= {(target, name): of for name, of in made.selection.item_types.items()}
         self._write(query, target, schema)
         return PlannedQuery(made, target)
 

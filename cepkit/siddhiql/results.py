@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cepkit.errors import CepError, nearest
 from cepkit.events import TIME, ColumnType, Frame, Source
+from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
 
@@ -112,21 +113,10 @@ class SiddhiResult:
         if time is not None:
             if time in dict(schema):
                 raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
-            columns[time] = self._times([row[1] for row in rows])
+            columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
         for i, (column, kind) in enumerate(schema):
-            columns[column] = _arrow([row[2][i] for row in rows], kind)
+            columns[column] = arrow_of_type([row[2][i] for row in rows], kind)
         return self._native(self._source.result(columns))
-
-    def _times(self, ticks: list[int]) -> pa.Array:
-        if self._clock is None:
-            return pa.array(ticks)
-        unit = self._clock.unit or "ns"
-        size = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit]
-        is_time = self._clock.kind == TIME
-        return pa.array(
-            [tick // size for tick in ticks],
-            pa.timestamp(unit, self._clock.timezone) if is_time else pa.duration(unit),
-        )
 
     def _named(self, stream: str | None) -> str:
         if stream is None:
@@ -145,13 +135,22 @@ class SiddhiResult:
         return f"{counts}\n{self.to_frame()}"
 
 
-def _arrow(values: list[Any], kind: Type) -> pa.Array:
+def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:
+    """Return ticks of the clock, which are nanoseconds for times, as an Arrow array."""
+    if clock is None:
+        return pa.array(ticks)
+    size = NANOSECONDS[clock.unit or "ns"]
+    return pa.array([tick // size for tick in ticks], _type_of_times(clock))
+
+
+def _type_of_times(of: ColumnType) -> pa.DataType:
+    unit = of.unit or "ns"
+    return pa.timestamp(unit, of.timezone) if of.kind == TIME else pa.duration(unit)
+
+
+def arrow_of_type(values: list[Any], kind: Type) -> pa.Array:
     """Return values as an Arrow array; values that do not fit choose the type themselves."""
-    if isinstance(kind, ColumnType):
-        unit = kind.unit or "ns"
-        wanted = pa.timestamp(unit, kind.timezone) if kind.kind == TIME else pa.duration(unit)
-    else:
-        wanted = _ARROW.get(kind)
+    wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
     try:
         return pa.array(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 from cepkit.errors import CepError
-from cepkit.events import DURATION, TIME, ColumnType, Frame
+from cepkit.events import Frame
 from cepkit.language.siddhi.parsing import parse_siddhi
-from cepkit.language.siddhi.query import SiddhiApp
-from cepkit.siddhiql.app_run import run_app
-from cepkit.siddhiql.inputs import (
-    NANOSECONDS_PER_MS,
-    StreamRows,
-    events_of,
-    merged,
-    read_stream,
-    source_of_stream,
-)
-from cepkit.siddhiql.planning import AppPlan, plan_app
+from cepkit.siddhiql.binding import OrderBy, bind_app
+from cepkit.siddhiql.inputs import is_on_spark, source_of_stream
+from cepkit.siddhiql.on_spark import SparkSiddhiResult
 from cepkit.siddhiql.results import SiddhiResult
-
-OrderBy = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
 
 def siddhi(
@@ -35,7 +23,7 @@ def siddhi(
     start: Any = None,
     end: Any = None,
     **streams: Frame,
-) -> SiddhiResult:
+) -> SiddhiResult | SparkSiddhiResult:
     """Run SiddhiQL on frames, with the answer that Siddhi gives.
 
     Each keyword names a stream and gives its events. Patterns (``->``), sequences (``,``), ``every``,
@@ -58,12 +46,13 @@ def siddhi(
         When the app stops. Timers fire when a later event arrives, before it, and up to ``end`` after the
         last event. Default: the time of the last event.
     **streams : DataFrame or table
-        pandas, Arrow or polars; the name of the keyword is the name of the stream.
+        pandas, Arrow, polars or Spark; the name of the keyword is the name of the stream.
 
     Returns
     -------
-    SiddhiResult
+    SiddhiResult or SparkSiddhiResult
         The rows of each stream that a query writes: ``to_frame(stream)``, ``count(stream)``, ``streams``.
+        Those of Spark frames are lazy frames.
 
     Raises
     ------
@@ -75,9 +64,15 @@ def siddhi(
         If events of two streams that meet in one query are equal in ``order_by``: Siddhi's own answer then
         depends on the order of its threads.
     UnsupportedQueryError
-        For Spark frames, and for queries that feed themselves.
+        For queries that feed themselves.
     CepError
         For a stream without a frame, and a clause of time without a clock.
+
+    Warns
+    -----
+    CepWarning
+        For Spark frames, if one task must run all events. The tasks share the work if all queries are in
+        partitions by attributes.
 
     Notes
     -----
@@ -103,26 +98,16 @@ def siddhi(
     """
     app = parse_siddhi(text)
     given = _named_frames(frames, streams)
-    rows, native = _read(app, given, order_by)
-    clock = _clock(rows)
-    per_ms = NANOSECONDS_PER_MS if clock is not None else 1
-    has_clock = all(one.order_by for one in rows)
-    if len(rows) > 1 and not has_clock:
-        name = next(one.name for one in rows if not one.order_by)
-        raise CepError(f"several streams need a common order; name the clock of {name}, as in order_by='ts'")
-    plan = plan_app(app, {one.name: one.schema for one in rows}, per_ms, has_clock)
-    parts = [(one.name, *events_of(one, clock is not None)) for one in rows]
-    times = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
-    first, last = (min(times), max(times)) if times else (0, 0)
-    begin, stop = _ticks("start", start, clock), _ticks("end", end, clock)
-    if begin is not None and times and begin > first:
-        raise CepError(f"start={start!r} is after the first event")
-    if stop is not None and times and stop < last:
-        raise CepError(f"end={end!r} is before the last event")
-    events = merged(parts, _sources_that_meet(plan))
-    n_events = sum(len(events) for _, _, events in parts)
-    made = run_app(plan, events, n_events, first if begin is None else begin, stop)
-    return SiddhiResult(made, plan.schemas, rows[0].source, native, clock)
+    on_spark = {name: is_on_spark(frame) for name, frame in given.items()}
+    if any(on_spark.values()):
+        if not all(on_spark.values()):
+            name = next(name for name in given if not on_spark[name])
+            raise CepError(f"{name} is no Spark frame, and others are; convert them all to one kind")
+        return SparkSiddhiResult(text, app, given, order_by, start, end)
+    read = {name: source_of_stream(name, frame) for name, frame in given.items()}
+    bound = bind_app(app, {name: source for name, (source, _) in read.items()}, order_by)
+    source, native = next(iter(read.values()))
+    return SiddhiResult(bound.run(start, end), bound.plan.schemas, source, native, bound.clock)
 
 
 def _named_frames(frames: Mapping[str, Frame] | None, streams: Mapping[str, Frame]) -> dict[str, Frame]:
@@ -130,67 +115,3 @@ def _named_frames(frames: Mapping[str, Frame] | None, streams: Mapping[str, Fram
     if not given:
         raise CepError("name the streams and give their frames, as in cep.siddhi(text, Trades=trades)")
     return given
-
-
-def _read(app: SiddhiApp, given: Mapping[str, Frame], order_by: OrderBy) -> tuple[list[StreamRows], Any]:
-    defined = {stream.name: stream for stream in app.streams}
-    rows, native = [], None
-    if isinstance(order_by, Mapping) and (unknown := [name for name in order_by if name not in given]):
-        raise CepError(f"order_by: no stream {unknown[0]!r} is given; streams: {', '.join(given)}")
-    for name, frame in given.items():
-        source, own = source_of_stream(name, frame)
-        native = native or own
-        columns = order_by.get(name) if isinstance(order_by, Mapping) else order_by
-        columns = (columns,) if isinstance(columns, str) else tuple(columns or ())
-        rows.append(read_stream(name, source, defined.get(name), columns))
-    return rows, native
-
-
-def _clock(rows: Sequence[StreamRows]) -> ColumnType | None:
-    """Return the type of the clocks if they are times; None for numbers."""
-    kinds = {one.is_time for one in rows}
-    if len(kinds) > 1:
-        times = next(one.name for one in rows if one.is_time)
-        numbers = next(one.name for one in rows if not one.is_time)
-        raise CepError(
-            f"order_by: the clock of {times} has times, that of {numbers} has numbers; convert one"
-        )
-    if kinds != {True}:
-        return None
-    return rows[0].source.schema[rows[0].order_by[0]]
-
-
-def _ticks(what: str, value: Any, clock: ColumnType | None) -> Any:
-    """Return the ticks of a time that the user gives."""
-    if value is None:
-        return None
-    if clock is None:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return value
-        raise CepError(f"{what}={value!r}: the clock has numbers, so give a number")
-    try:
-        if clock.kind == DURATION:
-            return pd.Timedelta(value).as_unit("ns").value
-        time = pd.Timestamp(value)
-        if clock.kind == TIME and clock.timezone is not None and time.tzinfo is None:
-            time = time.tz_localize(clock.timezone)
-        return time.as_unit("ns").value
-    except (ValueError, TypeError):
-        raise CepError(f"{what}={value!r} is no time, as the clock has") from None
-
-
-def _sources_that_meet(plan: AppPlan) -> list[set[str]]:
-    """Return the streams with frames whose events, or what queries make of them, meet in one query."""
-    sources_of: dict[str, set[str]] = {}
-
-    def sources(stream: str) -> set[str]:
-        if stream not in sources_of:
-            writers = [query for query in plan.app.queries() if query.target == stream]
-            found = {stream}
-            sources_of[stream] = found
-            for query in writers:
-                for source in query.sources():
-                    found |= sources(source.stream)
-        return sources_of[stream]
-
-    return [set().union(*map(sources, names)) for names in plan.meeting]

@@ -11,7 +11,7 @@ from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql import aggregators as ag
 from cepkit.siddhiql.functions import OBJECT, Type
-from cepkit.siddhiql.states import Slots
+from cepkit.siddhiql.runs.states import Slots
 from cepkit.siddhiql.values import Scope, SlotOf, Typed, Value, compile_condition, compile_siddhi
 
 CURRENT, EXPIRED, RESET = "current", "expired", "reset"
@@ -38,6 +38,7 @@ class RowSelection:
     keeps_last: bool = True  # with aggregates, only the last of several events that come together gives a row
     cells: list[Any] = field(default_factory=list)  # the aggregates of the present row
     row: list[Any] = field(default_factory=list)  # the columns of the present row
+    item_types: dict[str, Type] = field(default_factory=dict)  # of columns that are lists
 
 
 def compile_selection(
@@ -79,6 +80,8 @@ def compile_selection(
         part = compile_siddhi(column.value, of)
         names.append(name)
         types.append(OBJECT if part.is_list else part.type)
+        if part.is_list:
+            made.item_types[name] = part.type
         made.columns.append(part.call)
     made.group_by = [
         compile_siddhi(tree, scope("group by", aggregates=False)).call for tree in query.group_by

@@ -27,7 +27,7 @@ from cepkit.siddhiql.functions import (
     TESTS,
     Type,
 )
-from cepkit.siddhiql.states import Slots
+from cepkit.siddhiql.runs.states import Slots
 
 Value = Callable[[Slots], Any]
 

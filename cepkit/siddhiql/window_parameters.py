@@ -10,8 +10,8 @@ from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.patterns import WindowHandler
 from cepkit.siddhiql.functions import INT, LONG
+from cepkit.siddhiql.runs.windows import KNOWN_WINDOWS, WindowPlan
 from cepkit.siddhiql.values import Scope, SlotOf
-from cepkit.siddhiql.windows import KNOWN_WINDOWS, WindowPlan
 
 _SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
 

@@ -382,14 +382,6 @@ def test_no_warning_without_a_reason():
         rows("from every e1=A, e2=A[x > e1.x] select e1.x insert into B", A=frame_of([1, 2]))
 
 
-def test_spark_frames_are_refused_with_a_way_out():
-    frame = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
-    with pytest.raises(
-        cep.UnsupportedQueryError, match=r"A: SiddhiQL needs all events in one order.*toArrow"
-    ):
-        cep.siddhi("from A select x insert into B", A=frame)
-
-
 # --- translated queries
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from cepkit.progress import checkpoint
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery
-from cepkit.siddhiql.runs import QueryRun
+from cepkit.siddhiql.runs.queries import QueryRun
+from cepkit.siddhiql.runs.states import Event, Slots
+from cepkit.siddhiql.runs.timers import RunClock
 from cepkit.siddhiql.selecting import Row
-from cepkit.siddhiql.states import Event, Slots
-from cepkit.siddhiql.timers import RunClock
 
 _EVENTS_PER_CHECKPOINT = 4096
 Send = Callable[[str, list[Row]], None]

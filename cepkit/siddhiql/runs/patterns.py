@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cepkit.language.siddhi import patterns as sp
 from cepkit.language.siddhi.printing import print_states
 from cepkit.language.siddhi.query import PatternInput
-from cepkit.siddhiql.absent import AbsentHalf, AbsentWait
-from cepkit.siddhiql.states import CountState, Event, LogicalHalf, PartialState, WaitingState
-from cepkit.siddhiql.timers import RunClock
+from cepkit.siddhiql.runs.absent import AbsentHalf, AbsentWait
+from cepkit.siddhiql.runs.states import CountState, Event, LogicalHalf, PartialState, WaitingState
+from cepkit.siddhiql.runs.timers import RunClock
 from cepkit.siddhiql.values import Value
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cepkit.errors import UnsupportedQueryError
-from cepkit.siddhiql.states import UNSET, Event, LogicalHalf, PartialState, WaitingState
-from cepkit.siddhiql.timers import RunClock
+from cepkit.siddhiql.runs.states import UNSET, Event, LogicalHalf, PartialState, WaitingState
+from cepkit.siddhiql.runs.timers import RunClock
 
 Report = Callable[[PartialState], None]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cepkit.siddhiql.patterns import PatternPlan, PatternRun
+from cepkit.siddhiql.runs.patterns import PatternPlan, PatternRun
+from cepkit.siddhiql.runs.states import Event, PartialState, Slots
+from cepkit.siddhiql.runs.timers import RunClock
+from cepkit.siddhiql.runs.windows import Passed, WindowPlan, make_window
 from cepkit.siddhiql.selecting import CURRENT, RESET, Row, RowSelection, RowSelector
-from cepkit.siddhiql.states import Event, PartialState, Slots
-from cepkit.siddhiql.timers import RunClock
 from cepkit.siddhiql.values import Value
-from cepkit.siddhiql.windows import Passed, WindowPlan, make_window
 
 Deliver = Callable[[list[Row]], None]
 
