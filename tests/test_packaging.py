@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import email
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -23,6 +25,7 @@ import cepkit
 from cepkit._shipped import shipped
 from cepkit.commands.cli import main
 from cepkit.datasets import sample, sample_names
+from cepkit.language.expressions.parsers import GRAMMARS, tables_path
 from tests.support import chromium
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,7 +118,7 @@ def test_contributing_has_every_stage_of_ci():
     stages = re.findall(r"^ *stage ([\w-]+) ", script, flags=re.MULTILINE)
     page = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w, -]+) \|.*\d+\.\d", page, flags=re.MULTILINE)
-    assert sorted(", ".join(rows).split(", ")) == sorted(stages) and len(stages) == 8
+    assert sorted(", ".join(rows).split(", ")) == sorted(stages) and len(stages) == 9
 
 
 # --- the project ------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def test_all_is_every_extra():
 
 
 def test_programs_are_programs():
-    for name in ("binder/postBuild", ".ci/run", ".ci/execute"):
+    for name in ("binder/postBuild", ".ci/run", ".ci/execute", ".ci/lock"):
         assert os.access(ROOT / name, os.X_OK), f"{name} is a program"
     for name in ("binder/postBuild", ".ci/run"):
         assert subprocess.run(["bash", "-n", str(ROOT / name)]).returncode == 0
@@ -224,32 +227,70 @@ def environment(tmp_path_factory):
     return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
+KINDS = {".py", ".lark", ".tables", ".bitcode", ".properties", ".ttf", ".typed", ""}  # "": licences
+DATA_KINDS = {"widgets": {".js", ".css"}, "sample_data": {".csv", ".txt", ".parquet", ".xml"}}
+FOR_CONTRIBUTORS = "cepkit/README.md"
+
+
+def package_files():
+    """Return the files of the package and of its data by their names in a wheel."""
+    own = [path for path in (ROOT / "cepkit").rglob("*") if path.is_file()]
+    found = {path.relative_to(ROOT).as_posix(): path for path in own if "__pycache__" not in path.parts}
+    for folder in DATA_KINDS:
+        found |= {f"cepkit/_data/{folder}/{path.name}": path for path in (ROOT / folder).iterdir()}
+    del found[FOR_CONTRIBUTORS]
+    return found
+
+
+def test_package_files_are_of_known_kinds():
+    """All files here are in the wheel, so no other file may be among them."""
+    for name, path in package_files().items():
+        [folder] = [of for of in DATA_KINDS if name.startswith(f"cepkit/_data/{of}/")] or [None]
+        assert path.suffix in (DATA_KINDS[folder] if folder else KINDS), f"{name} would be in the wheel"
+        assert not path.name.startswith((".", "test_")), f"{name} would be in the wheel"
+
+
+def test_package_files_are_small():
+    size = {name: path.stat().st_size for name, path in package_files().items()}
+    assert sum(size.values()) < 12_000_000
+    assert [name for name, n_bytes in size.items() if n_bytes > 200_000] == []
+
+
 @pytest.mark.long
 def test_wheel_holds_the_package_and_its_files(wheel):
-    names = set(zipfile.ZipFile(wheel).namelist())
-    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cepkit").rglob("*.py")}
-    kinds = (".lark", ".properties", ".ttf", ".bitcode")
-    others = [path for path in (ROOT / "cepkit").rglob("*") if path.suffix in kinds]
-    shipped_files = {
-        f"cepkit/_data/{folder}/{path.name}"
-        for folder in ("widgets", "sample_data")
-        for path in (ROOT / folder).iterdir()
-        if path.is_file()
-    }
-    assert modules <= names
-    assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
-    assert shipped_files <= names
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        content = {name: archive.read(name) for name in names}
+    assert len(names) == len(set(names))
+    facts = f"cepkit-{cepkit.__version__}.dist-info"
+    files = package_files()
+    written = {f"{facts}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
+    assert set(names) == set(files) | written | {f"{facts}/licenses/cepkit/LICENSE"}
+    assert [name for name, path in files.items() if content[name] != path.read_bytes()] == []
     texts = [path.read_text() for path in (ROOT / "cepkit").rglob("*.py")]
     stems = {stem for text in texts for stem in re.findall(r'= browser_half\("(\w+)"', text)}
     read = {name for text in texts for name in re.findall(r'"(\w+\.(?:js|css))"', text)}
     read |= {f"{stem}.{kind}" for stem in stems for kind in ("js", "css")}
-    assert {f"cepkit/_data/widgets/{name}" for name in read} <= names and len(read) >= 2 * 12 + 5
-    assert {path.relative_to(ROOT).as_posix() for path in others} <= names and len(others) >= 3
-    facts = f"cepkit-{cepkit.__version__}.dist-info"
-    assert {name.split("/")[0] for name in names} == {"cepkit", facts}
-    assert {"cepkit/py.typed", "cepkit/LICENSE", f"{facts}/licenses/cepkit/LICENSE"} <= names
-    assert not {name for name in names if name.endswith(".md")}
+    assert {f"cepkit/_data/widgets/{name}" for name in read} <= set(names) and len(read) >= 2 * 12 + 5
+    for grammar in GRAMMARS:
+        tables = tables_path(grammar.stem, grammar.read_text(encoding="utf-8"), "*")
+        [name] = [one for one in names if Path(one).match(f"language/tables/{tables.name}")]
+        assert len(content[name]) > 1000
     assert wheel.stat().st_size < 3_000_000
+
+
+@pytest.mark.long
+def test_wheel_says_what_pyproject_says(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        said = email.message_from_bytes(archive.read(name))
+    assert (said["Name"], said["Version"]) == ("cepkit", cepkit.__version__)
+    assert said["Requires-Python"] == PROJECT["requires-python"]
+    asked = [Requirement(line) for line in said.get_all("Requires-Dist")]
+    assert {str(one) for one in asked if not one.marker} == set(
+        map(str, map(Requirement, PROJECT["dependencies"]))
+    )
+    assert set(said.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
 
 
 @pytest.mark.long
@@ -279,6 +320,27 @@ drawn = "export default" in str(TimelineView._esm) and ".cepkit-timeline_view" i
 print(json.dumps({"from": cepkit.__file__, "sample": peaks, "loaded": loaded, "drawn": drawn}))
 """
 
+MATCH = """
+import json, os
+from pathlib import Path
+import lark
+import cepkit as cep
+from cepkit.datasets import load_sample
+peaks = load_sample("peaks")
+keys = {"partition_by": "symbol", "order_by": "ts"}
+rises = "MEASURES count(*) AS n ONE ROW PER MATCH PATTERN (a b+) DEFINE b AS price > PREV(price)"
+pairs = "SEQ(ACME a, BOLT b) WHERE b.price > 50 WITHIN 3 s"
+siddhi = "from every e1=P -> e2=P[price > e1.price] select e1.ts insert into B"
+n = [
+    len(peaks.cep.match(". up+", define={"up": "price > prev(price)"}, **keys)),
+    len(peaks.cep.match(pairs, event_type="symbol", order_by="ts")),
+    len(cep.match(peaks, f"MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts {rises})")),
+    len(cep.siddhi(siddhi, P=peaks, order_by="ts").to_frame()),
+]
+made = [path.name for path in Path(os.environ["CEPKIT_CACHE"]).glob("cepkit_grammar_*")]
+print(json.dumps({"n": n, "lark": lark.__version__, "made": made}))
+"""
+
 EXPLORE = """
 import json
 from cepkit.datasets import load_sample
@@ -290,6 +352,12 @@ views = {type(view).__name__: view for view in vars(explorer.board).values() if 
 lengths = {name: [len(str(of._esm)), len(str(of._css))] for name, of in views.items()}
 print(json.dumps({"n": n, "views": lengths}))
 """
+
+
+def shipped_tables(version):
+    """Return the files of tables that come with the package for a version of lark."""
+    texts = {grammar.stem: grammar.read_text(encoding="utf-8") for grammar in GRAMMARS}
+    return [path for name, text in texts.items() if (path := tables_path(name, text, version)).is_file()]
 
 
 @pytest.mark.long
@@ -313,6 +381,10 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
         found = json.loads(run(environment, "-c", LOOK))
         assert Path(found["from"]).is_relative_to(inside) and Path(found["sample"]).is_relative_to(inside)
         assert found["loaded"] == [] and found["drawn"]
+        matched = json.loads(run(environment, "-c", MATCH))
+        assert min(matched["n"]) > 0, matched
+        tables = shipped_tables(matched["lark"])
+        assert not tables or matched["made"] == [], "no parser is made where its tables come with the package"
         assert "3 matches, in the order of their last row:" in run(cepkit_command, "demo")
         explored = json.loads(run(environment, "-c", EXPLORE))
         assert explored["n"] > 0 and len(explored["views"]) == 11
