@@ -329,10 +329,10 @@ from cepkit.datasets import load_sample
 peaks = load_sample("peaks")
 keys = {"partition_by": "symbol", "order_by": "ts"}
 rises = "MEASURES count(*) AS n ONE ROW PER MATCH PATTERN (a b+) DEFINE b AS price > PREV(price)"
-pairs = "SEQ(ACME a, BOLT b) WHERE b.price > 50 WITHIN 3 s"
+pairs = "PATTERN SEQ(ACME a, BOLT b) WHERE b.price > 50 WITHIN 3 s"
 siddhi = "from every e1=P -> e2=P[price > e1.price] select e1.ts insert into B"
 n = [
-    len(peaks.cep.match(". up+", define={"up": "price > prev(price)"}, **keys)),
+    len(peaks.cep.match(". up", define={"up": "price > prev(price)"}, **keys)),
     len(peaks.cep.match(pairs, event_type="symbol", order_by="ts")),
     len(cep.match(peaks, f"MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts {rises})")),
     len(cep.siddhi(siddhi, P=peaks, order_by="ts").to_frame()),
