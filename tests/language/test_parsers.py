@@ -47,4 +47,6 @@ def test_the_same_trees_wherever_the_tables_are(place, tmp_path, monkeypatch):
         parsing._parse_once.cache_clear()
         assert parsing.parse_expression(text) == wanted
     kept = list(cache.glob("*.tables")) if cache.is_dir() else []
-    assert len(kept) == (place == "cache")
+    # The package has the tables for one version of lark.
+    is_shipped = tables_path(GRAMMARS[0].stem, GRAMMARS[0].read_text("utf-8"), lark.__version__).is_file()
+    assert len(kept) == (place == "cache" or (place == "package" and not is_shipped))
