@@ -8,7 +8,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -37,20 +36,20 @@ USED_ELSEWHERE = {
     ("dev", "pyright"): "a program",
 }
 BROUGHT_BY_USERS = {"polars"}  # only for frames of theirs
+# Modules whose distribution has another name.
+NAMES = {"PIL": "pillow", "grpc": "grpcio", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 @cache
 def third_parties(folder: str) -> dict[str, set[Path]]:
     """Return the distributions that the modules of a folder import, also in functions, with the modules."""
-    distributions = packages_distributions()
     found: dict[str, set[Path]] = {}
     for path in (ROOT / folder).rglob("*.py"):
         for module in imported(path):
-            if module in sys.stdlib_module_names or module in {"cepkit", "tests"}:
-                continue
-            for name in distributions.get(module, [module]):
-                found.setdefault(canonicalize_name(name), set()).add(path.relative_to(ROOT))
+            if module not in sys.stdlib_module_names and module not in {"cepkit", "tests"}:
+                name = canonicalize_name(NAMES.get(module, module))
+                found.setdefault(name, set()).add(path.relative_to(ROOT))
     return found
 
 
