@@ -6,6 +6,7 @@ import ast
 import doctest
 import inspect
 import re
+import textwrap
 from dataclasses import fields
 from functools import cached_property
 from html.parser import HTMLParser
@@ -25,7 +26,7 @@ from cepkit.explorer.running.data import KeptColumns, WrappedSource
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.spark import EmptySource
-from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords
+from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords, takes_query_keywords
 
 CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")
 METHODS = (*CALLS, "window", "join", "runs", "sessions")  # those of the accessor
@@ -248,6 +249,18 @@ def test_signatures_show_every_keyword_of_a_query(call):
     doc = inspect.getdoc(getattr(cep, call))
     assert all(f"\n{name} : " in doc for name in NAMES)
     assert "**keywords" not in doc
+
+
+@pytest.mark.parametrize("indent", ["", "    "], ids=["Python 3.13", "Python 3.12"])
+def test_keywords_of_a_query_are_indented_as_the_docstring_is(indent):
+    def function(frame, **keywords):
+        pass
+
+    function.__doc__ = textwrap.indent("Do it.\n\nframe : frame\n    Rows.\n**keywords\n", indent)[
+        len(indent) :
+    ]
+    doc = inspect.getdoc(takes_query_keywords(function))
+    assert all(f"\n{name} : " in doc for name in (*NAMES, "frame"))
 
 
 def test_a_stream_takes_an_order_of_evaluation():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -147,7 +148,7 @@ def takes_query_keywords(function: _Function) -> _Function:
     """
     own = inspect.signature(function)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shown = [
+    queries = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
         )
@@ -155,10 +156,13 @@ def takes_query_keywords(function: _Function) -> _Function:
     ]
     head = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    function.__dict__["__signature__"] = own.replace(parameters=[*head, *shown, *keyword_only])
+    function.__dict__["__signature__"] = own.replace(parameters=[*head, *queries, *keyword_only])
     if function.__doc__:
-        lines = function.__doc__.splitlines(keepends=True)
-        indent = " " * (len(lines[-1]) - len(lines[-1].lstrip()) if lines[-1].strip() == "" else 4)
-        text = "".join(f"{indent}{line[4:]}" for line in PARAMETERS.splitlines(keepends=True))
-        function.__doc__ = "".join(text if line.strip() == "**keywords" else line for line in lines)
+        # Since Python 3.13 the compiler removes the indentation of docstrings.
+        text = textwrap.dedent(PARAMETERS)
+        documented = [
+            textwrap.indent(text, line[: line.index("*")]) if line.strip() == "**keywords" else line
+            for line in function.__doc__.splitlines(keepends=True)
+        ]
+        function.__doc__ = "".join(documented)
     return function

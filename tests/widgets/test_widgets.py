@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import os
 import re
 import shutil
@@ -53,10 +54,8 @@ def test_every_trait_is_a_parameter_and_nothing_else(stem):
     kind = KINDS[stem]
     named = set(kind.__init__.__kwdefaults__)
     assert traits(kind()) == named >= set(FULL[stem])
-    documented = kind.__doc__[kind.__doc__.index("Parameters") :]
-    assert [
-        name for name in named if not re.search(rf"^    (\w+, )*{name}(, \w+)* :", documented, re.M)
-    ] == []
+    documented = inspect.getdoc(kind).partition("Parameters")[2]
+    assert [name for name in named if not re.search(rf"^(\w+, )*{name}(, \w+)* :", documented, re.M)] == []
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         kind(colour="red")
 
