@@ -256,9 +256,8 @@ def test_keywords_of_a_query_are_indented_as_the_docstring_is(indent):
     def function(frame, **keywords):
         pass
 
-    function.__doc__ = textwrap.indent("Do it.\n\nframe : frame\n    Rows.\n**keywords\n", indent)[
-        len(indent) :
-    ]
+    text = "Do it.\n\nframe : frame\n    Rows.\n**keywords\n"
+    function.__doc__ = textwrap.indent(text, indent).lstrip()
     doc = inspect.getdoc(takes_query_keywords(function))
     assert all(f"\n{name} : " in doc for name in (*NAMES, "frame"))
 
