@@ -21,6 +21,7 @@ from cepkit.errors import CepError, warn
 KERNELS = "kernels"
 _TITLE = b"cepkit keeps "
 _OTHERS = "can be written by others"
+_NO_FILE = "is not a file of cepkit"
 _LARGEST = 1 << 30  # bytes of a kept file
 # A file with one of these errors stays as it is. Others, such as too many open files, may pass.
 _LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EIO, errno.ENXIO)
@@ -161,9 +162,7 @@ def read_kept(path: Path) -> bytes | None:
     try:
         found = os.fstat(number)
         is_file = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
-        trouble = _reason_not_private(found) if is_file else "is not a file of cepkit"
-        if trouble == _OTHERS:
-            trouble = f"{trouble} (mode {_mode(found)})"
+        trouble = _reason_with_mode(found) if is_file else _NO_FILE
         whole = b""
         if trouble is None:
             with os.fdopen(os.dup(number), "rb") as file:
@@ -190,6 +189,19 @@ def read_kept(path: Path) -> bytes | None:
     return None
 
 
+def reason_against(path: Path) -> str | None:
+    """Return why code in a file must not run, or None: it is no file, or others can write it."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return _NO_FILE
+    return _reason_with_mode(found)
+
+
+def _reason_with_mode(found: os.stat_result) -> str | None:
+    reason = _reason_not_private(found)
+    return f"{reason} (mode {_mode(found)})" if reason == _OTHERS else reason
+
+
 def drop_kept(path: Path, trouble: str) -> None:
     """Remove a kept file that cannot be used, and report it once in a process."""
     is_gone = _remove(path)
@@ -213,8 +225,17 @@ def keep(path: Path, content: bytes) -> bool:
     return True
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file of a cache. Other processes never see a part of it, and several may write it at once.
+
+    Parameters
+    ----------
+    path : Path
+        The file. A folder in its place is removed.
+    content : bytes
+        All of it.
+    mode : int
+        The permissions of the file.
 
     Raises
     ------
@@ -223,7 +244,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     part = path.with_suffix(f".{os.urandom(8).hex()}.part")
     try:
-        part.touch(mode=0o600, exist_ok=False)
+        part.touch(mode=mode, exist_ok=False)
         part.write_bytes(content)
         try:
             os.replace(part, path)

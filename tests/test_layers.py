@@ -232,7 +232,9 @@ def test_kernels_import_numpy_and_numba_only():
             # Atomic steps are written in the compiler's own words, and for Python with a lock.
             allowed |= {"llvmlite", "sys", "threading", "time"} if module == "kernels.atomic" else set()
             # One module keeps their machine code.
-            allowed |= {"hashlib", "llvmlite", "pathlib", "pickle", "sys"} if module == "kernels.jit" else set()
+            allowed |= (
+                {"hashlib", "llvmlite", "pathlib", "pickle", "sys"} if module == "kernels.jit" else set()
+            )
             below = ("kernels", "cache") if module == "kernels.jit" else ("kernels",)
             assert outside(module) <= allowed, module
             assert all(target.startswith(below) for target in imports(module)), module
