@@ -274,14 +274,13 @@ def forget_unused(folder: Path) -> int:
         if mark.exists() and now - mark.stat().st_mtime < 7 * _DAY_S:
             return 0
         mark.touch(mode=0o600)
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                days = _DAYS_UNUSED if entry.name.startswith("cepkit_") else None
-                days = 1 if entry.name.endswith(".part") else days
-                if days is None or not entry.is_file(follow_symlinks=False):
-                    continue
-                if now - entry.stat(follow_symlinks=False).st_mtime > days * _DAY_S:
-                    n_removed += _remove(Path(entry.path))
+        for path in (*folder.iterdir(), *folder.glob("__pycache__/*")):  # earlier versions used both
+            days = _DAYS_UNUSED if path.name.startswith("cepkit_") else None
+            days = 1 if path.suffix == ".part" else days
+            if days is None or not stat.S_ISREG((found := path.lstat()).st_mode):
+                continue
+            if now - found.st_mtime > days * _DAY_S:
+                n_removed += _remove(path)
     except OSError:
         pass  # another process removes files at the same time, or the folder is read-only
     return n_removed
