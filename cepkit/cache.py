@@ -26,7 +26,7 @@ _LARGEST = 1 << 30  # bytes of a kept file
 # A file with one of these errors stays as it is. Others, such as too many open files, may pass.
 _LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EIO, errno.ENXIO)
 _DAY_S = 86_400
-_DAYS_UNUSED = 90  # after so many days without use, a file is forgotten
+_DAYS_UNUSED = 90  # a file without use for this time is forgotten
 _reported: set[str] = set()  # kinds of trouble
 
 
@@ -262,7 +262,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def forget_unused(folder: Path) -> int:
-    """Remove kept files that no process has used for 90 days, and parts that a killed process left behind.
+    """Remove kept files that no process has used for 90 days, and unfinished parts of killed processes.
 
     Returns
     -------

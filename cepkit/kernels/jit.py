@@ -72,7 +72,7 @@ class KernelCache:
 
     @property
     def cache_path(self) -> None:
-        """Of no use here; numba shows it in statistics."""
+        """Return what numba shows in statistics."""
         return None
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:

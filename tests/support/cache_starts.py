@@ -164,12 +164,16 @@ def damage(folder: Path, rng: random.Random) -> dict[str, str]:
         kind = rng.choice(sorted(DAMAGES))
         DAMAGES[kind](path, rng, [one for one in files if one not in chosen] or [Path(__file__)])
         done[path.name] = kind
-    # A generated kernel that has an image is not read from numba's file.
-    images = {path.name.partition(".")[0] for path in files if path.suffix == ".image"}
-    return {
-        name: kind for name, kind in done.items()
-        if not (name.endswith(".kernel") and name.partition(".")[0] in images)
-    }  # fmt: skip
+    return {name: kind for name, kind in done.items() if name in _read_by_a_start(files)}
+
+
+def _read_by_a_start(files: list[Path]) -> set[str]:
+    """Return the images that queries read before numba is loaded, then the kernels of numba, and all tables."""
+    kernels = {path.name for path in files if ".twice." in path.name or "_blocks." in path.name}
+    later = {name.partition(".")[0] for name in kernels}
+    images = {path.name for path in files if path.suffix == ".image"}
+    tables = {path.name for path in files if path.suffix == ".tables"}
+    return kernels | tables | {name for name in images if name.partition(".")[0] not in later}
 
 
 def unsound_files(folder: Path) -> list[str]:
