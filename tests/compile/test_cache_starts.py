@@ -9,35 +9,47 @@ import shutil
 import numba
 import pytest
 
-from tests.support.cache_starts import begin, damage, end, small_disk, unsound_files
+from tests.support.cache_starts import Starter, damage, small_disk, start_alone, unsound_files
 from tests.support.sizes import cases
 
 pytestmark = pytest.mark.skipif(
     numba.config.DISABLE_JIT or os.name != "posix", reason="files of the cache hold machine code"
 )
-N_AT_ONCE = 16
-N_SEEDS = 86
+KINDS = ("plain", "numba")
+N_AT_ONCE, N_SEEDS = 16, 70
 
 
-@pytest.fixture(scope="session")
-def warm(tmp_path_factory):
-    """A cache after a first process, and the answers of the second one."""
+@pytest.fixture(scope="module")
+def starters(tmp_path_factory):
+    """Starters of processes without and with numba."""
+    made = {kind: Starter(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    yield made
+    for starter in made.values():
+        starter.stop()
+
+
+@pytest.fixture(scope="module")
+def warm(starters, tmp_path_factory):
+    """A cache after a first process of each kind, and the answers of later ones."""
     folder = tmp_path_factory.mktemp("warm") / "kernels"
-    for waits in ("waits", ""):
-        start = end(begin(folder, waits=waits))
-        assert (start.code, start.said) == (0, []), start.errors
+    answers = {}
+    for kind in reversed(KINDS):
+        for waits in ("waits", ""):
+            [start] = starters[kind].start(folder, waits=waits)
+            answers[kind] = answers_of(start)
+            assert start.said == []
+    assert answers["numba"] == [2, answers["plain"][1], 9, 42, 2.5, [1, 2]]
+    assert not start.needs_numba and len(answers["plain"]) == 3
     assert {path.suffix for path in folder.iterdir()} >= {".image", ".kernel", ".tables"}
     assert unsound_files(folder) == []
-    *counts, with_numba = start.answers[:4]
-    assert (counts[0], with_numba) == (2, False)  # the second process compiled nothing
-    return folder, start.answers
+    return folder, answers
 
 
 def answers_of(start):
-    """Return the answers, but for whether the process needed numba."""
+    """Return the answers of a process that ended well, and only gave warnings of cepkit."""
     assert start.code == 0, start.errors
     assert {category for category, _ in start.said} <= {"CepWarning"}, start.said
-    return start.answers[:3] + start.answers[4:]
+    return start.answers
 
 
 def pytest_generate_tests(metafunc):
@@ -45,27 +57,40 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("seed", cases(metafunc.config, range(2), range(N_SEEDS)))
 
 
-def test_a_damaged_cache_heals(seed, warm, tmp_path):
-    rng = random.Random(seed)
-    base, expected = warm
+def test_a_damaged_cache_heals(seed, starters, warm, tmp_path):
+    base, answers = warm
+    kind, rng = KINDS[seed % 2], random.Random(seed)
     folder = tmp_path / "kernels"
     shutil.copytree(base, folder)
-    done = damage(folder, rng)
-    start = end(begin(folder))
-    assert answers_of(start) == expected[:3] + expected[4:], done
-    assert (len(start.said) == 1) == bool(done), (start.said, done)
-    assert all(" in the cache " in text and "is made again" in text for _, text in start.said)
-    assert [name for name in unsound_files(folder) if name in done] == [], done
-    start = end(begin(folder))
-    assert answers_of(start) == expected[:3] + expected[4:], done
-    assert start.said == [], done
+    done = damage(folder, rng, kind)
+    [start] = starters[kind].start(folder)
+    assert answers_of(start) == answers[kind], done
+    assert len(start.said) == 1, (start.said, done)
+    text = start.said[0][1]
+    assert " in the cache " in text and "It was removed, and is made again" in text
+    assert not set(unsound_files(folder)) & set(done), done
+    [start] = starters[kind].start(folder)
+    assert (answers_of(start), start.said, start.needs_numba) == (answers[kind], [], kind == "numba"), done
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_process_of_its_own_heals_a_cache(kind, warm, tmp_path):
+    base, answers = warm
+    folder = tmp_path / "kernels"
+    shutil.copytree(base, folder)
+    damage(folder, random.Random(kind), kind)
+    for n in (1, 0):
+        start = start_alone(folder, kind)
+        assert (answers_of(start), len(start.said)) == (answers[kind], n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("disk", ["full", "read-only"])
 @pytest.mark.parametrize("how", ["damaged", "empty"])
-def test_a_disk_that_cannot_be_written_costs_time_only(disk, how, warm, tmp_path):
-    base, expected = warm
+def test_a_disk_that_cannot_be_written_costs_time_only(disk, how, kind, starters, warm, tmp_path):
+    base, answers = warm
     rng = random.Random(f"{disk} {how}")
 
     def prepare(folder):
@@ -73,29 +98,29 @@ def test_a_disk_that_cannot_be_written_costs_time_only(disk, how, warm, tmp_path
             for path in base.iterdir():
                 if disk == "read-only" or path.stat().st_size < 20_000:
                     shutil.copy2(path, folder)
-            damage(folder, rng)
+            damage(folder, rng, kind)
 
     with small_disk(tmp_path / "kernels", disk, prepare) as imitated:
-        start = end(begin(tmp_path / "kernels", imitated))
-    assert answers_of(start) == expected[:3] + expected[4:]
+        [start] = starters[kind].start(tmp_path / "kernels", imitated)
+    assert answers_of(start) == answers[kind]
     texts = [text for _, text in start.said]
-    assert sum("cannot be written" in text for text in texts) == 1
-    assert len(texts) <= 2
+    assert sum("cannot be written" in text for text in texts) == 1, texts
+    assert len(texts) <= 2, texts
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["empty", "damaged"])
-def test_many_processes_at_once(how, warm, tmp_path, whole):
+def test_many_processes_at_once(how, kind, starters, warm, tmp_path, whole):
     """They compile the same shapes, and replace the same damaged files."""
-    base, expected = warm
+    base, answers = warm
     folder = tmp_path / "kernels"
     if how == "damaged":
         shutil.copytree(base, folder)
-        damage(folder, random.Random(7))
-    for start in map(end, [begin(folder) for _ in range(N_AT_ONCE if whole else 4)]):
-        assert answers_of(start) == expected[:3] + expected[4:]
+        damage(folder, random.Random(7), kind)
+    for start in starters[kind].start(folder, n=N_AT_ONCE if whole else 4):
+        assert answers_of(start) == answers[kind]
         assert len(start.said) <= 1
-    assert unsound_files(folder) == []
     assert not list(folder.glob("*.part"))
-    start = end(begin(folder))
-    assert (answers_of(start), start.said) == (expected[:3] + expected[4:], [])
+    [start] = starters[kind].start(folder)
+    assert (answers_of(start), start.said, start.needs_numba) == (answers[kind], [], kind == "numba")

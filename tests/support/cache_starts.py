@@ -16,11 +16,11 @@ from pathlib import Path
 
 from cepkit.cache import read_kept
 
-# Queries read an image and tables of parsers; the kernels after them are those of numba. A disk that is full
-# or read-only is imitated where it cannot be had.
+# A plain start answers queries from images and tables of parsers. A start with numba reads what it compiled
+# before. A disk that is full or read-only is imitated where it cannot be had.
 PROGRAM = """
 import errno, json, os, pathlib, sys, warnings
-disk, waits = sys.argv[1:]
+disk, waits, kind = sys.argv[1:]
 def refuse(*_, **__):
     number = errno.ENOSPC if disk == "full" else errno.EROFS
     raise OSError(number, os.strerror(number))
@@ -32,6 +32,8 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import numpy as np
     import pandas as pd
+    if kind == "numba":
+        import numba
     import cepkit as cep
     from cepkit.compile.shared import later
     from cepkit.compile.shared.loading import load
@@ -43,25 +45,56 @@ with warnings.catch_warnings(record=True) as caught:
     found = cep.match(
         frame, "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 10", event_type="kind", order_by="t"
     )
-    answers += [found.count(), "numba" in sys.modules]
-    from cepkit.kernels.blocks import count_events
-    n_events = np.zeros(2, np.int64)
-    count_events(np.array([0, 1, 1]), 0, np.array([0, 1]), n_events)
-    text = '''from numba import types as T
+    answers.append(found.count())
+    needs_numba = "numba" in sys.modules
+    if kind == "numba":
+        from cepkit.kernels.blocks import count_events
+        n_events = np.zeros(2, np.int64)
+        count_events(np.array([0, 1, 1]), 0, np.array([0, 1]), n_events)
+        text = '''from numba import types as T
 from cepkit.kernels.jit import njit
 @njit([(T.int64,), (T.float64,)], nogil=True, cache=True)
 def twice(x):
     return 2 * x
 '''
-    twice = load(text).twice
-    answers += [twice(21), twice(1.25), n_events.tolist()]
+        twice = load(text).twice
+        answers += [twice(21), twice(1.25), n_events.tolist()]
     if waits == "waits" and later._thread is not None:
         later._thread.join()
     later._ending.set()
 print(json.dumps({
-    "answers": answers,
+    "answers": answers, "needs_numba": needs_numba,
     "said": [[one.category.__name__, str(one.message)] for one in caught],
 }))
+"""
+# Imports of other packages are most of the time of a start. A server has them, and each start is its child.
+_SERVER = """
+import atexit, json, os, sys, traceback
+import lark, llvmlite.binding, numpy, pandas, pyarrow
+program, kind = sys.argv[1:]
+if kind == "numba":
+    import numba
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "end" in asked:
+        print(os.waitstatus_to_exitcode(os.waitpid(asked["end"], 0)[1]), flush=True)
+        continue
+    child = os.fork()
+    if child == 0:
+        code = 1
+        for number, path in ((1, asked["out"]), (2, asked["errors"])):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), number)
+        try:
+            os.environ["CEPKIT_CACHE"] = asked["folder"]
+            sys.argv = ["start", asked["disk"], asked["waits"], kind]
+            exec(compile(program, "<start>", "exec"), {"__name__": "__main__"})
+            atexit._run_exitfuncs()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(code)
+    print(child, flush=True)
 """
 
 
@@ -71,25 +104,67 @@ class Start:
 
     answers: list
     said: list[tuple[str, str]]
+    needs_numba: bool
     code: int
     errors: str
 
 
-def begin(folder: Path, disk: str = "", waits: str = "") -> subprocess.Popen:
-    """Start a process on a cache."""
-    environment = {**os.environ, "CEPKIT_CACHE": str(folder), "CEPKIT_TIER": "compiled"}
-    environment |= {"CEPKIT_BACKGROUND": "0"}
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, disk, waits], env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+def _start_of(code: int, out: str, errors: str) -> Start:
+    found = json.loads(out) if code == 0 else {"answers": [], "said": [], "needs_numba": False}
+    return Start(found["answers"], [tuple(one) for one in found["said"]], found["needs_numba"], code, errors)
+
+
+def _environment(**own: str) -> dict[str, str]:
+    return {**os.environ, "CEPKIT_TIER": "compiled", "CEPKIT_BACKGROUND": "0", **own}
+
+
+def start_alone(folder: Path, kind: str, disk: str = "", waits: str = "") -> Start:
+    """Run a process of its own on a cache; it has imported nothing before."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, disk, waits, kind], env=_environment(CEPKIT_CACHE=str(folder)),
+        text=True, capture_output=True, timeout=600,
     )  # fmt: skip
+    return _start_of(done.returncode, done.stdout, done.stderr)
 
 
-def end(process: subprocess.Popen) -> Start:
-    """Wait for a process, and return what it said."""
-    out, errors = process.communicate(timeout=300)
-    found = json.loads(out) if process.returncode == 0 else {"answers": [], "said": []}
-    return Start(found["answers"], [tuple(one) for one in found["said"]], process.returncode, errors)
+class Starter:
+    """Starts processes that find the packages cepkit uses imported, but neither cepkit nor its files.
+
+    Parameters
+    ----------
+    kind : str
+        ``"plain"``, or ``"numba"`` for processes that have numba, too.
+    folder : Path
+        For what they print.
+    """
+
+    def __init__(self, kind: str, folder: Path):
+        self.kind, self._folder, self._n = kind, folder, 0
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER, PROGRAM, kind], env=_environment(), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def _ask(self, **asked: object) -> int:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def start(self, cache: Path, disk: str = "", waits: str = "", *, n: int = 1) -> list[Start]:
+        """Run ``n`` processes at once on a cache."""
+        begun = []
+        for _ in range(n):
+            self._n += 1
+            files = {name: self._folder / f"{self.kind}-{self._n}.{name}" for name in ("out", "errors")}
+            texts = {name: str(path) for name, path in files.items()}
+            begun.append((self._ask(folder=str(cache), disk=disk, waits=waits, **texts), files))
+        done = [(self._ask(end=child), files) for child, files in begun]
+        return [_start_of(code, *(path.read_text() for path in files.values())) for code, files in done]
+
+    def stop(self) -> None:
+        """End the server."""
+        self._server.communicate(timeout=60)
 
 
 # --- damages ----------------------------------------------------------------------------------------------
@@ -155,25 +230,29 @@ DAMAGES: dict[str, Callable[[Path, random.Random, list[Path]], None]] = {
 }
 
 
-def damage(folder: Path, rng: random.Random) -> dict[str, str]:
-    """Damage some files of a cache; return the kinds of damage by the names of files that a start reads."""
+def damage(folder: Path, rng: random.Random, kind: str) -> dict[str, str]:
+    """Damage some files of a cache; return the damage by the names of the files that a start reads."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix != "")
+    known = _read_by_a_start(files, kind)
     done = {}
-    chosen = rng.sample(files, rng.choice((1, 1, 2, 3, len(files))))
-    for path in chosen:
-        kind = rng.choice(sorted(DAMAGES))
-        DAMAGES[kind](path, rng, [one for one in files if one not in chosen] or [Path(__file__)])
-        done[path.name] = kind
-    return {name: kind for name, kind in done.items() if name in _read_by_a_start(files)}
+    chosen = set(rng.sample(files, rng.choice((1, 1, 2, 3, len(files)))))
+    chosen.add(next(path for path in rng.sample(files, len(files)) if path.name in known))
+    for path in sorted(chosen):
+        how = rng.choice(sorted(DAMAGES))
+        DAMAGES[how](path, rng, [one for one in files if one not in chosen] or [Path(__file__)])
+        done[path.name] = how
+    return {name: how for name, how in done.items() if name in known}
 
 
-def _read_by_a_start(files: list[Path]) -> set[str]:
-    """Return the images that queries read before numba is loaded, then the kernels of numba, and all tables."""
-    kernels = {path.name for path in files if ".twice." in path.name or "_blocks." in path.name}
-    later = {name.partition(".")[0] for name in kernels}
-    images = {path.name for path in files if path.suffix == ".image"}
+def _read_by_a_start(files: list[Path], kind: str) -> set[str]:
+    """Return the names of tables, and of what numba compiled or of the images that serve the queries."""
+    kernels = {path.name for path in files if path.suffix == ".kernel"}
     tables = {path.name for path in files if path.suffix == ".tables"}
-    return kernels | tables | {name for name in images if name.partition(".")[0] not in later}
+    if kind == "numba":
+        return kernels | tables
+    others = {name.partition(".")[0] for name in kernels if ".twice." in name}
+    images = {path.name for path in files if path.suffix == ".image"}
+    return tables | {name for name in images if name.partition(".")[0] not in others}
 
 
 def unsound_files(folder: Path) -> list[str]:
