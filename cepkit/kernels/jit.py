@@ -35,11 +35,11 @@ def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
     **options
         As for numba.
     """
-    if not cache or config.DISABLE_JIT:
+    if not cache or getattr(config, "DISABLE_JIT", False):
         return numba.njit(**options) if given is None else numba.njit(given, **options)
 
     def compile_and_keep(function: Any) -> Any:
-        dispatcher = numba.njit(**options)(function)
+        dispatcher: Any = numba.njit(**options)(function)
         dispatcher._cache = KernelCache(function, options)
         if given is not None:
             # As numba does: the function may call itself, and no other types are compiled later.
