@@ -219,6 +219,22 @@ def test_broken_kernels_are_made_again(folder, kind):
 
 
 @jit
+@posix
+@pytest.mark.parametrize("kind", ["cut", "folder", "mode 666"])
+def test_a_process_with_numba_replaces_a_damaged_image(folder, kind):
+    """It does not load images. Otherwise each later process would find and replace one of them."""
+    text = f"{_KERNEL}# {kind} image\n"
+    name = load(text).__name__
+    [image] = folder.glob("*.image")
+    DAMAGES[kind](image, random.Random(1), [])
+    del sys.modules[name]
+    with pytest.warns(CepWarning, match=SAID.get(kind, "is damaged: its hash does not fit")):
+        assert load(text).twice(21) == 42
+    del sys.modules[name]
+    assert read_kept(image) is not None
+
+
+@jit
 def test_a_kernel_that_numba_cannot_load_is_made_again(folder):
     text = f"{_KERNEL}# with a payload of another numba\n"
     name = load(text).__name__

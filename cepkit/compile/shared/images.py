@@ -195,7 +195,7 @@ def write_image(name: str, module: ModuleType) -> bool:
     path = image_path(name)
     if path is None:
         return False
-    if path.exists():
+    if read_kept(path) is not None:  # a process with numba does not load it, but a damaged one must not stay
         return True
     linked = link_kernels(module)
     return linked is not None and keep_machine_code(name, machine_code(*linked))
