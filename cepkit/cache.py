@@ -1,21 +1,40 @@
-"""The user's own folders for what is kept between processes: compiled kernels, parsers' tables, launchers."""
+"""The user's own folders for what is kept between processes: compiled kernels, parsers' tables, launchers.
+
+A kept file begins with its name and a hash. A damaged or foreign file is never used: it is removed and made
+again. A full or read-only disk costs time and no answer. A warning reports each kind of trouble once.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
+import shutil
 import stat
-import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, warn
 
 KERNELS = "kernels"
+_TITLE = b"cepkit keeps "
+_OTHERS = "can be written by others"
+_NO_FILE = "is not a file of cepkit"
+_LARGEST = 1 << 30  # bytes of a kept file
+# A file with one of these errors stays as it is. Others, such as too many open files, may pass.
+_LASTING = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EIO, errno.ENXIO)
+_DAY_S = 86_400
+_DAYS_UNUSED = 90  # a file without use for this time is forgotten
+_reported: set[str] = set()  # kinds of trouble
 
 
 class UnsafeFolderError(CepError, PermissionError):
     """A folder or file with code that runs belongs to another user, or others can write it."""
+
+
+# --- folders ----------------------------------------------------------------------------------------------
 
 
 def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None) -> Path:
@@ -29,6 +48,11 @@ def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None
         The environment to look at; None: that of the process. ``CEPKIT_CACHE`` names the folder of kernels;
         without it, all folders lie in ``cepkit`` in the user's cache folder.
 
+    Raises
+    ------
+    CepError
+        When the user has no home folder.
+
     Examples
     --------
     >>> cache_path("java-21", {"CEPKIT_CACHE": "/own"}).as_posix(), cache_path("java-21", {}).parts[-2:]
@@ -36,11 +60,17 @@ def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None
     """
     environment = os.environ if environment is None else environment
     named = environment.get("CEPKIT_CACHE")
-    if named:
-        folder = Path(named).expanduser()
-        return folder if name == KERNELS else folder / name
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "cepkit" / name
+    try:
+        if named:
+            folder = Path(named).expanduser()
+            return folder if name == KERNELS else folder / name
+        base = environment.get("XDG_CACHE_HOME")
+        return (Path(base) if base else Path.home() / ".cache") / "cepkit" / name
+    except RuntimeError as error:
+        raise CepError(
+            f"the cache has no folder, because the home folder is not known ({error}); "
+            "set CEPKIT_CACHE to a folder of yours"
+        ) from error
 
 
 def cache_folder(name: str = KERNELS) -> Path:
@@ -61,47 +91,231 @@ def private_folder(folder: Path) -> Path:
     try:
         for own in (folder.parent, folder):
             own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise CepError(
-            f"the cache folder {folder} cannot be made ({error.strerror}); "
+            f"the cache folder {folder} cannot be made ({_said(error)}); "
             "set CEPKIT_CACHE to a folder of yours"
         ) from error
     check_private(folder)
     return folder
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def check_private(path: Path) -> None:
+    """Raise UnsafeFolderError when a file or folder belongs to another user, or others can write it."""
+    found = path.stat()
+    reason = _reason_not_private(found)
+    if reason == _OTHERS:
+        raise UnsafeFolderError(
+            f"{path} in the cache {reason}, and its files are run as code; its mode is {_mode(found)}. "
+            f"Take that right away (chmod go-w {path}) or set CEPKIT_CACHE to a folder of yours"
+        )
+    if reason is not None:
+        raise UnsafeFolderError(f"{path} in the cache {reason}; set CEPKIT_CACHE to a folder of yours")
+
+
+def _reason_not_private(found: os.stat_result) -> str | None:
+    """Return why code in a file or folder must not run, or None if only the user can write it."""
+    if not hasattr(os, "getuid"):
+        return None
+    if found.st_uid != os.getuid():
+        return "belongs to another user"
+    return _OTHERS if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+
+
+def _mode(found: os.stat_result) -> str:
+    return f"{stat.S_IMODE(found.st_mode):o}"
+
+
+# --- kept files -------------------------------------------------------------------------------------------
+
+
+def kept_path(name: str) -> Path | None:
+    """Return where a file lies in the folder of kernels, or None without a folder, which is reported once.
+
+    Raises
+    ------
+    UnsafeFolderError
+        As `cache_folder`.
+    """
+    try:
+        return cache_folder() / name
+    except UnsafeFolderError:
+        raise
+    except CepError as error:
+        _report("no folder", f"{error}. Nothing is kept until then, so each process compiles its kernels.")
+    return None
+
+
+def read_kept(path: Path) -> bytes | None:
+    """Return the content of a file that `keep` wrote, or None if there is none that can be trusted.
+
+    A file is not used if it is damaged, if it was written under another name, if it belongs to another user,
+    or if others can write it. Such a file is removed, and a warning says so once in a process.
+    """
+    flags = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY"))
+    try:
+        number = os.open(path, os.O_RDONLY | sum(flags))  # a pipe must not make us wait
+    except OSError as error:
+        if error.errno in _LASTING:
+            drop_kept(path, f"cannot be read ({error.strerror})")
+        return None
+    try:
+        found = os.fstat(number)
+        is_file = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
+        trouble = _reason_with_mode(found) if is_file else _NO_FILE
+        whole = b""
+        if trouble is None:
+            with os.fdopen(os.dup(number), "rb") as file:
+                whole = file.read()
+    except OSError as error:
+        if error.errno not in _LASTING:
+            return None
+        trouble = f"cannot be read ({error.strerror})"
+    finally:
+        os.close(number)
+    if trouble is None:
+        header, _, content = whole.partition(b"\n\n")
+        name = header.removeprefix(_TITLE).partition(b"\n")[0].decode("utf-8", "replace")
+        if header != _header(name, content):
+            trouble = "is damaged: its hash does not fit its content"
+        elif name != path.name:
+            trouble = f"is foreign or outdated: it was written as {name}"
+        else:
+            if time.time() - found.st_mtime > _DAY_S:
+                with suppress(OSError):
+                    os.utime(path)  # it is in use
+            return content
+    drop_kept(path, trouble)
+    return None
+
+
+def reason_against(path: Path) -> str | None:
+    """Return why code in a file must not run, or None: it is no file, or others can write it."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        return _NO_FILE
+    return _reason_with_mode(found)
+
+
+def _reason_with_mode(found: os.stat_result) -> str | None:
+    reason = _reason_not_private(found)
+    return f"{reason} (mode {_mode(found)})" if reason == _OTHERS else reason
+
+
+def drop_kept(path: Path, trouble: str) -> None:
+    """Remove a kept file that cannot be used, and report it once in a process."""
+    is_gone = _remove(path)
+    _report(
+        "file",
+        f"{path} in the cache {trouble}. It is not used. "
+        + ("It was removed, and is made again." if is_gone else "It cannot be removed; remove it yourself."),
+    )
+
+
+def keep(path: Path, content: bytes) -> bool:
+    """Write a file for later processes, which `read_kept` reads; return whether the folder could be written.
+
+    A folder that cannot be written, or a full disk, is reported once in a process.
+    """
+    try:
+        write_whole(path, _header(path.name, content) + b"\n\n" + content)
+    except CepError as error:
+        _report("folder", f"{error}. Results are right, but each process compiles its kernels.")
+        return False
+    return True
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file of a cache. Other processes never see a part of it, and several may write it at once.
+
+    Parameters
+    ----------
+    path : Path
+        The file. A folder in its place is removed.
+    content : bytes
+        All of it.
+    mode : int
+        The permissions of the file.
 
     Raises
     ------
     CepError
         When the folder cannot be written, or the disk is full.
     """
-    part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
+    part = path.with_suffix(f".{os.urandom(8).hex()}.part")
     try:
+        part.touch(mode=mode, exist_ok=False)
         part.write_bytes(content)
-        os.replace(part, path)
+        try:
+            os.replace(part, path)
+        except OSError:
+            if not path.is_dir() or not _remove(path):
+                raise
+            os.replace(part, path)
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise CepError(
-            f"the cache folder {path.parent} cannot be written ({error.strerror}); "
+            f"the cache folder {path.parent} cannot be written ({_said(error)}); "
             "set CEPKIT_CACHE to a folder of yours"
         ) from error
 
 
-def check_private(path: Path) -> None:
-    """Raise UnsafeFolderError when a file or folder belongs to another user, or others can write it."""
-    if not hasattr(os, "getuid"):
-        return
-    found = path.stat()
-    if found.st_uid != os.getuid():
-        raise UnsafeFolderError(
-            f"{path} in the cache belongs to another user; set CEPKIT_CACHE to a folder of yours"
-        )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFolderError(
-            f"{path} in the cache can be written by others, and its files are run as code; "
-            f"take that right away (chmod go-w {path}) or set CEPKIT_CACHE to a folder of yours"
-        )
+def forget_unused(folder: Path) -> int:
+    """Remove kept files that no process has used for 90 days, and unfinished parts of killed processes.
+
+    Returns
+    -------
+    int
+        How many files were removed. The folder is looked at once in seven days.
+    """
+    now, mark, n_removed = time.time(), folder / "cepkit_swept", 0
+    try:
+        if mark.exists() and now - mark.stat().st_mtime < 7 * _DAY_S:
+            return 0
+        mark.touch(mode=0o600)
+        for path in (*folder.iterdir(), *folder.glob("__pycache__/*")):  # earlier versions used both
+            days = _DAYS_UNUSED if path.name.startswith("cepkit_") else None
+            days = 1 if path.suffix == ".part" else days
+            if days is None or not stat.S_ISREG((found := path.lstat()).st_mode):
+                continue
+            if now - found.st_mtime > days * _DAY_S:
+                n_removed += _remove(path)
+    except OSError:
+        pass  # another process removes files at the same time, or the folder is read-only
+    return n_removed
+
+
+def numba_settings() -> str:
+    """Return the user's settings of numba, which change machine code."""
+    return "\n".join(
+        f"{name}={value}" for name, value in sorted(os.environ.items())
+        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"
+    )  # fmt: skip
+
+
+def _header(name: str, content: bytes) -> bytes:
+    digest = hashlib.sha256(name.encode("utf-8", "replace") + b"\n" + content).hexdigest()
+    return _TITLE + name.encode("utf-8", "replace") + b"\n" + digest.encode()
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file, or a folder in its place; return whether nothing is there now."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _report(kind: str, message: str) -> None:
+    if kind not in _reported:
+        _reported.add(kind)
+        warn(message)
+
+
+def _said(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -420,4 +420,4 @@ def test_post_build_of_binder_in_a_fresh_environment(sources, tmp_path):
     code = "import cepkit, pyspark, scipy, jupyterlab, notebook; print(cepkit.__file__)"
     where = Path(run(str(folder / "bin" / "python"), "-c", code, cwd=tmp_path).strip())
     assert where.is_relative_to(folder)
-    assert list((home / ".cache" / "cepkit" / "kernels").rglob("*.nbi")), "no compiled kernels"
+    assert list((home / ".cache" / "cepkit" / "kernels").rglob("*.kernel")), "no compiled kernels"

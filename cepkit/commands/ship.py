@@ -45,7 +45,7 @@ def ship(folder: Path = FOLDER) -> list[Path]:
         del os.environ[name]
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as own:
-        os.environ.update(_SETTINGS, NUMBA_CACHE_DIR=own)
+        os.environ.update(_SETTINGS, CEPKIT_CACHE=own)
         made = [_write(folder, name) for name in INTERPRETING]
     for path in folder.glob("*.bitcode"):
         if path not in made:

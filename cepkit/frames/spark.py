@@ -308,6 +308,10 @@ def use_kernel_cache(named: str | None) -> None:
     except CepError:
         user = getattr(os, "getuid", int)()
         os.environ["CEPKIT_CACHE"] = str(Path(tempfile.gettempdir()) / f"cepkit-kernels-{user}")
+        try:
+            cache_folder()
+        except CepError:  # another user took the name
+            os.environ["CEPKIT_CACHE"] = tempfile.mkdtemp(prefix="cepkit-kernels-")
 
 
 class Order(NamedTuple):

@@ -58,10 +58,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
 from cepkit.kernels import atomic
+from cepkit.kernels.jit import njit
 
 EVENTS, PARTIALS = 0, 1  # kinds of work
 # Ways to allocate threads.

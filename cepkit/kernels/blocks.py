@@ -1,7 +1,8 @@
 """Kernels that split events into blocks of partitions; each block is a stream in the same order."""
 
 import numpy as np
-from numba import njit
+
+from cepkit.kernels.jit import njit
 
 # The block of a partition is block_of_group[partition >> shift]. With many partitions a group is a block and
 # the table is small. With few partitions, shift is 0 and the table maps each partition to its block. The

@@ -4,8 +4,9 @@ They are compiled once per installation, since no query changes their code.
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 NAN = np.nan
 EXP, LOG, LOG2, LOG10, POWER = range(5)

@@ -5,8 +5,9 @@ They are compiled once per installation, since no query changes their code. Test
 *entries*. Each entry has a bit for each state that accepts it, and for conditions of edges.
 """
 
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))

@@ -6,8 +6,9 @@ interval is the unsigned distance ``q - low <= width``, so that one comparison s
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1 = T.Array(T.uint64, 1, "C")

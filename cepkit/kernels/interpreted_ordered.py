@@ -5,10 +5,10 @@ It is compiled once per installation, since no query changes its code. Tests are
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
 from cepkit.kernels.interpreting import run_instructions
+from cepkit.kernels.jit import njit
 
 _I1, _I2 = (T.Array(T.int64, n, "C") for n in (1, 2))
 _U1, _F1 = (T.Array(of, 1, "C") for of in (T.uint64, T.float64))

@@ -5,10 +5,10 @@ It is compiled once per installation, since no query changes its code. The walk 
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
 from cepkit.kernels.interpreting import run_instructions
+from cepkit.kernels.jit import njit
 from cepkit.kernels.opcodes import (
     AT_LAST,
     AT_LOOP,

@@ -4,9 +4,9 @@ They are compiled once per installation, since no query changes their code. The 
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
+from cepkit.kernels.jit import njit
 from cepkit.kernels.opcodes import (
     ABS_FLOAT,
     ABS_INTEGER,

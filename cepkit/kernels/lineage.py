@@ -1,7 +1,8 @@
 """Kernels that find the rows of matches and the pattern positions of those rows."""
 
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _PARTITION = T.Array(T.int32, 1, "C", readonly=True)
 _READ = T.Array(T.int64, 1, "C", readonly=True)

@@ -1,7 +1,8 @@
 """Kernels of two engines for skip-till-any sequences: linked chains of partial matches, and separate runs."""
 
 import numpy as np
-from numba import njit
+
+from cepkit.kernels.jit import njit
 
 # Fields of a chain (a run is a chain of one event). A slot is one cache line, hence a table, not columns.
 HEAD, TAIL = 0, 1  # first and last event; those between follow in the partition's verified sub-stream

@@ -1,8 +1,9 @@
 """Kernels that count paths for every query: pointers between places, and paths without conditions."""
 
 import numpy as np
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _FLAGS = T.Array(T.uint8, 1, "C", readonly=True)
 _PLACES, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")

@@ -1,7 +1,8 @@
 """Limits in time as places: the end and the start of an event's window, and the first later event."""
 
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _PLACES, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 _TICKS, _SECONDS = _PLACES, T.Array(T.float64, 1, "C", readonly=True)

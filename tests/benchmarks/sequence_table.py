@@ -250,7 +250,7 @@ def started() -> Iterator[Row]:
             os.chmod(folder, 0o700)
             for cache in ("empty", "filled"):
                 code = _START.format(folder=_FOLDER, text=RISING.format(within=300), before=before)
-                costs = map(float, _child(code, CEPKIT_CACHE=folder, NUMBA_CACHE_DIR=folder))
+                costs = map(float, _child(code, CEPKIT_CACHE=folder))
                 asked = "<= 1 s", "", ""
                 for look, cost, limit in zip(
                     ("count", "then head", "then sample"), costs, asked, strict=True

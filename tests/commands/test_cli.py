@@ -405,7 +405,7 @@ def test_ctrl_c_stops_a_run_that_goes_on(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )  # fmt: skip
     # The machine code is saved before it runs. It is about to run or runs: both must end alike.
-    wait_until(lambda: process.poll() is not None or any(tmp_path.glob("kernels/**/*.nbi")))
+    wait_until(lambda: process.poll() is not None or any(tmp_path.glob("kernels/**/*.kernel")))
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit import cache
 from cepkit.commands.warmup import INTERPRETING
 from cepkit.compile.shared import bitcode, loading
 from cepkit.compile.shared.bitcode import COMMAND, bitcode_path, has_bitcode, load_bitcode
@@ -26,6 +27,7 @@ from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
+from cepkit.errors import CepWarning
 from cepkit.shedding.tree.machine import KERNELS as TREE
 
 IS_KNOWN = sys.platform == "linux" and os.uname().machine == "x86_64"
@@ -38,6 +40,7 @@ def folder(tmp_path, monkeypatch):
     """An empty cache, in which queries are interpreted, and no kernels in the process."""
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("CEPKIT_TIER", "auto")
+    monkeypatch.setattr(cache, "_reported", set())
     monkeypatch.setattr(loading, "_kernels", {})
     monkeypatch.setattr(loading, "run_later", lambda work: None)  # what the tests replace must not change it
     name_of = loading._name_of  # other tests may have compiled a query in this process
@@ -242,6 +245,7 @@ _QUERY = """
 import sys
 import pandas as pd
 import cepkit as cep
+from cepkit import cache
 from cepkit.compile.shared import later
 frame = pd.DataFrame({"x": [1, 2, 3, 1, 2, 5, 1], "kind": list("ABACBAC"), "t": range(7)})
 found = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
@@ -309,7 +313,8 @@ def test_queries_without_a_cache(lack, folder, tmp_path, monkeypatch):
 
         monkeypatch.setattr("pathlib.Path.write_bytes", fail)
     frame = stream(1, 100)
-    matches = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
+    with pytest.warns(CepWarning, match="the cache folder .* cannot be (made|written)"):
+        matches = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
     assert len(matches.lineage()) > matches.count() > 0 and matches.run.tier == "interpreted"
     text = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 10"
     matches = cep.match(frame, text, event_type="kind", order_by="t")

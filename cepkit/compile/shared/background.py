@@ -22,8 +22,7 @@ from cepkit.compile.shared import loading
 if what == "kernels":
     loading.load_kernels(name, quick=False)
 else:
-    with open(name, encoding="utf-8") as file:
-        loading.load(file.read())
+    loading.load_request(name)
 """
 _running: list[subprocess.Popen] = []
 _begun: set[str] = set()
@@ -42,7 +41,7 @@ def compile_in_background(what: str, name: str) -> bool:
     Parameters
     ----------
     what : str
-        ``"kernels"`` for a module of the package, ``"text"`` for a file with generated text.
+        ``"kernels"`` for a module of the package, ``"text"`` for a kept file with generated text.
     name : str
         The module's name, or the file.
 

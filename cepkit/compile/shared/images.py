@@ -2,7 +2,7 @@
 
 numba compiles a kernel once and this module keeps the machine code as an *image*. Later processes load the
 image with LLVM alone. An image is only an addition: where one cannot be made or read, numba loads the kernel.
-A broken image would end the process, so each one begins with the hash of its content. The kernels that serve
+A broken image would end the process, so `cepkit.cache` checks the hash of its content. The kernels that serve
 every query come with the package as bitcode of LLVM, see `bitcode`.
 """
 
@@ -25,11 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.cache import UnsafeFolderError, cache_folder, write_whole
-from cepkit.errors import CepError
+from cepkit.cache import keep, kept_path, numba_settings, read_kept
 
-_VERSION = 3  # of this form of images
-_MAGIC = b"cepkit image\n"
+_VERSION = 4  # of this form of images
 _ENTRY = "cepkit_enter_"
 _RESULTS = {"int64": "int", "float64": "float", "none": "none"}
 _NO_ERROR = (0, -2)  # numba's status codes for a number and for None
@@ -153,7 +151,7 @@ def read_image(name: str) -> SimpleNamespace | None:
     A broken image is removed, so that `write_image` makes it again.
     """
     path = image_path(name)
-    content = None if path is None else _read(path)
+    content = None if path is None else read_kept(path)
     return None if content is None else load_machine_code(content)
 
 
@@ -180,21 +178,8 @@ def load_machine_code(content: bytes) -> SimpleNamespace | None:
     return SimpleNamespace(**functions)
 
 
-def _read(path: Path) -> bytes | None:
-    """Return the header and the machine code of an image, or None if it is missing or broken."""
-    try:
-        content = path.read_bytes()
-        digest, _, content = content.removeprefix(_MAGIC).partition(b"\n")
-        if digest == hash_of(content):
-            return content
-        path.unlink()
-    except OSError:
-        pass  # missing, not readable, or already removed by another process
-    return None
-
-
 def hash_of(content: bytes) -> bytes:
-    """Return what an image or a file with bitcode says of its content before the content."""
+    """Return what a file with bitcode says of its content before the content."""
     return hashlib.sha256(content).hexdigest().encode()
 
 
@@ -210,7 +195,7 @@ def write_image(name: str, module: ModuleType) -> bool:
     path = image_path(name)
     if path is None:
         return False
-    if path.exists():
+    if read_kept(path) is not None:  # a process with numba does not load it, but a damaged one must not stay
         return True
     linked = link_kernels(module)
     return linked is not None and keep_machine_code(name, machine_code(*linked))
@@ -219,12 +204,7 @@ def write_image(name: str, module: ModuleType) -> bool:
 def keep_machine_code(name: str, content: bytes) -> bool:
     """Write the image ``name`` for later processes, and return whether the folder could be written."""
     path = image_path(name)
-    try:
-        if path is not None:
-            write_whole(path, _MAGIC + hash_of(content) + b"\n" + content)
-    except CepError:
-        return False
-    return path is not None
+    return path is not None and keep(path, content)
 
 
 def machine_code(header: bytes, kernels: Any, effort: int = 3) -> bytes:
@@ -303,13 +283,7 @@ def image_path(name: str) -> Path | None:
     """Return where the image ``name`` for this machine lies, or None without images or without a folder."""
     if not can_use_images():
         return None
-    try:
-        folder = cache_folder()
-    except UnsafeFolderError:
-        raise
-    except CepError:
-        return None
-    return folder / f"{name}.{_fingerprint()}.image"
+    return kept_path(f"{name}.{_fingerprint()}.image")
 
 
 def _describe(of: Any) -> list | str | None:
@@ -351,12 +325,8 @@ def _fingerprint() -> str:
     binding = llvm()
     numba = importlib.util.find_spec("numba")
     version = Path(numba.origin).with_name("_version.py").read_text()
-    switches = sorted(
-        f"{name}={value}" for name, value in os.environ.items()
-        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR"
-    )  # fmt: skip
     parts = [_VERSION, version, llvmlite.__version__, sys.platform, binding.get_host_cpu_name()]
-    parts += [binding.get_host_cpu_features().flatten(), *switches]
+    parts += [binding.get_host_cpu_features().flatten(), numba_settings()]
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
 
 

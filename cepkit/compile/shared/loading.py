@@ -6,6 +6,7 @@ import gc
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cepkit.cache import cache_folder, cache_path, write_whole
+from cepkit.cache import cache_path, keep, kept_path, read_kept
 from cepkit.compile.shared.background import compile_in_background
 from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
@@ -52,9 +53,9 @@ def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
 
     Notes
     -----
-    A file is named by the hash of its text. It is written once and moved into place as a whole, so several
-    processes can share the folder. The module is entered into ``sys.modules`` before it runs, because numba's
-    cache finds functions by the name of their module.
+    A module is named by the hash of its text. Nothing runs but the text itself: files hold machine code only.
+    Each is moved into place as a whole, so several processes can share the folder. The module is entered into
+    ``sys.modules`` before it runs, because numba finds functions from a cache by the name of their module.
     """
     with hold(_loading):
         return _load_once(text, names or {})
@@ -83,7 +84,17 @@ def compile_if_it_pays(text: str, n_events: int) -> None:
     """
     if n_events >= _EVENTS_THAT_PAY and not is_ready(text):
         with suppress(CepError):
-            compile_in_background("text", str(_write_text(_name_of(text), text)))
+            path = kept_path(f"{_name_of(text)}.text")
+            if path is not None and keep(path, text.encode()):
+                compile_in_background("text", str(path))
+
+
+def load_request(path: str) -> None:
+    """Compile the text in a kept file of `compile_if_it_pays`, and remove the file."""
+    content = read_kept(Path(path))
+    if content is not None:
+        load(content.decode())
+        Path(path).unlink(missing_ok=True)
 
 
 def is_ready(text: str) -> bool:
@@ -91,7 +102,12 @@ def is_ready(text: str) -> bool:
     name = _name_of(text)
     if name in sys.modules or name in _images:
         return True
-    return _is_image_kept(name) or name in _names_in(cache_path() / "__pycache__")  # numba's own cache
+    if _is_image_kept(name):
+        return True
+    try:
+        return name in _names_in(cache_path())
+    except CepError:  # there is no home folder
+        return False
 
 
 def _is_image_kept(name: str) -> bool:
@@ -100,7 +116,7 @@ def _is_image_kept(name: str) -> bool:
 
 
 def _names_in(folder: Path) -> frozenset[str]:
-    """Return the modules with functions in numba's cache; the folder is read again only after it changed."""
+    """Return the modules with kept functions of numba; the folder is read again only after it changed."""
     try:
         changed = folder.stat().st_mtime
     except OSError:  # there is no folder yet
@@ -108,7 +124,7 @@ def _names_in(folder: Path) -> frozenset[str]:
     read, names = _listings.get(folder, (0.0, frozenset()))
     if read - changed < _CLOCK_S:
         read = time.time()
-        names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".nbi"))
+        names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".kernel"))
         _listings[folder] = read, names
     return names
 
@@ -164,7 +180,7 @@ def image_name(name: str) -> str:
     path = Path(importlib.util.find_spec(name).origin)
     shared = ["opcodes", "interpreting"]
     named = set(re.findall(r"^from cepkit\.kernels\.([\w.]+) import", path.read_text("utf-8"), re.MULTILINE))
-    shared += sorted(named - {*shared})
+    shared += sorted(named - {*shared, "jit"})  # keeping machine code does not change it
     folder = Path(importlib.util.find_spec("cepkit.kernels").origin).parent
     files = [path, *(folder.joinpath(*one.split(".")).with_suffix(".py") for one in shared)]
     texts = b"".join(own.read_bytes() for own in files)
@@ -181,32 +197,23 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
     if not names and "numba" not in sys.modules and (image := read_image(name)) is not None:
         _images[name] = image
         return image
-    path = _write_text(_name_of(text), text)
-    kept = _kept_by_numba(name)
-    try:
-        module = _run_file(name, path, names)
-    except Exception:
-        if not kept:
-            raise
-        for own in kept:  # one of them is broken
-            own.unlink(missing_ok=True)
-        module = _run_file(name, path, names)
+    module = _run_text(name, text, names)
     if not names:
         write_image(name, module)
     return module
 
 
-def _run_file(name: str, path: Path, names: Mapping[str, Callable]) -> ModuleType:
-    """Import a file as the module ``name`` with further names; this compiles its functions."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
+def _run_text(name: str, text: str, names: Mapping[str, Callable]) -> ModuleType:
+    """Run a text as the module ``name`` with further names; this compiles its functions."""
+    module, file = ModuleType(name), f"<{name}>"
     module.__dict__.update(names)
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks
     sys.modules[name] = module
     # The first kernel imports numba: a million permanent objects, which the garbage collector can skip.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise
@@ -216,20 +223,5 @@ def _run_file(name: str, path: Path, names: Mapping[str, Callable]) -> ModuleTyp
     return module
 
 
-def _kept_by_numba(name: str) -> list[Path]:
-    """Return the files in which numba and Python keep what they compiled for a module."""
-    return list((cache_folder() / "__pycache__").glob(f"{name}.*"))
-
-
 def _name_of(text: str) -> str:
     return f"cepkit_kernel_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-
-
-def _write_text(name: str, text: str) -> Path:
-    """Write the file of a module unless it is there, and return its path."""
-    path = cache_folder() / f"{name}.py"
-    # numba knows a stale cache by the file's time and size, so a whole file is not written again.
-    content = text.encode()
-    if not path.exists() or path.read_bytes() != content:
-        write_whole(path, content)
-    return path

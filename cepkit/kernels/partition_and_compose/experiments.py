@@ -3,7 +3,7 @@
 The aggregates of a partial match are computed incrementally, or again from all its events.
 """
 
-from numba import njit
+from cepkit.kernels.jit import njit
 
 # Both match `open more* full`. A match begins at an event of ``opens`` and has ``length`` events. No price
 # is ``slack`` above the greatest earlier price of the match or ``slack`` below their mean.

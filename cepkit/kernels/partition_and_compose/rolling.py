@@ -1,6 +1,6 @@
 """Kernels over the events of a key: sliding sums and tumbling extremes."""
 
-from numba import njit
+from cepkit.kernels.jit import njit
 
 
 @njit(cache=True, nogil=True)

@@ -4,9 +4,9 @@ A *place* is a row in the order of its partition. The places of one partition fo
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
+from cepkit.kernels.jit import njit
 from cepkit.kernels.row_patterns.codes import (
     ASKS,
     AT_SET,

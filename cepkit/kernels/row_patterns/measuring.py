@@ -5,9 +5,9 @@ them. The points of a match follow each other and see ever more rows.
 """
 
 import numpy as np
-from numba import njit
 from numba import types as T
 
+from cepkit.kernels.jit import njit
 from cepkit.kernels.row_patterns.codes import COUNT, MAX, MIN, SUM, SUM_FROM_ZERO
 
 _I1, _READ = T.Array(T.int64, 1, "C"), T.Array(T.int64, 1, "C", readonly=True)

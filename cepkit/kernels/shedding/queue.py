@@ -1,7 +1,8 @@
 """The queue of a server that drops nothing: when each event is served, and how many wait."""
 
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _READ, _SECONDS = T.Array(T.float64, 1, "C", readonly=True), T.Array(T.float64, 1, "C")
 _OUT = T.Array(T.int64, 1, "C")

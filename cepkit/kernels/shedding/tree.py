@@ -8,11 +8,11 @@ are the instructions of `cepkit.kernels.interpreted_walk`.
 Source: ZStream, left-deep trees; DARLING, section 3.
 """
 
-from numba import njit
 from numba import types as T
 
 from cepkit.kernels.interpreted_walk import NEEDS
 from cepkit.kernels.interpreted_walk import _holds as holds
+from cepkit.kernels.jit import njit
 from cepkit.kernels.opcodes import NOWHERE
 from cepkit.kernels.shedding.tree_layout import (
     ABSENT_LEAF,

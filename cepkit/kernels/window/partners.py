@@ -1,7 +1,8 @@
 """The rows of the other side that each row of a join meets, as ranges."""
 
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _INTS, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 

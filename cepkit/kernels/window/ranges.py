@@ -1,8 +1,9 @@
 """Ranges of the rows that a window holds, and the extremes of such ranges."""
 
 import numpy as np
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 _FLOATS = T.Array(T.float64, 1, "C", readonly=True)

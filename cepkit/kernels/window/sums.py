@@ -7,8 +7,9 @@ negative or too large until it is rounded, so digits of two sums can be added on
 import math
 
 import numpy as np
-from numba import njit
 from numba import types as T
+
+from cepkit.kernels.jit import njit
 
 BASE_BITS = 30
 _MASK = (1 << BASE_BITS) - 1

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.cache import cache_folder
-from cepkit.errors import CepError
+from cepkit.cache import UnsafeFolderError, keep, kept_path, read_kept
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -36,26 +34,39 @@ def make_parser(grammar: Path, builder: object) -> Lark:
     text = grammar.read_text(encoding="utf-8")
     tables = tables_path(grammar.stem, text, lark.__version__)
     if tables.exists():
-        parser = lark.Lark.__new__(lark.Lark)
-        with tables.open("rb") as file:
-            return parser._load(file, transformer=builder)  # `Lark.load` takes no transformer
-    # The builder works during parsing, so no second, recursive pass over the tree is needed.
-    made = partial(lark.Lark, text, **_OPTIONS, transformer=builder)
+        return _parser_of(tables.read_bytes(), builder)
+    key = hashlib.sha256(f"{lark.__version__} {sys.version}\n{text}".encode()).hexdigest()[:24]
+    path = _kept_path(f"cepkit_grammar_{key}.tables")
+    if path is None:  # without a cache folder the parser is built again each time (30 ms)
+        return lark.Lark(text, **_OPTIONS, transformer=builder)
+    content = read_kept(path)
+    if content is None:
+        content = _tables(text)
+        keep(path, content)
+    return _parser_of(content, builder)
+
+
+def _kept_path(name: str) -> Path | None:
     try:
-        folder = cache_folder()
-    except CepError:  # without a cache folder the parser is built again each time (30 ms)
-        return made()
-    versions = f"{lark.__version__} {sys.version}"
-    key = hashlib.sha256(f"{versions}\n{text}".encode()).hexdigest()[:24]
-    path = folder / f"cepkit_grammar_{key}.tables"
-    if path.exists():
-        return made(cache=str(path))
-    # Several processes may write at once: each writes a whole file and then moves it into place.
-    part = path.with_suffix(f".{os.getpid()}.part")
-    parser = made(cache=str(part))
-    if part.exists():  # a full disk must not stop us
-        os.replace(part, path)
-    return parser
+        return kept_path(name)
+    except UnsafeFolderError:
+        return None
+
+
+def _parser_of(tables: bytes, builder: object) -> Lark:
+    """Return a parser from its tables. The builder works during parsing, so no pass over the tree follows."""
+    import lark
+
+    parser = lark.Lark.__new__(lark.Lark)
+    return parser._load(io.BytesIO(tables), transformer=builder)  # `Lark.load` takes no transformer
+
+
+def _tables(text: str) -> bytes:
+    import lark
+
+    file = io.BytesIO()
+    lark.Lark(text, **_OPTIONS).save(file)
+    return file.getvalue()
 
 
 def tables_path(name: str, text: str, version: str, folder: Path | None = None) -> Path:
@@ -70,6 +81,5 @@ def write_tables(folder: Path, grammar: Path) -> Path:
 
     text = grammar.read_text(encoding="utf-8")
     path = tables_path(grammar.stem, text, lark.__version__, folder)
-    with path.open("wb") as file:
-        lark.Lark(text, **_OPTIONS).save(file)
+    path.write_bytes(_tables(text))
     return path
