@@ -58,7 +58,8 @@ def sql(
     Notes
     -----
     Time O(rows) where conditions depend on the row and on rows a fixed distance away; a work budget stops
-    other queries. Ctrl-C ends a run between partitions.
+    other queries. Memory O(rows + matched rows); matched rows beyond half of the free memory are refused.
+    Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
     Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
 

@@ -173,6 +173,11 @@ class Matches:
         UnsupportedQueryError
             For an estimate with an after-match policy, a strategy other than ``any``, or ``until``.
 
+        Notes
+        -----
+        Counting engines take O(events + pairs of events in a window) and count again for each 62 bits of a
+        number; searches take O(partial matches). Memory O(events + digits of the number).
+
         Examples
         --------
         >>> import cepkit as cep
@@ -253,6 +258,10 @@ class Matches:
         """Return a uniform sample of ``n`` matches without replacement, as a frame in match order.
 
         The sample has all matches when there are fewer than ``n``. The same seed draws the same matches.
+
+        Notes
+        -----
+        Time O(count + n x events in a window), memory O(events x digits of their numbers of matches + n).
 
         Examples
         --------
@@ -381,6 +390,7 @@ class Matches:
         -----
         If a row of a regex query fits several variables, each variable takes as many rows as it can, from
         left to right.
+        Time and memory O(matched rows). A result beyond ``memory_limit`` of `cepkit.match` is refused.
 
         Examples
         --------

@@ -19,7 +19,7 @@ _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between 
 _PAIRS_TO_INTERPRET = 1 << 31  # about as many as are looked at while a kernel compiles
 _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
-_MUCH = 1 << 28  # bytes of exact numbers; only their sum is computed when they could take more
+_MUCH = 1 << 26  # bytes of exact numbers; only their sum is computed when they could take more
 _PER_NUMBER = 40  # bytes of a Python integer besides its digits
 
 
