@@ -57,6 +57,7 @@ def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:
 
 # --- memory
 
+_HALF = -1  # stands for half of the free memory
 _SMALL = 1 << 26  # bytes that are always there; the free memory is not even looked at
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
     "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40
@@ -77,7 +78,7 @@ class MemoryBudget:
     Parameters
     ----------
     limit : int or None
-        In bytes; None for any amount. -1: half of the memory that is free when it is first needed.
+        In bytes; None for any amount, and ``_HALF`` for half of the memory that is free at each check.
     cure : str
         What to do instead, as a sentence without its full stop.
     """
@@ -85,26 +86,29 @@ class MemoryBudget:
     limit: int | None
     cure: str
 
-    def check(self, n_bytes: int, what: str, *, is_held: bool) -> None:
-        """Raise if ``n_bytes`` are more than the limit; ``is_held`` says that they are in memory already."""
+    def exceeded(self, n_bytes: int, *, is_held: bool) -> int | None:
+        """Return the limit in bytes if ``n_bytes`` are more, otherwise None; see `check_memory`."""
         if self.limit is None or n_bytes <= (_SMALL if self.limit < 0 else self.limit):
-            return
-        is_half = self.limit < 0
-        if is_half:
-            free = free_memory()
-            if free is None:
-                self.limit = None
-                return
-            most = (free + (n_bytes if is_held else 0)) // 2
-            if n_bytes <= most:
-                return
-        else:
-            most = self.limit
-        said = ", half of the free memory" if is_half else ""
-        raise ResultTooLargeError(
-            f"{what} {'already take' if is_held else 'would take'} about {size_text(n_bytes)}; memory_limit "
-            f"is {size_text(most)}{said}. {self.cure}, or raise memory_limit="
-        )
+            return None
+        if self.limit >= 0:
+            return self.limit
+        free = free_memory()
+        if free is None:
+            self.limit = None
+            return None
+        half = (free + (n_bytes if is_held else 0)) // 2
+        return half if n_bytes > half else None
+
+    def check(self, n_bytes: int, what: str, *, is_held: bool) -> None:
+        """Raise if ``n_bytes`` are more than the limit; see `check_memory`."""
+        most = self.exceeded(n_bytes, is_held=is_held)
+        if most is not None:
+            take = "already take" if is_held else "would take"
+            half = ", half of the free memory" if self.limit == _HALF else ""
+            raise ResultTooLargeError(
+                f"{what} {take} about {size_text(n_bytes)}; memory_limit is {size_text(most)}{half}. "
+                f"{self.cure}, or raise memory_limit="
+            )
 
 
 _budget: ContextVar[MemoryBudget | None] = ContextVar("cepkit memory", default=None)
@@ -159,6 +163,12 @@ def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:
         budget.check(n_bytes, what, is_held=is_held)
 
 
+def fits_memory(n_bytes: int, *, is_held: bool = False) -> bool:
+    """Return whether `check_memory` would let this much pass."""
+    budget = _budget.get()
+    return budget is None or budget.exceeded(n_bytes, is_held=is_held) is None
+
+
 def memory_limit_of(given: MemoryLimit) -> int | None:
     """Return a memory limit in bytes; None for no limit, -1 for half of the free memory.
 
@@ -176,7 +186,7 @@ def memory_limit_of(given: MemoryLimit) -> int | None:
         return given
     if isinstance(given, str):
         if given == "auto":
-            return -1
+            return _HALF
         found = _SIZE.fullmatch(given)
         if found and found[2].lower() in _UNITS and float(found[1]) > 0:
             return max(1, round(float(found[1]) * _UNITS[found[2].lower()]))

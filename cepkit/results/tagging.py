@@ -12,6 +12,8 @@ from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import Source
 from cepkit.frames.arrow import check_free
+from cepkit.limits import check_memory
+from cepkit.results.arguments import PER_CELL
 from cepkit.results.found import FoundMatches, Part
 
 
@@ -21,6 +23,7 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
     The matches of the part are numbered from ``first_number``; ``source`` is the searched frame.
     """
     items = found.items(part)
+    check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
     match = items.match_of_item
     positions = items.event_of_item.astype(np.int64, copy=False)
     if first_number:

@@ -19,7 +19,7 @@ from cepkit.engines.shared.sequence_set import (
     joined,
 )
 from cepkit.events import Events
-from cepkit.limits import check_memory
+from cepkit.limits import check_memory, fits_memory
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; when there are more, they are searched again
 _MOST_GLANCED = 1 << 14
@@ -73,15 +73,17 @@ def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most
     """Return the matches that the calls of a search find.
 
     ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more than
-    ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made.
+    ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made. Matches beyond
+    the memory limit are an error without ``most``, and too many with it.
     """
     parts, n, n_items, is_done = [], 0, 0, False
     for part, is_done in islice(found, most_calls):
         parts.append(part)
         n, n_items = n + part.n, n_items + part.n_items
-        # They are sorted later, which takes one more copy.
-        check_memory(2 * bytes_to_collect(n, n_items), f"the first {n:,} matches", is_held=True)
-        if is_done or (most is not None and n > most):
+        needed = 2 * bytes_to_collect(n, n_items)  # they are sorted later, which takes one more copy
+        if most is None:
+            check_memory(needed, f"the first {n:,} matches", is_held=True)
+        if is_done or (most is not None and (n > most or not fits_memory(needed, is_held=True))):
             break
     is_whole = is_done and (most is None or n <= most)
     made, missing = [], n if is_whole else _MOST_GLANCED
