@@ -417,7 +417,7 @@ class Matches:
         return self._native(self._source.rows(self._found.events.rows(events), numbers))
 
     def _all(self, limit: int | None, n_columns: int = 0) -> Part:
-        """Return all matches, for a frame with so many columns."""
+        """Return all matches; ``n_columns`` is the number of columns of the frame to make."""
         n = self._found.count()
         check_limit(n, limit)
         needed = self._found.bytes_to_build(n) + PER_CELL * n * n_columns

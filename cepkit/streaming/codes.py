@@ -91,7 +91,7 @@ class TextCodes:
 
     @property
     def is_due(self) -> bool:
-        """Whether so many texts are new that a look for texts that nothing needs pays."""
+        """Whether a look for texts that nothing needs pays, after many new ones."""
         return not self._is_ranked and self._n_new >= self._n_new_until_due
 
     def forget(self, is_needed: np.ndarray, looked_at: int = 0) -> None:

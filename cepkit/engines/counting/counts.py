@@ -21,6 +21,7 @@ _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
 _MUCH = 1 << 26  # bytes of exact numbers; only their sum is computed when they could take more
 _PER_NUMBER = 40  # bytes of a Python integer besides its digits
+_NUMBERS = "the exact numbers of matches by their last events"
 
 
 class PathCounter:
@@ -83,15 +84,28 @@ class PathCounter:
 
     @cached_property
     def _bytes_of_numbers(self) -> int:
-        """Return a bound on the memory of the numbers by last event."""
+        """A bound on the memory of the numbers by last event."""
         n = len(self.last)
         if not n or not self.layout.size(0):
             return 0
         bound = self.quick_bound(exact_windows=False)
         if n * ((bound.bit_length() >> 3) + _PER_NUMBER) > _MUCH:
-            # The tightest bound takes a pass over the events, and a compiled kernel.
-            bound = self.quick_bound(exact_windows=True) if self._is_free_of_conditions else self.bound
+            if self._is_free_of_conditions:
+                return n * _PER_NUMBER + self._bits_of_numbers // 8
+            bound = self.bound  # it takes a pass over the events, and a compiled kernel
         return n * ((bound.bit_length() >> 3) + _PER_NUMBER) if bound >= _SAFE else 8 * n
+
+    @property
+    def _bits_of_numbers(self) -> int:
+        """A bound on the digits of all numbers by last event, from the events in the window of each."""
+        graph, layout = self.graph, self.layout
+        bits = np.full(len(self.last), len(graph.states), np.float64)
+        for t in range(len(graph.states)):
+            pool = graph.pool(t)
+            inside = layout.n_before(pool, self.last) - layout.n_before(pool, self.since) + 1
+            is_loop = any(graph.edges[e].source == t for e in graph.into(t))
+            bits += inside if is_loop else np.log2(inside + 1)
+        return int(bits.sum())
 
     @property
     def _is_free_of_conditions(self) -> bool:
@@ -108,13 +122,15 @@ class PathCounter:
         if self._is_free_of_conditions:
             from cepkit.engines.counting.unary import count_unary
 
+            if self.are_long:  # the bound may be too large, but hardly by a factor of two
+                check_memory(self._bytes_of_numbers // 2, _NUMBERS)
             return count_unary(self.layout, None if self.graph.has_loop else self.bound)
         bound = self.bound
         numbers = self.pass_over(WRAPPING)[0]
         if bound < _SAFE:
             return numbers
         # The residues, and about twice the numbers that they make.
-        check_memory(3 * self._bytes_of_numbers, "the exact numbers of matches by their last events")
+        check_memory(3 * self._bytes_of_numbers, _NUMBERS)
         residues, used = [numbers], moduli(bound, self.most_terms)
         residues += [self.pass_over(MODULAR, modulus)[0] for modulus in used[1:]]
         return number_of(residues, used)
