@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -78,7 +80,7 @@ def test_a_frame_of_too_many_matches_is_refused_with_the_figure():
         (lambda m: m.to_frame(limit=None), "PATTERN SEQ(a x, a y, b z) WHERE x.v + y.v = z.v"),
         (
             lambda m: m.to_frame(limit=None),
-            "PATTERN SEQ(a x, a+ y[], b z) WHERE y[i].v > y[i-1].v AND x.v < 1 WITHIN 15",
+            "PATTERN SEQ(a x, a+ y[], b z) WHERE y[i].v > y[i-1].v AND x.v < 1 WITHIN 24",
         ),
     ],
 )
@@ -238,6 +240,25 @@ def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
     assert path.read_text() == "mine" and [file.name for file in tmp_path.iterdir()] == ["matches.parquet"]
     assert matches.write_parquet(path, overwrite=True) == 25
     assert len(pq.read_table(path)) == 25
+
+
+@pytest.mark.parametrize("query", [PAIRS, "PATTERN SEQ(a x, b+ y[])", ". high"])
+def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
+    """A cycle of references keeps a block in memory until Python looks for garbage, perhaps much later."""
+    options = {"order_by": "ts", "define": {"high": "v > 2"}, "measures": {"n": "count()", "top": "max(v)"}}
+    if query.startswith("PATTERN"):
+        options = {**OPTIONS, "measures": {"n": "count(y)", "top": "max(y.v)", "first": "first(x.v)"}}
+    monkeypatch.setattr(of_results, "_IN_GROUP", 1)
+    tables = cep.match(pairs_frame(9), query, **options)._tables("one", None)
+    next(tables)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            next(tables)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
