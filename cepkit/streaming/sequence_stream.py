@@ -277,7 +277,7 @@ class SequenceSearch(Search):
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
         self._n_codes = saved.header["n_codes"]
-        of_rows = saved.arrays.get("codes", np.arange(self._n_codes)).tolist()
+        of_rows = saved.arrays["codes"].tolist() if "codes" in saved.arrays else [*range(self._n_codes)]
         if not self.query.partition_by:
             rows = [()] * len(of_rows)
         self._codes = dict(zip(rows, of_rows, strict=True))
