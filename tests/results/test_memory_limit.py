@@ -283,7 +283,7 @@ def test_very_many_matches_are_written_in_constant_memory(tmp_path):
 @pytest.mark.spark
 def test_spark_writes_by_its_tasks(spark, tmp_path):
     frame = spark.createDataFrame(pairs_frame(2))
-    matches = cep.match(frame, PAIRS, **OPTIONS)
+    matches = cep.match(frame, f"{PAIRS} WITHIN 9", **OPTIONS)
     with pytest.raises(UnsupportedQueryError, match=r"matches\.to_frame\(\)\.write\.parquet\(path\)"):
         matches.write_parquet(tmp_path / "x")
     with pytest.raises(UnsupportedQueryError, match=r"spark\.executor\.memory"):
