@@ -85,10 +85,11 @@ class MemoryBudget:
 
     limit: int | None
     cure: str
+    _passes: int = _SMALL  # up to this many bytes, the free memory is not looked at again
 
     def exceeded(self, n_bytes: int, *, is_held: bool) -> int | None:
         """Return the limit in bytes if ``n_bytes`` are more, otherwise None; see `check_memory`."""
-        if self.limit is None or n_bytes <= (_SMALL if self.limit < 0 else self.limit):
+        if self.limit is None or n_bytes <= (self._passes if self.limit < 0 else self.limit):
             return None
         if self.limit >= 0:
             return self.limit
@@ -97,7 +98,10 @@ class MemoryBudget:
             self.limit = None
             return None
         half = (free + (n_bytes if is_held else 0)) // 2
-        return half if n_bytes > half else None
+        if n_bytes > half:
+            return half
+        self._passes = n_bytes + (half - n_bytes) // 8  # a look takes as long as a thousand matches
+        return None
 
     def check(self, n_bytes: int, what: str, *, is_held: bool) -> None:
         """Raise if ``n_bytes`` are more than the limit; see `check_memory`."""

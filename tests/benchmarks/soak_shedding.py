@@ -2,8 +2,8 @@
 
 ``python tests/benchmarks/soak_shedding.py --minutes 60`` runs an hour and prints a line for each minute. A
 peak of a second offers 3 times the capacity, and the rest of the minute little. At the end, the script
-compares the matches of all seconds without drops with the batch answer. It fails if memory grew, if the bound was not
-held, or if an event or a match was lost. Other programs delay matches: a longer ``--bound`` allows for them.
+compares the matches of all seconds without drops with the batch answer. It fails if memory grew, if the bound
+was not held, or if an event or a match was lost. A longer ``--bound`` allows for delays by other programs.
 """
 
 from __future__ import annotations
