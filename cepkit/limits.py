@@ -1,11 +1,20 @@
-"""The limits of queries, in the order of the stages. Each stage checks its limit before it works.
+"""The limits of queries, in the order of the stages, and the limit of memory.
 
-A query beyond a limit is refused at once. The error says the limit, the size of the query, and what to do.
+Each stage checks its limit before it works. A query beyond a limit is refused at once. The error says the
+limit, the size of the query, and what to do. Work that collects results checks how much memory they take.
 """
 
 from __future__ import annotations
 
-from cepkit.errors import UnsupportedQueryError
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 
 # --- text and trees
 TEXT = 100_000  # characters, besides the items of long lists of constants
@@ -44,3 +53,219 @@ def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:
     """
     if asked > limit:
         raise UnsupportedQueryError(f"{what}: {asked:,}; the limit is {limit:,}. {cure}")
+
+
+# --- memory
+
+_HALF = -1  # stands for half of the free memory
+_SMALL = 1 << 26  # bytes that are always there; the free memory is not even looked at
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
+    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40
+}  # fmt: skip
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_GROUPS = PurePosixPath("/sys/fs/cgroup")
+_FILES = (  # of a control group: its limit and its use
+    ("memory.max", "memory.current"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+MemoryLimit = int | str | None
+
+
+@dataclass
+class MemoryBudget:
+    """The most memory that some work may take for what it collects.
+
+    Parameters
+    ----------
+    limit : int or None
+        In bytes; None for any amount, and ``_HALF`` for half of the memory that is free at each check.
+    cure : str
+        What to do instead, as a sentence without its full stop.
+    """
+
+    limit: int | None
+    cure: str
+    _passes: int = _SMALL  # up to this many bytes, the free memory is not looked at again
+
+    def exceeded(self, n_bytes: int, *, is_held: bool) -> int | None:
+        """Return the limit in bytes if ``n_bytes`` are more, otherwise None; see `check_memory`."""
+        if self.limit is None or n_bytes <= (self._passes if self.limit < 0 else self.limit):
+            return None
+        if self.limit >= 0:
+            return self.limit
+        free = free_memory()
+        if free is None:
+            self.limit = None
+            return None
+        half = (free + (n_bytes if is_held else 0)) // 2
+        if n_bytes > half:
+            return half
+        self._passes = n_bytes + (half - n_bytes) // 8  # a look takes as long as a thousand matches
+        return None
+
+    def check(self, n_bytes: int, what: str, *, is_held: bool) -> None:
+        """Raise if ``n_bytes`` are more than the limit; see `check_memory`."""
+        most = self.exceeded(n_bytes, is_held=is_held)
+        if most is not None:
+            take = "already take" if is_held else "would take"
+            half = ", half of the free memory" if self.limit == _HALF else ""
+            raise ResultTooLargeError(
+                f"{what} {take} about {size_text(n_bytes)}; memory_limit is {size_text(most)}{half}. "
+                f"{self.cure}, or raise memory_limit="
+            )
+
+
+_budget: ContextVar[MemoryBudget | None] = ContextVar("cepkit memory", default=None)
+
+
+@contextmanager
+def bound_memory(limit: MemoryLimit, cure: str) -> Iterator[None]:
+    """Let every `check_memory` in this block obey a limit.
+
+    Parameters
+    ----------
+    limit : int, str or None
+        As `memory_limit_of` takes it.
+    cure : str
+        What to do instead, as a sentence without its full stop.
+
+    Examples
+    --------
+    >>> with bound_memory("1 MB", "Take a part with head()"):
+    ...     check_memory(2 * 10**6, "2 matches")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    cepkit.errors.ResultTooLargeError: 2 matches would take about 2.0 MB; memory_limit is 1.0 MB. Take ...
+    """
+    before = _budget.set(MemoryBudget(memory_limit_of(limit), cure))
+    try:
+        yield
+    finally:
+        _budget.reset(before)
+
+
+def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:
+    """Raise if what is collected exceeds the limit of the surrounding `bound_memory` block.
+
+    Loops that collect results call this between two calls of a kernel. It takes about 0.1 µs.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Memory that it takes or would take.
+    what : str
+        What takes it, in the plural.
+    is_held : bool
+        Whether this much is in memory already.
+
+    Raises
+    ------
+    ResultTooLargeError
+        The message has the figure, the limit and what to do.
+    """
+    budget = _budget.get()
+    if budget is not None:
+        budget.check(n_bytes, what, is_held=is_held)
+
+
+def fits_memory(n_bytes: int, *, is_held: bool = False) -> bool:
+    """Return whether `check_memory` would let this much pass."""
+    budget = _budget.get()
+    return budget is None or budget.exceeded(n_bytes, is_held=is_held) is None
+
+
+def memory_limit_of(given: MemoryLimit) -> int | None:
+    """Return a memory limit in bytes; None for no limit, -1 for half of the free memory.
+
+    Parameters
+    ----------
+    given : int, str or None
+        A number of bytes, a text such as ``"2 GB"`` or ``"500 MiB"``, ``"auto"`` or None.
+
+    Examples
+    --------
+    >>> memory_limit_of("1.5 GB"), memory_limit_of("1 MiB"), memory_limit_of(None), memory_limit_of("auto")
+    (1500000000, 1048576, None, -1)
+    """
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given > 0):
+        return given
+    if isinstance(given, str):
+        if given == "auto":
+            return _HALF
+        found = _SIZE.fullmatch(given)
+        if found and found[2].lower() in _UNITS and float(found[1]) > 0:
+            return max(1, round(float(found[1]) * _UNITS[found[2].lower()]))
+    raise CepError(
+        f"memory_limit={given!r}: give a size such as '2 GB', a number of bytes, 'auto' for half of the free "
+        "memory, or None for no limit"
+    )
+
+
+def size_text(n_bytes: int) -> str:
+    """Return a size as text.
+
+    Examples
+    --------
+    >>> size_text(999), size_text(4_500_000), size_text(216 * 10**9)
+    ('999 bytes', '4.5 MB', '216 GB')
+    """
+    for unit, of in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= 10**18:
+            return f"10^{int((n_bytes // of).bit_length() * 0.30103)} {unit}"
+        if n_bytes >= of:
+            number = n_bytes / of
+            return f"{number:,.1f} {unit}" if number < 100 else f"{number:,.0f} {unit}"
+    return f"{n_bytes} bytes"
+
+
+def free_memory() -> int | None:
+    """Return how many bytes this process can still take, or None if the system does not say.
+
+    It is the least of the free memory of the machine, of its control group, and of ``ulimit -v``.
+    """
+    known = [
+        free for free in (_free_of_machine(), *_free_of_groups(), _free_of_process()) if free is not None
+    ]
+    return max(0, min(known)) if known else None
+
+
+def _free_of_machine() -> int | None:
+    text = _read("/proc/meminfo")
+    if found := re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE):
+        return int(found[1]) << 10
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # nobody says what is free
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_of_groups() -> Iterator[int]:
+    """Yield what is free in the control groups of this process that have a limit."""
+    own = re.search(r"^\d+:(?:[^:]*\bmemory\b[^:]*)?:/(.*)$", _read("/proc/self/cgroup"), re.MULTILINE)
+    inner = PurePosixPath(own[1] if own else "")
+    for group in {root / up for root in (_GROUPS, _GROUPS / "memory") for up in (inner, *inner.parents)}:
+        for limit, use in _FILES:
+            most, used = _read(str(group / limit)).strip(), _read(str(group / use)).strip()
+            if most.isdigit() and used.isdigit():  # the limit is "max" if there is none
+                text = _read(str(group / "memory.stat"))
+                files = re.search(r"^(?:total_)?inactive_file (\d+)", text, re.MULTILINE)  # can be given back
+                yield int(most) - int(used) + (int(files[1]) if files else 0)
+
+
+def _free_of_process() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    used = _read("/proc/self/statm").split()
+    if most == resource.RLIM_INFINITY or not used:
+        return None
+    return most - int(used[0]) * resource.getpagesize()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError):
+        return ""

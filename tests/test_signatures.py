@@ -19,8 +19,8 @@ from cepkit.streaming.stream import Stream
 
 QUESTIONS = {
     "query", "count", "__len__", "__bool__", "__iter__", "__getitem__", "head", "sample", "take",
-    "chunks", "aggregate", "count_by_last", "lineage", "tag", "to_frame", "plot", "view", "explore", "run",
-    "engine",
+    "chunks", "write_parquet", "aggregate", "count_by_last", "lineage", "tag", "to_frame", "plot", "view",
+    "explore", "run", "engine",
 }  # fmt: skip
 OF_STREAMS = {
     "push", "flush", "close", "events", "matches", "keys", "evicted", "ended", "retained", "result_schema",

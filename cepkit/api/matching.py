@@ -19,6 +19,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
@@ -50,6 +51,7 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    memory_limit: MemoryLimit = "auto",
     latency_bound: Duration | float | None = None,
     shedding: Any = None,
     warm_up: int | None = None,
@@ -64,6 +66,7 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    memory_limit: MemoryLimit = "auto",
     latency_bound: Duration | float | None = None,
     shedding: Any = None,
     warm_up: int | None = None,
@@ -78,6 +81,7 @@ def match(
     *,
     engine: str | EngineValue = "auto",
     trace: bool = False,
+    memory_limit: MemoryLimit = "auto",
     latency_bound: Duration | float | None = None,
     shedding: Any = None,
     warm_up: int | None = None,
@@ -113,6 +117,10 @@ def match(
         `cepkit.ScatterGather` divides the work among nodes.
     trace : bool
         Whether a parallel engine records every step, in ``matches.run.trace``.
+    memory_limit : str, int or None
+        The most memory that the matches of a frame in memory may take while they are collected: a size such
+        as ``"2 GB"``, a number of bytes, or None for no limit. ``"auto"`` is half of the memory that is free
+        at the time of the call. The result keeps the limit, and refuses larger parts with the figure.
     latency_bound : str, timedelta or float, optional
         Only for event sequences in streaming Spark frames: the longest time from when a bucket of keys begins
         with the last row of a match, in a micro-batch, until it finds the match. When rows threaten it, the
@@ -136,12 +144,16 @@ def match(
     CepError
         A subclass, raised before any work starts: for text that cannot be read (with its place), unknown
         columns (with the nearest name), and types that do not fit.
+    ResultTooLargeError
+        When the matches that an engine must collect take more than ``memory_limit``.
     TypeError
         For unknown keywords, with the nearest name.
 
     Notes
     -----
-    Time O(rows x live starts), on as many threads as make it faster. Ctrl-C ends a run within about 0.1 s.
+    Time O(rows x live starts), on as many threads as make it faster. Memory O(rows) for the events and the
+    state; matches beyond a million are not kept but built again where they are read. Ctrl-C ends a run within
+    about 0.1 s.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples
@@ -160,8 +172,9 @@ def match(
         frame, latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
         seed=seed or None,
     )  # fmt: skip
+    memory_limit_of(memory_limit)  # raises for a value that is no limit
     if isinstance(query, str) and is_match_recognize(query):
-        return _match_rows(frame, query, engine, trace, keywords)
+        return _match_rows(frame, query, engine, trace, keywords, memory_limit)
     if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
         return _match_chain(frame, query, engine, bounded, keywords)
     value = query_of(match, frame, query, keywords)
@@ -169,6 +182,7 @@ def match(
     if spark := spark_module(frame):
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
+        _refuse_limit(memory_limit)
         from cepkit.pipelines.spark_session import worker_python
 
         matches = spark.match(frame, value, engine, bounded=bounded)
@@ -186,7 +200,15 @@ def match(
             warn_of_unknown_types(program, events)
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
-        return match_events(program, source, events, native, chosen, progress)
+        return match_events(program, source, events, native, chosen, progress, memory_limit)
+
+
+def _refuse_limit(memory_limit: MemoryLimit) -> None:
+    if memory_limit != "auto":
+        raise UnsupportedQueryError(
+            f"memory_limit={memory_limit!r}: the settings of Spark bound the memory of its tasks, such as "
+            "spark.executor.memory. Leave memory_limit out"
+        )
 
 
 def _match_chain(
@@ -213,7 +235,12 @@ def _match_chain(
 
 
 def _match_rows(
-    frame: Frame, query: str, engine: str | EngineValue, trace: bool, keywords: Mapping[str, Any]
+    frame: Frame,
+    query: str,
+    engine: str | EngineValue,
+    trace: bool,
+    keywords: Mapping[str, Any],
+    memory_limit: MemoryLimit,
 ) -> RowPatternMatches:
     """Return the result of the text of MATCH_RECOGNIZE, whose clauses say all but the parameters."""
     from cepkit.api.sql import match_rows
@@ -227,7 +254,9 @@ def _match_rows(
     value = parse_match_recognize(query)
     if spark_module(frame) is not None and frame.isStreaming:
         return open_door("row patterns in a stream of a Spark frame")(frame, query, given.params)
-    return match_rows(frame, value, given.params)
+    if spark_module(frame) is not None:
+        _refuse_limit(memory_limit)
+    return match_rows(frame, value, given.params, memory_limit)
 
 
 @overload
@@ -296,17 +325,19 @@ def match_events(
     native: Callable[[Frame], Frame],
     engine: Engine,
     progress: Callable[[int], None] | None = None,
+    memory_limit: MemoryLimit = "auto",
 ) -> Matches:
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     if isinstance(program, SequenceProgram):
         from cepkit.engines.after_match import report_matches
         from cepkit.results.sequence_found import SequenceFound
 
-        found = report_matches(program, engine.of_sequences(program, events))
-        return Matches(SequenceFound(program, found), source, engine, native)
+        with bound_memory(memory_limit, "Narrow the window or the conditions"):
+            found = report_matches(program, engine.of_sequences(program, events))
+        return Matches(SequenceFound(program, found), source, engine, native, memory_limit)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
-    return Matches(RegexFound(program, matchset, run), source, engine, native)
+    return Matches(RegexFound(program, matchset, run), source, engine, native, memory_limit)
 
 
 def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:

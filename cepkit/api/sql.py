@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame
+from cepkit.limits import MemoryLimit
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def sql(
     Notes
     -----
     Time O(rows) where conditions depend on the row and on rows a fixed distance away; a work budget stops
-    other queries. Ctrl-C ends a run between partitions.
+    other queries. Memory O(rows + matched rows); matched rows beyond half of the free memory are refused.
+    Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
     Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
 
@@ -96,7 +98,10 @@ def sql(
 
 
 def match_rows(
-    frame: Frame, query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any] | None
+    frame: Frame,
+    query: RowPatternQuery | SelectedRows | WindowedRows,
+    params: Mapping[str, Any] | None,
+    memory_limit: MemoryLimit = "auto",
 ) -> Any:
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
     from cepkit.language.match_recognize.query import WindowedRows
@@ -111,7 +116,7 @@ def match_rows(
     from cepkit.results.match_recognize.memory import RowsInMemory
 
     source, native = source_of(frame)
-    return RowPatternMatches(RowsInMemory(query, source, native, params))
+    return RowPatternMatches(RowsInMemory(query, source, native, params), memory_limit)
 
 
 def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:

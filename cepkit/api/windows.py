@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
+from cepkit.limits import MemoryLimit, bound_memory
 from cepkit.planning.arguments import names_keywords
 from cepkit.planning.planner import EngineValue
 
@@ -91,7 +92,7 @@ def window(
     Missing values and NaN do not count; an aggregate of nothing is null, and ``count`` is 0. Sums of floats
     are exact and are rounded once, so neither the order of the rows nor the engine changes them. ``avg`` is
     the rounded sum divided by the count. ``std`` is that of the whole population.
-    Time O(rows), and the time to sort the rows and the groups.
+    Time O(rows), and the time to sort the rows and the groups. Memory O(rows).
     Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
     section 3.1.1, queries 3.1 and 3.2.
 
@@ -174,6 +175,7 @@ def join(
     order_by: str | Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
     engine: EngineValue | None = None,
+    memory_limit: MemoryLimit = "auto",
 ) -> Frame:
     """Join two frames as streams: each arrival meets the rows in the window of the other side.
 
@@ -208,6 +210,8 @@ def join(
         Values of ``:name`` in the expressions.
     engine : engine, optional
         ``cepkit.ScatterGather(nodes=4)`` runs on several nodes, with the same result. See `cepkit.plan`.
+    memory_limit : str, int or None
+        The most memory that the pairs of two frames in memory may take, as for `match`.
 
     Returns
     -------
@@ -221,10 +225,12 @@ def join(
     CepError
         A subclass, raised before any work starts: for unknown columns (with the nearest name), sides without
         a common clock, keys of different types, and names that clash.
+    ResultTooLargeError
+        When the pairs take more than ``memory_limit``; the message has the figure.
 
     Notes
     -----
-    Time O(rows + pairs), and the time to sort the rows and the keys.
+    Time O(rows + pairs), and the time to sort the rows and the keys. Memory O(rows + pairs).
     Source: Suhothayan, "Scatter-Gather Based Approach in Scaling CEP Systems for Stateful Operators", 2019,
     section 3.1.3, query 3.4.
 
@@ -255,11 +261,17 @@ def join(
             return _join_stream(frame, other, value, engine)
         from cepkit.windows.spark import join_spark
 
+        if memory_limit != "auto":
+            raise UnsupportedQueryError(
+                f"memory_limit={memory_limit!r}: the settings of Spark bound the memory of its tasks, such "
+                "as spark.executor.memory. Leave memory_limit out"
+            )
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
     plan = plan_join(value, (one, two))
-    made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))
-    return frame_of_join(plan, (one, two), made, native)
+    with bound_memory(memory_limit, "Make the windows shorter, or join on more columns"):
+        made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))
+        return frame_of_join(plan, (one, two), made, native)
 
 
 def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.measures.sequence_measures import variables_of_items
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, collect
 from cepkit.errors import ResultTooLargeError
 from cepkit.language.numbers import count_text
 from cepkit.progress import checkpoint
@@ -53,11 +55,16 @@ def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
         )
     reporter = Reporter(program)
     partition = found.events.partition_of_event
-    kept = []
-    for block in found.whole_blocks():
+    blocks = found.whole_blocks()
+    return KnownMatches(found.events, collect(_reported(blocks, reporter, partition)))
+
+
+def _reported(
+    blocks: Iterable[MatchBlock], reporter: Reporter, partition: np.ndarray
+) -> Iterator[MatchBlock]:
+    for block in blocks:
         checkpoint()
-        kept.append(reporter.reported(block, partition[block.last]))
-    return KnownMatches(found.events, joined(kept))
+        yield reporter.reported(block, partition[block.last])
 
 
 class Reporter:

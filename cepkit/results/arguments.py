@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
 from cepkit.errors import CepError, ResultTooLargeError, whole_number
 from cepkit.language.numbers import count_text
+from cepkit.limits import bound_memory
 
 LIMIT = 1_000_000  # matches that a result builds at once in memory unless the user gives another limit
 Limit = int | Literal["auto"] | None
+CURE = (
+    "Take a part with head(), sample() or a slice, ask for count() or aggregate(), go through chunks(), or "
+    "write the matches with write_parquet()"
+)
+PER_CELL = 32  # bytes of a value of the result: its row, its Arrow value, and its copies
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def bounded(method: _Method) -> _Method:
+    """Return a method of a result that obeys its ``_memory_limit``; ``_cure`` says what else to do."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        with bound_memory(self._memory_limit, self._cure):
+            return method(self, *args, **keywords)
+
+    return cast(_Method, call)
 
 
 def check_rows(rows: str) -> None:
@@ -40,7 +60,8 @@ def check_limit(n: int, limit: int | None) -> None:
     if limit is not None and n > limit:
         raise ResultTooLargeError(
             f"there are {count_text(n)} matches, more than limit={limit:,}; take a part with head(), "
-            "sample() or a slice, go through chunks(), or ask for aggregate()"
+            "sample() or a slice, go through chunks(), ask for aggregate(), or write all of them with "
+            "write_parquet()"
         )
 
 

@@ -113,6 +113,15 @@ class FoundMatches(ABC, Generic[AnyPart]):
         return self.whole.blocks(size)
 
     @abstractmethod
+    def bytes_to_build(self, n: int) -> int:
+        """Return the least memory in bytes that ``n`` matches take while they are built."""
+
+    @property
+    @abstractmethod
+    def nothing(self) -> AnyPart:
+        """Return no matches."""
+
+    @abstractmethod
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return an estimate of the number of matches."""
 
@@ -159,6 +168,15 @@ class FoundInMemory(FoundMatches[AnyPart]):
     def at_least(self) -> tuple[int, bool]:
         """Return the number of matches, which is exact."""
         return len(self.whole), True
+
+    def bytes_to_build(self, n: int) -> int:
+        """Return 0: the matches are built."""
+        return 0
+
+    @property
+    def nothing(self) -> AnyPart:
+        """Return no matches."""
+        return self.whole.take(slice(0, 0))
 
     def estimate(self, samples: int, seed: int) -> CountEstimate:
         """Return the exact number of matches as an estimate."""

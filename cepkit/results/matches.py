@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,16 +16,29 @@ from cepkit.events import Frame, Source
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.limits import MemoryLimit, bound_memory, check_memory
 from cepkit.planning.planner import Engine
-from cepkit.progress import show_progress
-from cepkit.results.arguments import LIMIT, Limit, check_key, check_limit, check_rows, limit_of, number_of
+from cepkit.progress import checkpoint, show_progress
+from cepkit.results.arguments import (
+    CURE,
+    LIMIT,
+    PER_CELL,
+    Limit,
+    bounded,
+    check_key,
+    check_limit,
+    check_rows,
+    limit_of,
+    number_of,
+)
 from cepkit.results.doors import open_door
 from cepkit.results.found import FoundMatches, Part
 from cepkit.results.match import Match, plain_value
-from cepkit.results.tagging import lineage_frame, tag_columns
+from cepkit.results.tagging import lineage_frame, table_of_part, tag_columns
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    import pyarrow as pa
 
     from cepkit.engines.counting.estimate import CountEstimate
     from cepkit.plots.timeline.selection import Totals
@@ -32,6 +46,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # matches in a repr
 _TOGETHER = 1000  # matches that iteration builds at once
+_IN_GROUP = 1 << 18  # matches in a row group of a Parquet file
 _NOT_SEEN = "none in the part that was searched so far; count() searches all of it"
 
 
@@ -46,8 +61,9 @@ class Matches:
 
     Notes
     -----
-    Memory is bounded by the part that you request. When the conditions link neighbouring events only,
-    matches are counted without being built; `cepkit.explain` says whether this is so.
+    Memory is bounded by the part that you request, and by ``memory_limit`` of `cepkit.match`: a larger part
+    raises `ResultTooLargeError` with the figure. When the conditions link neighbouring events only, matches
+    are counted without being built; `cepkit.explain` says whether this is so.
 
     Examples
     --------
@@ -61,15 +77,19 @@ class Matches:
     1     1     3
     """
 
+    _cure = CURE
+
     def __init__(
         self,
         found: FoundMatches[Any],
         source: Source,
         engine: Engine,
         native: Callable[[Frame], Frame] | None = None,
+        memory_limit: MemoryLimit = "auto",
     ):
         self._found, self._source, self._engine = found, source, engine
         self._native = native or (lambda frame: frame)
+        self._memory_limit = memory_limit
 
     # --- what ran
 
@@ -129,6 +149,7 @@ class Matches:
     @overload
     def count(self, method: str, *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate: ...
     @show_progress("counting matches")
+    @bounded
     def count(self, method: str = "exact", *, samples: int = 10_000, seed: int = 0) -> int | CountEstimate:
         """Return the number of matches, an integer of any size, or an estimate of it.
 
@@ -151,6 +172,11 @@ class Matches:
         ------
         UnsupportedQueryError
             For an estimate with an after-match policy, a strategy other than ``any``, or ``until``.
+
+        Notes
+        -----
+        Counting engines take O(events + pairs of events in a window) and count again for each 62 bits of a
+        number; searches take O(partial matches). Memory O(events + digits of the number).
 
         Examples
         --------
@@ -180,6 +206,7 @@ class Matches:
         return self._found.any()
 
     @show_progress("counting matches")
+    @bounded
     def count_by_last(self) -> pd.DataFrame:
         """Return the number of matches that end at each row.
 
@@ -210,6 +237,7 @@ class Matches:
     # --- some of them
 
     @show_progress("building matches")
+    @bounded
     def head(self, n: int = 5) -> Frame:
         """Return the first ``n`` matches as a frame, as `to_frame` would.
 
@@ -225,10 +253,15 @@ class Matches:
         return self._frame(self._found.first(whole_number("n", n)))
 
     @show_progress("drawing matches")
+    @bounded
     def sample(self, n: int, seed: int = 0) -> Frame:
         """Return a uniform sample of ``n`` matches without replacement, as a frame in match order.
 
         The sample has all matches when there are fewer than ``n``. The same seed draws the same matches.
+
+        Notes
+        -----
+        Time O(count + n x events in a window), memory O(events x digits of their numbers of matches + n).
 
         Examples
         --------
@@ -242,6 +275,7 @@ class Matches:
         return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
 
     @show_progress("building matches")
+    @bounded
     def take(self, numbers: Sequence[int]) -> Frame:
         """Return the matches with these numbers, in this order, as a frame.
 
@@ -269,6 +303,7 @@ class Matches:
     @overload
     def __getitem__(self, key: slice) -> Matches: ...
     @show_progress("building matches")
+    @bounded
     def __getitem__(self, key: int | slice) -> Match | Matches:
         """Return the match with this number, or the matches of a slice, numbered from 0.
 
@@ -277,7 +312,7 @@ class Matches:
         n = self.count()
         if isinstance(key, slice):
             found = self._found.narrow(range(*key.indices(n)))
-            return Matches(found, self._source, self._engine, self._native)
+            return Matches(found, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
         number = number_of(key, n)
         return next(self._to_matches(self._found.take([number]), number))
@@ -319,7 +354,7 @@ class Matches:
     def _chunks(self, size: int) -> Iterator[Frame]:
         blocks = self._found.blocks(size)
         while True:
-            with show_progress("building matches"):
+            with show_progress("building matches"), bound_memory(self._memory_limit, CURE):
                 part = next(blocks, None)
                 frame = None if part is None else self._frame(part)
             if part is None:
@@ -327,6 +362,7 @@ class Matches:
             yield frame
 
     @show_progress("building matches")
+    @bounded
     def to_frame(self, rows: str = "one", *, limit: Limit = "auto") -> Frame:
         """Return the matches as a frame of the same kind as the searched frame.
 
@@ -354,6 +390,7 @@ class Matches:
         -----
         If a row of a regex query fits several variables, each variable takes as many rows as it can, from
         left to right.
+        Time and memory O(matched rows). A result beyond ``memory_limit`` of `cepkit.match` is refused.
 
         Examples
         --------
@@ -369,17 +406,27 @@ class Matches:
         2      1        y    b   3
         """
         check_rows(rows)
-        part = self._all(limit_of(limit, LIMIT))
+        part = self._all(limit_of(limit, LIMIT), self._n_columns if rows == "one" else 0)
         if rows == "one":
             return self._frame(part)
         items = self._found.items(part)
+        cells = len(items.event_of_item) * (2 + len(self._source.schema))
+        check_memory(PER_CELL * cells, f"the rows of {len(part):,} matches")
         numbers = {"match": items.match_of_item, "variable": self._found.variables(part)}
         events = items.event_of_item.astype(np.int64, copy=False)
         return self._native(self._source.rows(self._found.events.rows(events), numbers))
 
-    def _all(self, limit: int | None) -> Part:
-        check_limit(self.count(), limit)
+    def _all(self, limit: int | None, n_columns: int = 0) -> Part:
+        """Return all matches; ``n_columns`` is the number of columns of the frame to make."""
+        n = self._found.count()
+        check_limit(n, limit)
+        needed = self._found.bytes_to_build(n) + PER_CELL * n * n_columns
+        check_memory(needed, f"{count_text(n)} matches")
         return self._found.all()
+
+    @property
+    def _n_columns(self) -> int:
+        return len(self._found.measure(self._found.nothing, self._source))
 
     def _frame(self, part: Part) -> Frame:
         return self._native(self._measure(part))
@@ -387,7 +434,68 @@ class Matches:
     def _measure(self, part: Part) -> Frame:
         return self._source.result(self._found.measure(part, self._source))
 
+    def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
+        """Write all matches into a Parquet file, in constant memory, and return the number of rows written.
+
+        The file gets its name when it is complete. Nothing is left of an interrupted call.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        rows : str
+            ``"one"`` or ``"all"``, as for `to_frame`. The index of a pandas frame is not written.
+        overwrite : bool
+            Whether a file of this name is replaced.
+
+        Returns
+        -------
+        int
+            The number of rows.
+
+        Raises
+        ------
+        CepError
+            When the file exists and ``overwrite`` is False, or its folder does not exist.
+
+        Notes
+        -----
+        Time O(matches). The engine builds some 262,000 matches at a time. Engines that search build all
+        matches with the same last event together.
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
+        >>> matches = cep.match(frame, "PATTERN SEQ(a x, b y)", event_type="kind", order_by="ts")
+        >>> matches.write_parquet("pairs.parquet")  # doctest: +SKIP
+        4
+        """
+        from cepkit.frames.writing import check_target, write_blocks
+
+        check_rows(rows)
+        target = check_target(path, overwrite=overwrite)
+        n = self.count()
+        empty = table_of_part(self._found, self._found.nothing, 0, self._source, rows)
+        with (
+            show_progress("matches", n, takes_checkpoints=False) as progress,
+            bound_memory(self._memory_limit, CURE),
+        ):
+            return write_blocks(target, empty, self._tables(rows, progress))
+
+    def _tables(self, rows: str, progress: Callable[[float], None] | None) -> Iterator[pa.Table]:
+        """Yield all matches as Arrow tables."""
+        number = 0
+        for part in self._found.blocks(_IN_GROUP):
+            checkpoint()
+            yield table_of_part(self._found, part, number, self._source, rows)
+            number += len(part)
+            if progress is not None:
+                progress(len(part))
+
     @show_progress("aggregating matches")
+    @bounded
     def aggregate(self, **aggregates: str) -> pd.Series:
         """Return aggregates over the events of all matches; an event counts once for every match it is in.
 
@@ -427,6 +535,7 @@ class Matches:
         return self._found.aggregate(self._source, aggregates)
 
     @show_progress("building matches")
+    @bounded
     def lineage(self, number: int | None = None, *, limit: Limit = "auto") -> pd.DataFrame:
         """Return one row per matched row, with its match and its variable.
 
@@ -466,6 +575,7 @@ class Matches:
         return lineage_frame(self._found, self._found.take([first]), first, self._source)
 
     @show_progress("building matches")
+    @bounded
     def tag(self) -> Frame:
         """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
 
@@ -500,6 +610,7 @@ class Matches:
         return open_door("explore")(self._source.frame, self.query)
 
     @show_progress("building matches")
+    @bounded
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches over the events of their partitions.
 

@@ -11,8 +11,9 @@ import pandas as pd
 from cepkit.errors import whole_number
 from cepkit.events import Frame
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.limits import MemoryLimit
 from cepkit.progress import show_progress
-from cepkit.results.arguments import check_key, check_rows, number_of
+from cepkit.results.arguments import bounded, check_key, check_rows, number_of
 from cepkit.results.doors import open_door
 from cepkit.results.match import Match
 from cepkit.results.matches import SHOWN, Matches, as_pandas
@@ -112,8 +113,10 @@ class RowPatternMatches:
     0    5       2      4
     """
 
-    def __init__(self, found: FoundRowPatterns):
-        self._found = found
+    _cure = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
+
+    def __init__(self, found: FoundRowPatterns, memory_limit: MemoryLimit = "auto"):
+        self._found, self._memory_limit = found, memory_limit
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
@@ -132,6 +135,7 @@ class RowPatternMatches:
     # --- how many
 
     @show_progress("counting matches")
+    @bounded
     def count(self) -> int:
         """Return the number of matches, with empty ones, before WHERE and LIMIT.
 
@@ -155,6 +159,7 @@ class RowPatternMatches:
 
     # --- some of them
 
+    @bounded
     def head(self, n: int = 5) -> Frame:
         """Return the first ``n`` rows of the result; of a Spark frame as a pandas DataFrame.
 
@@ -169,6 +174,7 @@ class RowPatternMatches:
         """
         return self._found.head(whole_number("n", n))
 
+    @bounded
     def sample(self, n: int, seed: int = 0) -> Frame:
         """Return a uniform sample of ``n`` rows of the result without replacement, in their order.
 
@@ -197,6 +203,7 @@ class RowPatternMatches:
 
     # --- frames
 
+    @bounded
     def to_frame(self, rows: str = "one") -> Frame:
         """Return the rows of the result, as the same kind of frame as the input.
 
@@ -229,6 +236,7 @@ class RowPatternMatches:
         check_rows(rows)
         return self._found.to_frame() if rows == "one" else self._found.matched_rows()
 
+    @bounded
     def lineage(self, number: int | None = None) -> Frame:
         """Return one row per matched row, with its match and its variable.
 
@@ -261,6 +269,7 @@ class RowPatternMatches:
         """
         return self._found.lineage(None if number is None else number_of(number, self.count()))
 
+    @bounded
     def tag(self) -> Frame:
         """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.
 
@@ -294,6 +303,7 @@ class RowPatternMatches:
         return open_door("explore")(self._found.frame, self.query, params=self._found.bound.params)
 
     @show_progress("searching")
+    @bounded
     def plot(self, value: str | None = None, *, partitions: int = 4, max_events: int = 5000) -> go.Figure:
         """Draw the first matches that have rows over the rows of their partitions.
 

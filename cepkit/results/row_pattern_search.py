@@ -24,7 +24,9 @@ from cepkit.events import Source
 from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
+from cepkit.results.arguments import PER_CELL
 
 # The rows of the frame, the columns as Python values, and the matches of a partition.
 PartitionMatches = tuple[np.ndarray, Mapping[str, list], list[RowMatch]]
@@ -127,6 +129,8 @@ class RowPatternSearch:
         found = self._by_kernels
         if found is None:
             return self._measured_by_python(self._measures, shown, late)
+        n_rows = found.n_matches if shown == "one" else len(found.states)
+        check_memory(PER_CELL * n_rows * (1 + len(self._measures)), f"{n_rows:,} rows of the result")
         states = np.array(self._program.automaton.excluded, bool)
         points = points_of(found, shown, states)
         reader = MeasureReader(self._program, found, points, self._given)

@@ -14,7 +14,13 @@ from cepkit.engines.aggregates import aggregate_matches
 from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet
+from cepkit.engines.shared.sequence_set import (
+    EMPTY,
+    KnownMatches,
+    MatchBlock,
+    SequenceSet,
+    bytes_to_collect,
+)
 from cepkit.errors import ResultTooLargeError
 from cepkit.events import Source
 from cepkit.language.numbers import count_text
@@ -40,6 +46,20 @@ class SequenceFound(FoundMatches[MatchBlock]):
         if isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
+
+    def bytes_to_build(self, n: int) -> int:
+        """Return the least memory in bytes that ``n`` matches take while they are built."""
+        if isinstance(self.whole, KnownMatches):
+            return 0
+        lengths = [
+            sum(component.low for component in bound.branch.components) for bound in self.program.branches
+        ]
+        return bytes_to_collect(n, n * min(lengths, default=1))
+
+    @property
+    def nothing(self) -> MatchBlock:
+        """Return no matches."""
+        return EMPTY
 
     def for_picture(self) -> MatchBlock:
         """Return the matches from which a picture selects."""

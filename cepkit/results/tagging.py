@@ -1,4 +1,4 @@
-"""Frames of matched rows: the lineage, and the columns that tag the searched frame."""
+"""Frames of matched rows: the lineage, tables for files, and the columns that tag the searched frame."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import Source
+from cepkit.frames.arrow import check_free
+from cepkit.limits import check_memory
+from cepkit.results.arguments import PER_CELL
 from cepkit.results.found import FoundMatches, Part
 
 
@@ -18,6 +23,7 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
     The matches of the part are numbered from ``first_number``; ``source`` is the searched frame.
     """
     items = found.items(part)
+    check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
     match = items.match_of_item
     positions = items.event_of_item.astype(np.int64, copy=False)
     if first_number:
@@ -30,6 +36,24 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
             "index": source.index_labels(found.events.rows(positions)),
         }
     )
+
+
+def table_of_part(
+    found: FoundMatches[Any], part: Part, first_number: int, source: Source, rows: str
+) -> pa.Table:
+    """Return a part as an Arrow table with the columns of `Matches.to_frame`, without an index."""
+    data: dict[str, Any] = {}
+    if rows == "one":
+        for name, values in found.measure(part, source).items():
+            data[name] = source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+        return pa.table(data)
+    items = found.items(part)
+    data["match"] = pa.array(items.match_of_item + first_number, pa.int64())
+    data["variable"] = pa.array(found.variables(part), pa.string())
+    row_of_item = found.events.rows(items.event_of_item.astype(np.int64, copy=False))
+    check_free(data, source.schema)
+    data |= {name: source.arrow(name, row_of_item) for name in source.schema if name not in source.duplicates}
+    return pa.table(data)
 
 
 def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def siddhi(
     Notes
     -----
     A timer fires at its exact time, and before an event of the same time, as in Siddhi's playback mode. An
-    event takes time in the number of partial matches that wait for its stream. Sums are exact and rounded
-    once.
+    event takes time in the number of partial matches that wait for its stream. Memory O(events + partial
+    matches + rows of all results). Sums are exact and rounded once.
     Source: Suhothayan et al., "Siddhi: a second look at complex event processing architectures", GCE 2011;
     the behaviour of siddhi-core 5.1.7.
     Differs: attributes of type float have 64 bits. Rows of ``all events`` are in one stream.

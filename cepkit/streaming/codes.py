@@ -7,46 +7,129 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from cepkit.events import NULL_CODE
 
 Key = tuple[Hashable, ...]
 
 
+_FEWEST_NEW = 1 << 14  # texts before the first look for texts that nothing needs
+
+
 class TextCodes:
     """Codes of texts in the order of their first occurrence; a missing text is -1.
 
-    ``texts`` are the first ones. If they are complete and sorted, codes are ranks.
+    Codes of forgotten texts are used again. ``ranked`` are all texts of a column in their own order. Codes
+    are then ranks, and no text is forgotten.
     """
 
-    def __init__(self, texts: Sequence[str] = ()):
-        self.code_of_text: dict[str, int] = {text: code for code, text in enumerate(texts)}
+    def __init__(self, ranked: Sequence[str] = ()):
+        self._is_ranked = len(ranked) > 0
+        self._n_new, self._n_new_until_due = 0, _FEWEST_NEW
+        self._restore([*ranked], [])
+
+    def _restore(self, texts: list[str], free: list[int]) -> None:
+        """Set the texts by code, and the codes without a text."""
         self._room = np.array([*texts, None], dtype=object)
+        self._n_codes, self._free = len(texts), free
+        has_none = set(free)
+        self.code_of_text = {text: code for code, text in enumerate(texts) if code not in has_none}
+        self._changed = [*range(len(texts))]
 
     def __len__(self) -> int:
-        return len(self.code_of_text)
+        """Return the number of codes; those of forgotten texts are among them."""
+        return self._n_codes
 
     @property
     def texts(self) -> np.ndarray:
-        """The texts by code, as objects; a view that later texts do not change."""
-        return self._room[: len(self)]
+        """The texts by code, as objects; a view that later texts do not change.
+
+        A code without a text has the text that it had before.
+        """
+        return self._room[: self._n_codes]
 
     def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
         """Translate codes of ``categories`` into codes of this object, int32. O(values + categories)."""
         own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # -1 reads the last one
+        is_copied = False
         for i, text in enumerate(categories):
             code = self.code_of_text.get(text)
-            own[i] = self._add(text) if code is None else code
+            if code is None:
+                if self._free and not is_copied:
+                    self._room, is_copied = self._room.copy(), True
+                code = self._add(text)
+            own[i] = code
         return own[codes]
 
     def _add(self, text: str) -> int:
-        code = self.code_of_text[text] = len(self.code_of_text)
+        if self._free:
+            code = self._free.pop()
+        else:
+            code, self._n_codes = self._n_codes, self._n_codes + 1
+        self.code_of_text[text] = code
         if code >= len(self._room):
             room = np.empty(2 * len(self._room) + 8, dtype=object)
             room[: len(self._room)] = self._room
             self._room = room
         self._room[code] = text
+        self._changed.append(code)
+        self._n_new += 1
         return code
+
+    def take_changed(self) -> np.ndarray:
+        """Return the codes with other texts than at the last call, int64."""
+        changed, self._changed = self._changed, []
+        return np.array(changed, np.int64)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a code has another text than at the last `take_changed`."""
+        return bool(self._changed)
+
+    # --- forgetting
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a look for texts that nothing needs pays, after many new ones."""
+        return not self._is_ranked and self._n_new >= self._n_new_until_due
+
+    def forget(self, is_needed: np.ndarray, looked_at: int = 0) -> None:
+        """Forget the texts that nothing needs.
+
+        Parameters
+        ----------
+        is_needed : ndarray of bool, shape (n_codes,)
+            Whether anything holds a code. Codes beyond its end are not needed.
+        looked_at : int
+            How many values were looked at to find out. The next look waits for as many new texts that it
+            costs little for each of them.
+        """
+        if self._is_ranked:
+            return
+        needed = np.zeros(self._n_codes, bool)
+        needed[: len(is_needed)] = is_needed[: self._n_codes]
+        for code in np.flatnonzero(~needed).tolist():
+            text = self._room[code]
+            if self.code_of_text.get(text) == code:
+                del self.code_of_text[text]
+                self._free.append(code)
+        self._n_new = 0
+        self._n_new_until_due = max(_FEWEST_NEW, len(self.code_of_text), looked_at // 8)
+
+    # --- saving
+
+    def pack(self) -> pa.Table:
+        """Return the texts by code, and which codes are free."""
+        is_free = np.zeros(self._n_codes, bool)
+        is_free[self._free] = True
+        return pa.table({"text": pa.array(self.texts.tolist(), pa.large_string()), "is_free": is_free})
+
+    def unpack(self, packed: pa.Table) -> None:
+        """Restore what `pack` returned."""
+        is_free = packed.column("is_free").to_pylist() if "is_free" in packed.schema.names else []
+        free = [code for code, is_one in enumerate(is_free) if is_one]
+        self._restore(packed.column("text").to_pylist(), free)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,19 @@ from cepkit.streaming.batches import stable_column
 from cepkit.streaming.codes import Key, TextCodes
 
 
+class CodeMarks:
+    """Marks for codes of texts that are needed. Values that may be codes count as codes."""
+
+    def __init__(self, n_codes: int):
+        self.is_needed = np.zeros(n_codes, bool)
+        self.n_seen = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Mark the codes among these values."""
+        self.n_seen += values.size
+        self.is_needed[values[(values >= 0) & (values < len(self.is_needed))]] = True
+
+
 class BatchCoder:
     """Converts tables to columns and kernel inputs of a program; the codes of texts never change.
 
@@ -39,7 +52,6 @@ class BatchCoder:
             program.constants[i] for i in sorted({t.data for t in terms if t.op == "constant"})
         ]
         self._tables = [program.tables[i] for i in sorted(used_tables(terms))]
-        self._known: dict[str, int] = {}  # how many texts of a column the inputs cover
         self._inputs: Inputs | None = None
 
     def columns(self, source: ArrowSource) -> dict[str, Column]:
@@ -55,37 +67,64 @@ class BatchCoder:
         return columns
 
     def inputs(self, columns: Mapping[str, Column]) -> Inputs:
-        """Return the kernel inputs; only texts that are new since the last call are looked up."""
+        """Return the kernel inputs. Only codes whose texts changed since the last call are looked up."""
         if not self.program.compiled:
             return self.program.inputs(columns)
-        n_texts = {name: len(codes) for name, codes in self.codes_of_column.items()}
-        if self._inputs is None or n_texts != self._known:
-            self._look_up(columns)
-            self._known = n_texts
+        if self._inputs is None or any(codes.has_changed for codes in self.codes_of_column.values()):
+            self._inputs = self._look_up(columns, self._inputs)
         arrays = {name: np.ascontiguousarray(columns[name].values) for name in self.program.columns}
         return self._inputs.with_columns(arrays)
 
-    def _look_up(self, columns: Mapping[str, Column]) -> None:
+    def _look_up(self, columns: Mapping[str, Column], before: Inputs | None) -> Inputs:
+        """Return the inputs ``before`` with constants and tables that know the texts of all codes."""
+        changed = {codes: codes.take_changed() for codes in self._every}
         news = {}
         for name, column in columns.items():
             news[name] = column.take(slice(0))
             if column.categories is not None:
-                categories = column.categories[self._known.get(name, 0) :]
-                news[name] = replace(news[name], categories=categories)
+                own = changed[self.codes_of_column[name]]
+                news[name] = replace(news[name], categories=column.categories[own])
         found = self.program.inputs(news)
-        if self._inputs is not None:
-            constants = [
-                new if constant.text is None else old if new < 0 else self._known[constant.column] + new
-                for constant, old, new in zip(
-                    self._constants, self._inputs.constants, found.constants, strict=True
-                )
-            ]
-            tables = [
-                new if isinstance(table, Members) else np.concatenate([old, new[1:]])
-                for table, old, new in zip(self._tables, self._inputs.tables, found.tables, strict=True)
-            ]
-            found = replace(found, constants=tuple(constants), tables=tuple(tables))
-        self._inputs = found
+        constants = list(found.constants)
+        for i, constant in enumerate(self._constants):
+            if constant.text is not None:
+                own, new = changed[self.codes_of_column[constant.column]], int(found.constants[i])
+                constants[i] = int(own[new]) if new >= 0 else before.constants[i] if before else new
+        tables = list(found.tables)
+        for i, table in enumerate(self._tables):
+            if not isinstance(table, Members):
+                codes = self.codes_of_column[table.column]
+                tables[i] = np.zeros(len(codes) + 1, np.uint8)
+                if before is not None:
+                    tables[i][: len(before.tables[i])] = before.tables[i]
+                tables[i][changed[codes] + 1] = found.tables[i][1:]
+        return replace(found, constants=tuple(constants), tables=tuple(tables))
+
+    @property
+    def _every(self) -> set[TextCodes]:
+        """The codes of all columns; compared columns share theirs."""
+        return set(self.codes_of_column.values())
+
+    # --- forgetting
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a look for texts that nothing needs pays."""
+        return any(codes.is_due for codes in self._every)
+
+    def new_marks(self) -> CodeMarks:
+        """Return marks for codes that are needed, with those of constants."""
+        marks = CodeMarks(max((len(codes) for codes in self._every), default=0))
+        for constant in self.program.constants:
+            if constant.text is not None:
+                code = self.codes_of_column[constant.column].code_of_text.get(constant.text)
+                marks.add(np.array([] if code is None else [code], np.int64))
+        return marks
+
+    def forget(self, marks: CodeMarks) -> None:
+        """Forget the texts of all codes without a mark."""
+        for codes in self._every:
+            codes.forget(marks.is_needed, marks.n_seen)
 
     # --- saving
 
@@ -94,14 +133,13 @@ class BatchCoder:
         packed = {}
         for name, codes in self.codes_of_column.items():
             if self._first_column(codes) == name:
-                packed[name] = pa.table({"text": pa.array(codes.texts.tolist(), pa.large_string())})
+                packed[name] = codes.pack()
         return packed
 
     def unpack(self, packed: Mapping[str, pa.Table]) -> None:
         """Restore the codes that `pack` returned."""
         for name, table in packed.items():
-            texts = np.array(table.column("text").to_pylist(), dtype=object)
-            self.codes_of_column[name].encode(np.arange(len(texts)), texts)
+            self.codes_of_column[name].unpack(table)
 
     def _first_column(self, codes: TextCodes) -> str:
         return next(name for name, own in self.codes_of_column.items() if own is codes)

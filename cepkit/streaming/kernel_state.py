@@ -10,6 +10,13 @@ from cepkit.compile.regex.program import State
 from cepkit.compile.shared.state_layout import StateArray
 from cepkit.errors import CepError
 
+_NO_VALUES = (
+    "_start",
+    "_mask",
+    "_head",
+    "_tail",
+)  # ends of the names of arrays that hold no values of columns
+
 
 def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:
     """Return the number of live partial matches of each of these partitions, int64."""
@@ -41,6 +48,16 @@ def forget_partitions(state: State, partitions: np.ndarray) -> int:
         if array.per in ("partition", "ring"):
             state.arrays[array.name][partitions] = array.fill
     return n_ended
+
+
+def values_in_use(state: State) -> list[np.ndarray]:
+    """Return the integers of a state that may be codes of texts: all but counters, positions and masks."""
+    packed = pack_state(state)
+    return [
+        values
+        for name, values in packed.items()
+        if values.dtype.kind == "i" and not name.endswith(_NO_VALUES) and name not in ("live", "ordinal")
+    ]
 
 
 def pack_state(state: State) -> dict[str, np.ndarray]:

@@ -122,7 +122,8 @@ def stream(
     Notes
     -----
     Time per batch: O(events x live starts + rows kept). Memory: the state, the rows that live partial matches
-    may need (`Stream.retained`), the keys, and the texts of the columns that predicates read.
+    may need (`Stream.retained`), the keys, and the texts that live partial matches, keys and constants need.
+    A regex stream forgets all other texts.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012.
 
     Examples

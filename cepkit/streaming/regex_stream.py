@@ -22,6 +22,7 @@ from cepkit.planning.validation import compile_checked
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.codes import KeyCodes
 from cepkit.streaming.coding import BatchCoder, keys_of_batch
+from cepkit.streaming.kernel_state import values_in_use
 from cepkit.streaming.replicas import Matcher, Replica, ReplicaMatches, ReplicaThreads, Share, gather
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
@@ -85,6 +86,8 @@ class RegexSearch(Search):
         if clock is not None:
             ended += self._keys.end_idle(clock[-1].item())
         self._forget(np.array(ended, np.int64))
+        if self._coder.is_due:
+            self._forget_texts(n_before + len(own))
         return ready
 
     def _work(self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int) -> Ready:
@@ -112,6 +115,18 @@ class RegexSearch(Search):
                 self._replicas[r].forget(own)
             else:
                 self._threads.forget(r, own)
+
+    def _forget_texts(self, n_events: int) -> None:
+        """Forget the texts that no partial match, no earlier row and no constant needs."""
+        self._settle(n_events)  # events that wait for a thread have codes, too
+        marks = self._coder.new_marks()
+        for replica in self._replicas:
+            for values in values_in_use(replica.state):
+                marks.add(values)
+            for name, values in replica.kept.columns.items():
+                if name in self._coder.codes_of_column:
+                    marks.add(values)
+        self._coder.forget(marks)
 
     def _take_ready(self) -> list[tuple[ReplicaMatches, int]]:
         """Remove and return the matches that are next in order, as (`ReplicaMatches`, number in it)."""

@@ -25,6 +25,7 @@ from cepkit.streaming.coding import keys_of_batch
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
+_FEWEST_OF_POLICY = 1 << 12  # matches and partitions that an after-match policy remembers at least
 _LONG_AGO = -(2**63)  # the smallest time
 
 
@@ -62,6 +63,7 @@ class SequenceSearch(Search):
         self._searched_at: int | None = None  # what `_latest` returned for the last search
         self._wakes_at: int | None = None
         self._codes: dict[tuple, int] = {}  # of partitions with matches, for an after-match policy
+        self._n_codes, self._most_policy = 0, _FEWEST_OF_POLICY
         self.empty = self._results(program, ArrowSource(self._kept), none, EMPTY)[0]
 
     # --- events in, matches out
@@ -117,7 +119,20 @@ class SequenceSearch(Search):
         if not keep.any():
             self._wakes_at = None
         self._kept, self._position_of_kept, self._done = whole.filter(pa.array(keep)), position[keep], done
+        self._forget_of_policy(
+            int(self._position_of_kept[0]) if keep.any() else int(position.max(initial=-1)) + 1
+        )
         return made
+
+    def _forget_of_policy(self, oldest: int) -> None:
+        """Forget what an after-match policy says about matches that begin before ``oldest``."""
+        reporter = self._reporter
+        if len(reporter.taken) + len(self._codes) < self._most_policy:
+            return
+        reporter.taken = {start for start in reporter.taken if start >= oldest}
+        reporter.horizon = {code: end for code, end in reporter.horizon.items() if end > oldest}
+        self._codes = {key: code for key, code in self._codes.items() if code in reporter.horizon}
+        self._most_policy = max(_FEWEST_OF_POLICY, 2 * (len(reporter.taken) + len(self._codes)))
 
     def _complete(
         self,
@@ -183,7 +198,11 @@ class SequenceSearch(Search):
         rows = events.rows(block.last)
         parts = [source.arrow(name, rows).to_pylist() for name in self.query.partition_by]
         keys = list(zip(*parts, strict=True)) if parts else [()] * len(block)
-        codes = np.array([self._codes.setdefault(key, len(self._codes)) for key in keys], np.int64)
+        for key in keys:
+            if key not in self._codes:
+                self._codes[key] = self._n_codes
+                self._n_codes += 1
+        codes = np.array([self._codes[key] for key in keys], np.int64)
         return self._reporter.reported(block, codes, position)
 
     def _is_needed(self, program: SequenceProgram, events: Events) -> np.ndarray:
@@ -240,12 +259,13 @@ class SequenceSearch(Search):
             "horizon/code": np.array(list(horizon), np.int64),
             "horizon/position": np.array(list(horizon.values()), np.int64),
             "taken": np.array(sorted(self._reporter.taken), np.int64),
+            "codes": np.array(list(self._codes.values()), np.int64),
         }
         by = self.query.partition_by
         keys = {f"key{i}": [key[i] for key in self._codes] for i in range(len(by))}
         types = [(f"key{i}", self.schema.arrow.field(name).type) for i, name in enumerate(by)]
         tables = {"kept": self._kept, "keys": pa.table(keys, schema=pa.schema(types))}
-        header = {"done": list(self._done), "searched_at": self._searched_at, "n_codes": len(self._codes)}
+        header = {"done": list(self._done), "searched_at": self._searched_at, "n_codes": self._n_codes}
         return Saved(header, arrays, tables)
 
     def unpack(self, saved: Saved) -> None:
@@ -256,9 +276,11 @@ class SequenceSearch(Search):
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
+        self._n_codes = saved.header["n_codes"]
+        of_rows = saved.arrays["codes"].tolist() if "codes" in saved.arrays else [*range(self._n_codes)]
         if not self.query.partition_by:
-            rows = [()] * saved.header["n_codes"]
-        self._codes = {key: code for code, key in enumerate(rows)}
+            rows = [()] * len(of_rows)
+        self._codes = dict(zip(rows, of_rows, strict=True))
         codes, positions = saved.arrays["horizon/code"].tolist(), saved.arrays["horizon/position"].tolist()
         self._reporter.horizon = dict(zip(codes, positions, strict=True))
         self._reporter.taken = set(saved.arrays["taken"].tolist())

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cepkit.limits import check_memory
 from cepkit.windows.ranges import Size, batches_of
+
+_PER_PAIR = 64  # bytes: eight numbers while they are made, and their rows later
 
 
 class Meeting(NamedTuple):
@@ -94,7 +97,7 @@ def pairs_of(
 
     Notes
     -----
-    Time O(rows + pairs), and the time to sort the keys.
+    Time O(rows + pairs), and the time to sort the keys. Memory O(rows + pairs).
     """
     from cepkit.kernels.window.partners import partner_ranges
 
@@ -110,6 +113,8 @@ def pairs_of(
             first[other], out_start, out_stop,
         )  # fmt: skip
         start[arrival], n_partners[arrival] = out_start, out_stop - out_start
+    n_pairs = int(n_partners.sum())
+    check_memory(_PER_PAIR * n_pairs, f"{n_pairs:,} pairs")
     event = np.repeat(np.arange(n_events), n_partners)
     begin = np.cumsum(n_partners) - n_partners
     place = np.arange(len(event)) - begin[event] + start[event]

@@ -27,7 +27,13 @@ from cepkit.engines.counting.layout import WORK_PER_CALL
 from cepkit.engines.counting.ranking import Numbering
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.shared.places import accepted_places
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, draw_numbers, joined
+from cepkit.engines.shared.sequence_set import (
+    MATCHES_PER_BLOCK,
+    MatchBlock,
+    collect,
+    draw_numbers,
+    joined,
+)
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
@@ -81,7 +87,7 @@ class AnchoredWalk:
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
         begin, stop = np.searchsorted(self._ends[1], [low, high])
-        return joined(list(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK)))
+        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in canonical order, in blocks of at most ``size``.

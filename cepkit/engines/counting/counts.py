@@ -12,12 +12,16 @@ from cepkit.compile.shared.loading import compile_if_it_pays
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
 _PAIRS_TO_INTERPRET = 1 << 31  # about as many as are looked at while a kernel compiles
 _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
+_MUCH = 1 << 26  # bytes of exact numbers; only their sum is computed when they could take more
+_PER_NUMBER = 40  # bytes of a Python integer besides its digits
+_NUMBERS = "the exact numbers of matches by their last events"
 
 
 class PathCounter:
@@ -25,8 +29,9 @@ class PathCounter:
 
     Notes
     -----
-    Time O(n_places) without conditions between events; otherwise see `write_counting`. Memory O(n_places).
-    Numbers beyond 63 bits are computed modulo several numbers, one pass each.
+    Time O(n_places) without conditions between events; otherwise see `write_counting`. Numbers beyond 63 bits
+    are computed modulo several numbers, one pass each. Memory O(n_places) for the total; O(n_places x digits)
+    for the numbers by last event.
     """
 
     work = 0.0  # counting takes little time at any number of matches
@@ -58,23 +63,74 @@ class PathCounter:
 
     def total(self) -> int:
         """Return the number of matches."""
-        return total_of(self.by_member)
+        if "by_member" in self.__dict__ or not self.are_long:
+            return total_of(self.by_member)
+        if self._is_free_of_conditions:
+            from cepkit.engines.counting.unary import total_unary
+
+            return total_unary(self.layout)
+        used = moduli(len(self.last) * self.bound, self.most_terms)
+        residues = [_sum_modulo(self.pass_over(WRAPPING)[0], WORD)]
+        for n_done, modulus in enumerate(used[1:], 1):
+            checkpoint(n_done / len(used))
+            residues.append(_sum_modulo(self.pass_over(MODULAR, modulus)[0], modulus))
+        [total] = number_of([np.array([residue], object) for residue in residues], used)
+        return int(total)
+
+    @cached_property
+    def are_long(self) -> bool:
+        """Whether the numbers of matches by their last event could take very much memory."""
+        return self._bytes_of_numbers > _MUCH
+
+    @cached_property
+    def _bytes_of_numbers(self) -> int:
+        """A bound on the memory of the numbers by last event."""
+        n = len(self.last)
+        if not n or not self.layout.size(0):
+            return 0
+        bound = self.quick_bound(exact_windows=False)
+        if n * ((bound.bit_length() >> 3) + _PER_NUMBER) > _MUCH:
+            if self._is_free_of_conditions:
+                return n * _PER_NUMBER + self._bits_of_numbers // 8
+            bound = self.bound  # it takes a pass over the events, and a compiled kernel
+        return n * ((bound.bit_length() >> 3) + _PER_NUMBER) if bound >= _SAFE else 8 * n
+
+    @property
+    def _bits_of_numbers(self) -> int:
+        """A bound on the digits of all numbers by last event, from the events in the window of each."""
+        graph, layout = self.graph, self.layout
+        bits = np.full(len(self.last), len(graph.states), np.float64)
+        for t in range(len(graph.states)):
+            pool = graph.pool(t)
+            inside = layout.n_before(pool, self.last) - layout.n_before(pool, self.since) + 1
+            is_loop = any(graph.edges[e].source == t for e in graph.into(t))
+            bits += inside if is_loop else np.log2(inside + 1)
+        return int(bits.sum())
+
+    @property
+    def _is_free_of_conditions(self) -> bool:
+        """Whether only the window says which events may follow each other."""
+        window = self.layout.program.window
+        return self.graph.is_unary and window.gap_within is None and not window.strict_time
 
     @cached_property
     def by_member(self) -> np.ndarray | list[int]:
         """How many matches end at each place of the last pool: uint64, or int where one is 2^63 or more."""
-        window = self.layout.program.window
         n = len(self.last)
         if not n or not self.layout.size(0):
             return np.zeros(n, np.uint64)
-        if self.graph.is_unary and window.gap_within is None and not window.strict_time:
+        if self._is_free_of_conditions:
             from cepkit.engines.counting.unary import count_unary
 
+            if self.are_long:  # the bound may be too large, but hardly by a factor of two
+                check_memory(self._bytes_of_numbers // 2, _NUMBERS)
             return count_unary(self.layout, None if self.graph.has_loop else self.bound)
         bound = self.bound
         numbers = self.pass_over(WRAPPING)[0]
         if bound < _SAFE:
             return numbers
+        # The residues, and about twice the numbers that they make.
+        check_memory(3 * self._bytes_of_numbers, _NUMBERS)
         residues, used = [numbers], moduli(bound, self.most_terms)
         residues += [self.pass_over(MODULAR, modulus)[0] for modulus in used[1:]]
         return number_of(residues, used)
@@ -197,3 +253,8 @@ def total_of(numbers: np.ndarray | list[int]) -> int:
         return int(numbers.sum(dtype=np.uint64))
     low = int((numbers & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
     return (int((numbers >> np.uint64(32)).sum(dtype=np.uint64)) << 32) + low
+
+
+def _sum_modulo(residues: np.ndarray, modulus: int) -> int:
+    """Return the sum of uint64 numbers modulo another number."""
+    return total_of(residues) % modulus

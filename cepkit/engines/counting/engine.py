@@ -178,7 +178,7 @@ class CountedMatches(SequenceSet):
     @cached_property
     def _listed(self) -> KnownMatches | None:
         """All matches, if their walk would have to be compiled first and a short search finds them."""
-        is_short = not self._as_python and "_walks" not in self.__dict__ and not self._is_slow
+        is_short = not self._as_python and "_walks" not in self.__dict__ and not self._is_much
         if not is_short or self._total > _MOST_TO_LIST:
             return None
         if not all(layout.is_new_to_walk for layout in self._layouts):
@@ -199,16 +199,21 @@ class CountedMatches(SequenceSet):
         own = (counter for counter in self._counters if isinstance(counter, AnchoredCounter))
         return sum(counter.work for counter in own) > _MUCH_WORK
 
+    @cached_property
+    def _is_much(self) -> bool:
+        """Whether counting the matches by their last events takes much time or memory."""
+        return self._is_slow or any(counter.are_long for counter in self._counters)
+
     def at_least(self) -> tuple[int, bool]:
         """Return a number of matches that is quick to find, and whether it is the exact count."""
-        if "_total" in self.__dict__ or not self._is_slow:
+        if "_total" in self.__dict__ or not self._is_much:
             return super().at_least()
         n = len(self.glance(_MOST_GLANCED))
         return n, n < _MOST_GLANCED
 
     def any(self) -> bool:
         """Return whether there is a match."""
-        return len(self.glance(1)) > 0 if self._is_slow else super().any()
+        return len(self.glance(1)) > 0 if self._is_much else super().any()
 
     def counts_of_branches(self) -> list[int]:
         """Return the exact number of matches of every branch."""
@@ -266,9 +271,10 @@ class CountedMatches(SequenceSet):
             return block
         if self._listed:
             return self._listed.glance(n)
-        if len(self._walks) > 1 and self._is_slow and "_total" not in self.__dict__:
+        is_known = "_total" in self.__dict__ and not any(counter.are_long for counter in self._counters)
+        if len(self._walks) > 1 and self._is_much and not is_known:
             return joined([_first_of(walk, n) for walk in self._walks]).sorted().take(slice(0, n))
-        if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line):
+        if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line and not self._is_much):
             return super().glance(n)  # its kernel compiles in half the time of the walk's
         return _first_of(self._walks[0], n)
 
@@ -294,6 +300,8 @@ class CountedMatches(SequenceSet):
         """
         is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
         if not is_few or ("_total" not in self.__dict__ and self._is_slow):
+            return None
+        if any(counter.are_long for counter in self._counters):
             return None
         if not all(layout.is_new_to_walk for layout in self._layouts):
             return None

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.shared.places import PATHS
+from cepkit.limits import check_memory
+from cepkit.progress import checkpoint
 
 _SAFE = 1 << 63
+_TOGETHER = 256  # events with long numbers between two checkpoints
+_PER_NUMBER = 40  # bytes of a Python integer besides its digits
 _WIDTH = 8  # columns in a row of paths, as in the kernels
 
 
@@ -26,29 +33,117 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
     n = len(graph.states)
     if (graph.is_line or n == 1) and not graph.has_loop and n <= 8 and bound < _SAFE:
         return _count_row(layout, last, since)
-    states = _sets_of_states(layout)
+    paths = _Paths.of(layout)
     # With a loop, the kernel halves numbers, so they must not be residues modulo 2^64.
-    bound = _bound_of_paths(layout, states, since) if graph.has_loop else bound
-    source, first_edge = [], [0]
-    for t, state in enumerate(graph.states):
-        source += [0] if state.is_first else []
-        source += [graph.edges[e].source + 1 for e in layout.graph.into(t)]
-        first_edge.append(len(source))
-    final = [int(state.is_final) for state in graph.states]
+    bound = _bound_of_paths(layout, paths.states, since) if graph.has_loop else bound
     if bound < _SAFE:
-        out = np.zeros(len(states), np.uint64)
-        edges = np.array(source, np.int64), np.array(first_edge, np.int64), np.array(final, np.uint8)
+        out = np.zeros(len(paths.states), np.uint64)
         with np.errstate(over="ignore"):
             own = np.uint64(1), np.eye(n + 1, dtype=np.uint64), out
-            load_kernels(PATHS).count_graph(states, since, *edges, *own)
+            load_kernels(PATHS).count_graph(paths.states, since, *paths.edges, *own)
         return out[last]
-    out = np.zeros(len(states), object)
-    from cepkit.kernels.path_counts import count_graph  # imports numba, so only when it is needed
-
-    plain = getattr(count_graph, "py_func", count_graph)
-    plain(states.tolist(), since.tolist(), source, first_edge, final, 1, np.eye(n + 1, dtype=object), out)
-    found = out[last].tolist()
+    found, n_bytes = [], 0
+    for number in _long_numbers(paths, since, last):
+        found.append(number)
+        n_bytes += (number.bit_length() >> 3) + _PER_NUMBER
+        if not len(found) % _TOGETHER:
+            check_memory(n_bytes, "the exact numbers of matches by their last events", is_held=True)
     return np.array(found, np.uint64) if max(found, default=0) < _SAFE else found
+
+
+def total_unary(layout: Layout) -> int:
+    """Return the number of matches, of any size.
+
+    Notes
+    -----
+    Time as `count_unary`; memory O(n_events + digits of the number x n_states^2).
+    """
+    last, since = layout.members(layout.last_pool), layout.places.window_start
+    return sum(_long_numbers(_Paths.of(layout), since, last))
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The states of all events, and the edges between states, as `count_graph` reads them."""
+
+    states: np.ndarray
+    source: list[int]
+    first_edge: list[int]
+    final: list[int]
+
+    @classmethod
+    def of(cls, layout: Layout) -> _Paths:
+        """Return the paths through a graph without conditions between events."""
+        graph = layout.graph
+        source, first_edge = [], [0]
+        for t, state in enumerate(graph.states):
+            source += [0] if state.is_first else []
+            source += [graph.edges[e].source + 1 for e in graph.into(t)]
+            first_edge.append(len(source))
+        return cls(
+            _sets_of_states(layout), source, first_edge, [int(state.is_final) for state in graph.states]
+        )
+
+    @property
+    def edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The edges as arrays."""
+        return np.array(self.source), np.array(self.first_edge), np.array(self.final, np.uint8)
+
+
+def _long_numbers(of: _Paths, since: np.ndarray, last: np.ndarray) -> Iterator[int]:
+    """Yield how many paths end at each of ``last``, as Python integers; see `count_graph`."""
+    n, n_states = len(of.states), len(of.final)
+    into = [of.source[of.first_edge[t] : of.first_edge[t + 1]] for t in range(n_states)]
+    states_of_mask = {
+        mask: [t for t in range(n_states) if mask >> t & 1] for mask in np.unique(of.states).tolist()
+    }
+    # Only an event that leaves a window needs more than the first row.
+    leaves = bool(((since[1:] > since[:-1]) & (since[1:] < np.arange(1, n))).any())
+    rows = list(range(n_states + 1)) if leaves else [0]
+    paths: list[list[int]] = []
+    masks, starts, wanted = of.states.tolist(), since.tolist(), iter([*last.tolist(), n])
+    oldest, next_one = 0, next(wanted)
+    for e in range(n):
+        if not e % _TOGETHER:
+            checkpoint(e / n)
+        if starts[e] >= e:
+            paths = [[int(i == j) for j in range(n_states + 1)] for i in range(n_states + 1)]
+            oldest = e
+        while oldest < starts[e]:
+            _take_back(paths, states_of_mask[masks[oldest]], into)
+            oldest += 1
+        number = 0
+        # From the last state down, so that no state sees what this event adds to an earlier one.
+        for t in reversed(states_of_mask[masks[e]]):
+            if of.final[t]:
+                number += sum(paths[0][source] for source in into[t])
+            for i in rows:
+                own = paths[i]
+                more = own[t + 1] if t + 1 in into[t] and i < t + 2 else 0
+                for source in into[t]:
+                    if source != t + 1 and i <= source:
+                        more += own[source]
+                own[t + 1] += more
+        if e == next_one:
+            yield number
+            next_one = next(wanted)
+
+
+def _take_back(paths: list[list[int]], states: list[int], into: list[list[int]]) -> None:
+    """Take the paths that begin with the oldest event out of the numbers."""
+    n_states = len(into)
+    for i in range(n_states, -1, -1):
+        is_loop = False
+        for t in states:
+            for source in into[t]:
+                if source == t + 1:
+                    is_loop |= t + 1 == i
+                elif source == i:
+                    for j in range(t + 1, n_states + 1):
+                        paths[i][j] -= paths[t + 1][j]
+        if is_loop:
+            for j in range(i, n_states + 1):
+                paths[i][j] >>= 1
 
 
 def _count_row(layout: Layout, last: np.ndarray, since: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
 from cepkit.engines.counting.sampling import LineSample
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, draw_numbers, joined
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers, joined
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
@@ -80,7 +80,7 @@ class PathWalk:
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
         begin, stop = np.searchsorted(self._ends[2], [low, high])
-        return joined(list(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK)))
+        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in canonical order, in blocks of about ``size``.

@@ -47,6 +47,7 @@ from cepkit.kernels.row_patterns.codes import (
     TO_NEXT_ROW,
 )
 from cepkit.language.expressions import trees as ex
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
@@ -241,6 +242,7 @@ class _Matches:
             if result == NO_TARGET:
                 raise self._error()
             if result == IS_FULL:
+                check_memory(3 * self.states.nbytes, "the matched rows")
                 self.states = np.concatenate([self.states, np.empty_like(self.states)])
             checkpoint()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -147,10 +147,17 @@ class _SequenceEvaluator(Evaluator):
 
     def __init__(self, query: SequenceQuery, found: _Found, source: Rows):
         super().__init__(query, found, source)
-        self.bound = cache(self._bound)
+        self._bound: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
-    def _bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the events of a variable, their offsets per match that has some, and these matches."""
+        if (
+            variable not in self._bound
+        ):  # a cache of a method would keep the matches until garbage is collected
+            self._bound[variable] = self._find(variable)
+        return self._bound[variable]
+
+    def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = self.matches
         if found.item_of_variable is not None and variable in found.item_of_variable:
             every = np.arange(len(found) + 1)

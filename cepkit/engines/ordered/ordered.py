@@ -205,7 +205,7 @@ class NestedSearch(ABC):
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         for report in self._runs(low, high, np.empty(0, np.int64), out, work):
             own = out[: int(report[N_MATCHES])].copy()
-            yield FoundPart(len(own), lambda k, own=own: self._block(own[:k])), bool(report[DONE])
+            yield FoundPart(len(own), lambda k, own=own: self._block(own[:k]), own.size), bool(report[DONE])
 
     def _block(self, places: np.ndarray) -> MatchBlock:
         n = len(places)

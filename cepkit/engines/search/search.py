@@ -164,7 +164,7 @@ class BranchSearch:
         for report in self.calls(low, high, True, np.empty(0, np.int64), out_place, out_size, work=work):
             n, n_items = int(report[N_MATCHES]), int(report[N_ITEMS])
             places, sizes = out_place[:n_items].copy(), out_size[:n].copy()
-            yield FoundPart(n, partial(self._block, places, sizes)), bool(report[DONE])
+            yield FoundPart(n, partial(self._block, places, sizes), n_items), bool(report[DONE])
 
     def _work_of_a_look(self) -> int:
         if self._given_work is not None:

@@ -65,23 +65,27 @@ class MatchSet:
         fill_rows(partition, head.copy(), self.first, self.last, follow, cursor, event_of_item)
         return Lineage(event_of_item, first_item)
 
-    @cached_property
+    @property
     def in_few_partitions(self) -> tuple[MatchSet, np.ndarray | None]:
         """The matches among the events of their partitions alone, and the positions of these events.
 
         They are the matches themselves and None if their partitions have most of the events. The columns are
         left out.
         """
+        return self._taken_out or (self, None)
+
+    @cached_property
+    def _taken_out(self) -> tuple[MatchSet, np.ndarray] | None:
         events = self.events
         if events.n_events < _MANY or events.n_partitions < _FEW:
-            return self, None
+            return None
         is_own = np.zeros(events.n_partitions, bool)
         is_own[self.partition] = True
         if np.count_nonzero(is_own) * _FEW > events.n_partitions:
-            return self, None
+            return None
         rows = np.flatnonzero(is_own[events.partition_of_event])
         if len(rows) * _FEW > events.n_events:
-            return self, None
+            return None
         few = Events(len(rows), {}, events.partition_of_event[rows], events.n_partitions)
         return MatchSet(few, np.searchsorted(rows, self.first), np.searchsorted(rows, self.last)), rows
 

@@ -15,9 +15,11 @@ from cepkit.engines.shared.sequence_set import (
     MatchBlock,
     SearchRun,
     SequenceSet,
+    bytes_to_collect,
     joined,
 )
 from cepkit.events import Events
+from cepkit.limits import check_memory, fits_memory
 
 MOST_KNOWN = 1 << 20  # matches of a branch that are kept; when there are more, they are searched again
 _MOST_GLANCED = 1 << 14
@@ -26,10 +28,14 @@ _CALLS_OF_A_GLANCE = 2
 
 @dataclass(frozen=True, slots=True)
 class FoundPart:
-    """The matches that one call of a search found; ``block(k)`` makes the first k of them."""
+    """The matches that one call of a search found; ``block(k)`` makes the first k of them.
+
+    ``n_items`` is the number of events of all of them, 0 if it is not known.
+    """
 
     n: int
     block: Callable[[int], MatchBlock]
+    n_items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,17 @@ def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most
     """Return the matches that the calls of a search find.
 
     ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more than
-    ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made.
+    ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made. Matches beyond
+    the memory limit are an error without ``most``, and too many with it.
     """
-    parts, n, is_done = [], 0, False
+    parts, n, n_items, is_done = [], 0, 0, False
     for part, is_done in islice(found, most_calls):
         parts.append(part)
-        n += part.n
-        if is_done or (most is not None and n > most):
+        n, n_items = n + part.n, n_items + part.n_items
+        needed = 2 * bytes_to_collect(n, n_items)  # they are sorted later, which takes one more copy
+        if most is None:
+            check_memory(needed, f"the first {n:,} matches", is_held=True)
+        if is_done or (most is not None and (n > most or not fits_memory(needed, is_held=True))):
             break
     is_whole = is_done and (most is None or n <= most)
     made, missing = [], n if is_whole else _MOST_GLANCED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 
 from cepkit.events import Events
+from cepkit.limits import check_memory
 
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
@@ -43,6 +44,11 @@ class MatchBlock:
 
     def __len__(self) -> int:
         return len(self.branch_of_match)
+
+    @property
+    def n_items(self) -> int:
+        """Number of events of all matches."""
+        return len(self.event_of_item)
 
     @property
     def match_of_item(self) -> np.ndarray:
@@ -119,6 +125,27 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
         first_item,
         np.concatenate([block.branch_of_match for block in blocks]),
     )
+
+
+def bytes_to_collect(n_matches: int, n_items: int) -> int:
+    """Return about how much memory the blocks of matches and one block of all of them take."""
+    return 2 * (10 * n_items + 10 * n_matches)
+
+
+def collect(blocks: Iterable[MatchBlock]) -> MatchBlock:
+    """Return the matches of all blocks as one block, unless they take too much memory.
+
+    Raises
+    ------
+    ResultTooLargeError
+        As `check_memory`.
+    """
+    made, n, n_items = [], 0, 0
+    for block in blocks:
+        made.append(block)
+        n, n_items = n + len(block), n_items + block.n_items
+        check_memory(bytes_to_collect(n, n_items), f"the first {n:,} matches", is_held=True)
+    return joined(made)
 
 
 @dataclass(frozen=True, slots=True)

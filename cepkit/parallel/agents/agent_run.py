@@ -6,6 +6,7 @@ import numpy as np
 
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
+from cepkit.limits import check_memory
 from cepkit.parallel.agents.agents import Agents, read_only
 from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
@@ -224,6 +225,7 @@ class AgentRun:
         elif why == k.MORE_LOG:
             self._grow_log()
         elif why == k.MORE_MATCHES:
+            check_memory(2 * sum(array.nbytes for array in self.found), "the matches")
             self.found = k.FullMatches(*(_twice(array) for array in self.found))
         elif why == k.MORE_TRACE:
             self.trace = _twice(self.trace)

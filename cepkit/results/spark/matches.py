@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +30,10 @@ _ONE_BY_ONE = (
 _IN_PARTS = (
     "chunks(): the matches in a Spark frame lie in partitions of its own; iterate over "
     "to_frame().toLocalIterator(), or write to_frame() to a table and read that in parts"
+)
+_BY_TASKS = (
+    "write_parquet(): the tasks of Spark write the matches of a Spark frame, each its own part: "
+    "matches.to_frame().write.parquet(path)"
 )
 _NOT_DRAWN = (
     "plot() draws the rows of a frame in memory, and a Spark frame may have any number; view() and explore() "
@@ -244,6 +249,17 @@ class SparkMatches:
         if rows == "one":
             return self._found.in_order(most)
         return self._found.matched_rows(self._found.source.names, most)
+
+    def write_parquet(
+        self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False
+    ) -> NoReturn:
+        """Raise `UnsupportedQueryError`: the tasks of Spark write, with ``to_frame().write.parquet(path)``.
+
+        Examples
+        --------
+        >>> matches.to_frame().write.parquet("matches")  # doctest: +SKIP
+        """
+        raise UnsupportedQueryError(_BY_TASKS)
 
     def aggregate(self, **aggregates: str) -> pd.Series:
         """Return aggregates over the events of all matches; an event counts once for every match it is in.

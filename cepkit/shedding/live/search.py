@@ -211,10 +211,7 @@ class EventReader:
 
     def pack(self) -> dict[str, pa.Table]:
         """Return the texts and the keys by code."""
-        packed = {
-            f"texts/{name}": pa.table({"text": pa.array(codes.texts.tolist(), pa.large_string())})
-            for name, codes in self._codes.items()
-        }
+        packed = {f"texts/{name}": codes.pack() for name, codes in self._codes.items()}
         by = self._program.query.partition_by
         keys = {f"key{i}": [key[i] for key in self._code_of_key] for i in range(len(by))}
         types = [(f"key{i}", self._schema.arrow.field(name).type) for i, name in enumerate(by)]
@@ -223,8 +220,7 @@ class EventReader:
     def unpack(self, packed: Mapping[str, pa.Table]) -> None:
         """Take back what `pack` returned."""
         for name, codes in self._codes.items():
-            texts = np.array(packed[f"texts/{name}"].column("text").to_pylist(), dtype=object)
-            codes.encode(np.arange(len(texts)), texts)
+            codes.unpack(packed[f"texts/{name}"])
         rows = [tuple(row.values()) for row in packed["keys"].to_pylist()]
         self._code_of_key = {key: code for code, key in enumerate(rows)}
 

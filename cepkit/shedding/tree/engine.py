@@ -83,7 +83,7 @@ class TreeSearch:
         yield self._part(block), True
 
     def _part(self, block: MatchBlock) -> FoundPart:
-        return FoundPart(len(block), lambda k: block.take(slice(0, k)))
+        return FoundPart(len(block), lambda k: block.take(slice(0, k)), block.n_items)
 
     def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
         """Return matches that end from ``low`` to ``high``."""
