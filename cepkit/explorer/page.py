@@ -102,7 +102,7 @@ def page_html(parts: PageParts) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(text, quote=False)
+    return html.escape(without_controls(text), quote=False)
 
 
 def _section(title: str, content: str) -> str:

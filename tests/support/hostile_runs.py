@@ -60,8 +60,10 @@ def frame() -> pd.DataFrame:
     n = N_ROWS
     when = pd.date_range("2026-03-28 23:00", periods=n, freq="17min", tz="Europe/Berlin")
     return pd.DataFrame({
-        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 2, n), "ts": np.arange(n), "x": rng.integers(0, 6, n),
-        "y": np.where(rng.random(n) < 0.3, np.nan, rng.random(n)), "price": rng.random(n) * 9, "size": rng.integers(1, 4, n),
+        "kind": rng.choice(list("ABCD"), n), "k": rng.integers(0, 2, n), "ts": np.arange(n),
+        "x": rng.integers(0, 6, n),
+        "y": np.where(rng.random(n) < 0.3, np.nan, rng.random(n)), "price": rng.random(n) * 9,
+        "size": rng.integers(1, 4, n),
         "f": rng.random(n) < 0.5, "s": rng.choice(["x", "y", "a'b", None], n), "when": when,
         "d": pd.to_timedelta(rng.integers(0, 99, n), unit="s"), "odd `name": np.arange(n) % 3,
     })  # fmt: skip
@@ -123,7 +125,9 @@ def _regex(draw: Random) -> Any:
 
 def _define(draw: Random) -> Any:
     text = hostile_text(draw, "expression", ("measure", "where"))
-    found = cep.match(frame(), ". p q?", define={"p": text, "q": "x > 2"}, params=_params(text), order_by="ts")
+    found = cep.match(
+        frame(), ". p q?", define={"p": text, "q": "x > 2"}, params=_params(text), order_by="ts"
+    )
     return found.count(), found.head(3)
 
 
@@ -280,13 +284,17 @@ class _Strange:
 
 
 ODD_VALUES = (
-    None, True, False, 0, 1, -1, 2, 10**30, -(10**30), 2**63, 2**63 - 1, -(2**63), 0.5, -0.0, float("nan"), float("inf"),
+    None, True, False, 0, 1, -1, 2, 10**30, -(10**30), 2**63, 2**63 - 1, -(2**63), 0.5, -0.0, float("nan"),
+    float("inf"),
     -float("inf"), 1e308, b"x", b"\xff", "", " ", "x", "a.x", "a\0b", "\ud800", "x" * 100_000, Decimal("1.5"),
     Decimal("NaN"), Fraction(1, 3), 1j, np.int64(3), np.uint64(2**64 - 1), np.float32(1.5), np.bool_(True),
     np.datetime64("2026-01-01"), np.timedelta64(5, "s"), np.array([1, 2]), np.array(3), pd.NaT, pd.NA,
-    pd.Timestamp("2026-01-01"), pd.Timestamp.max, pd.Timedelta("5 min"), pd.Timedelta.max, timedelta(seconds=5),
-    timedelta.max, timedelta(days=-1), date(2026, 1, 1), [], [1], ["x"], ["x", "x"], (), ("x",), {}, {"x": 1}, {1: 2}, set(),
-    {"x"}, object, _Strange(), len, ..., range(3), "5 min", "-5 min", "1e400 s", "9" * 5000 + " s", "5 parsecs",
+    pd.Timestamp("2026-01-01"), pd.Timestamp.max, pd.Timedelta("5 min"), pd.Timedelta.max,
+    timedelta(seconds=5),
+    timedelta.max, timedelta(days=-1), date(2026, 1, 1), [], [1], ["x"], ["x", "x"], (), ("x",), {},
+    {"x": 1}, {1: 2}, set(),
+    {"x"}, object, _Strange(), len, ..., range(3), "5 min", "-5 min", "1e400 s", "9" * 5000 + " s",
+    "5 parsecs",
 )  # fmt: skip
 
 
@@ -311,7 +319,8 @@ def _odd_keyword(draw: Random) -> Any:
         keywords = {"define": {"p": value}} if draw.random() < 0.5 else {"measures": {"v": value}}
         return cep.match(frame(), "p", **{"define": {"p": "x > 1"}, **keywords}).head(2)
     name = draw.choice(
-        ("params", "partition_by", "order_by", "within", "within_closed", "measures", "event_type", "strategy", "scope",
+        ("params", "partition_by", "order_by", "within", "within_closed", "measures", "event_type", "strategy",
+         "scope",
          "strict_time", "after_match", "evaluation_order", "engine")
     )  # fmt: skip
     found = cep.match(frame(), "PATTERN SEQ(A a, B b)", **sequence | {name: value})
@@ -330,6 +339,9 @@ def _odd_result(draw: Random) -> Any:
         lambda: found.aggregate(v=value),
     )
     return draw.choice(ways)()
+
+
+_SELECT = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > :v)"
 
 
 def _odd_operator(draw: Random) -> Any:
@@ -353,7 +365,7 @@ def _odd_operator(draw: Random) -> Any:
         lambda: cep.sessions(frame(), gap=value, order_by="ts"),
         lambda: cep.sessions(frame(), gap=value, order_by="when"),
         lambda: cep.runs(frame(), value),
-        lambda: cep.sql("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > :v)", t=frame(),
+        lambda: cep.sql(_SELECT, t=frame(),
                         params={"v": value}).to_frame(),
         lambda: cep.sql(value, t=frame()),
         lambda: cep.siddhi(value, T=frame()),
@@ -420,9 +432,11 @@ def _in_package(error: BaseException) -> bool:
 
 CALLS: dict[str, tuple[Callable[[Random], Any], int]] = {
     "regex": (_regex, 8), "define": (_define, 12), "measure": (_measure, 6), "sequence": (_sequence, 12),
-    "where": (_where, 10), "sequence measure": (_sequence_measure, 4), "sql": (_sql, 14), "siddhi": (_siddhi, 12),
+    "where": (_where, 10), "sequence measure": (_sequence_measure, 4), "sql": (_sql, 14),
+    "siddhi": (_siddhi, 12),
     "window": (_window, 6), "join": (_join, 5), "translate": (_translate, 8), "explain": (_explain, 4),
-    "idioms": (_idioms, 4), "cli": (_cli, 3), "odd keyword": (_odd_keyword, 6), "odd result": (_odd_result, 2),
+    "idioms": (_idioms, 4), "cli": (_cli, 3), "odd keyword": (_odd_keyword, 6),
+    "odd result": (_odd_result, 2),
     "odd operator": (_odd_operator, 5), "builder": (_builder, 6),
 }  # fmt: skip
 
