@@ -15,6 +15,7 @@ ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
 NESTED_COMPARISONS = 3  # comparisons of comparisons; the code of each level holds the inner one four times
 
 TICKS = 2**63 - 1  # of a window, in time and in events
+ROWS = 2**63 - 1  # of LIMIT, and after a row in its frame
 
 # --- normal form
 EVENTS = 200  # of a sequence, once its repeated groups are written out

@@ -339,7 +339,7 @@ def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str
     """Return the window, as a number when it has no unit and the clock is a plain number."""
     kinds = {name: str(kind) for name, kind in dict(frame.dtypes).items()}  # for pandas and for Spark
     clock = kinds.get(order_by[0], "") if order_by else ""
-    if text is not None and text.isdigit() and _PLAIN_NUMBER.match(clock):
+    if text is not None and text.isdecimal() and len(text) < 20 and _PLAIN_NUMBER.match(clock):
         return int(text)
     return text
 
@@ -605,7 +605,7 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _limit(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"expected a number of rows, got {text!r}")
     return int(text)
 

@@ -129,7 +129,9 @@ class _Writer:
             for _ in range(pattern.high - pattern.low):
                 first = self._once(pattern, first, after, excluded)
         for _ in range(pattern.low):
-            first = self.write(pattern.body, first, excluded=excluded)
+            before, first = first, self.write(pattern.body, first, excluded=excluded)
+            if first == before:  # the body is no row: further rounds change nothing
+                break
         return first
 
     def _once(self, pattern: rp.Quantified, again: int, after: int, excluded: bool) -> int:

@@ -43,6 +43,7 @@ _UNEVEN |= {
     "y": _UNEVEN["year"],
 }
 
+_LONGEST = 400  # digits of a number; 64 bits have 20
 _KNOWN_UNITS = "units: ns us ms s min h d w"
 _PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d_]*)\s*")
 
@@ -88,6 +89,10 @@ def parse_duration(text: str) -> int:
         if not part["unit"]:
             message = f"a duration needs a unit, as in '{part['number']} s'; {_KNOWN_UNITS}"
             raise PatternSyntaxError(message, text, part.start("number"), len(part["number"]))
+        if len(part["number"]) > _LONGEST:
+            raise PatternSyntaxError(
+                "the number is too long", text, part.start("number"), len(part["number"])
+            )
         total += Fraction(part["number"]) * NANOSECONDS[_unit(part, text)]
         position = part.end()
     if total.denominator != 1:

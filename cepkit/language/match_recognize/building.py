@@ -153,7 +153,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
 
     def cast(self, children):
         _, _, operand, kind, *length, _ = children
-        numbers = [str(item) for item in length if item is not None and item.isdigit()]
+        numbers = [str(item) for item in length if item is not None and item.isdecimal()]
         kind = f"{kind.lower()}({','.join(numbers)})" if numbers else kind.lower()
         return rp.Cast(operand, kind, span=span_of(children))
 

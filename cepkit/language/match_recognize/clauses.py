@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import bracket_fault
+from cepkit.limits import ROWS
 
 # Quotes, comments, brackets, words, numbers, and every other character.
 _TOKEN = re.compile(
@@ -157,6 +158,14 @@ def check_brackets(text: str) -> None:
     fault = bracket_fault(blanked, len(text), at_end=True)
     if fault is not None:
         raise PatternSyntaxError(fault[0], text, fault[1], fault[2])
+
+
+def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
+    """Return a number of rows; raise if it does not fit into 64 bits."""
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > len(str(ROWS)) or int(digits) > ROWS:
+        raise part.error(f"{clause}: the number does not fit into 64 bits. The largest is {ROWS}")
+    return int(digits)
 
 
 def _blank(token: re.Match[str]) -> str:
