@@ -15,6 +15,7 @@ ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
 NESTED_COMPARISONS = 3  # comparisons of comparisons; the code of each level holds the inner one four times
 
 TICKS = 2**63 - 1  # of a window, in time and in events
+LENGTH = 2**62  # rows of a window
 ROWS = 2**63 - 1  # of LIMIT, and after a row in its frame
 
 # --- normal form
@@ -23,6 +24,9 @@ BRANCHES = 720  # patterns without alternatives; six events in any order
 
 # --- automata
 POSITIONS = 62  # of a regex pattern: one bit each in a signed 64-bit integer
+INSTRUCTIONS = 20_000  # of a row pattern, once its bounded quantifiers and PERMUTE are written out
+TRANSITIONS = 400_000  # of the automaton of a row pattern
+INSTRUCTIONS_FOLLOWED = 600_000  # to find these transitions
 DRAWN_STATES = 4096  # of the automaton with one transition per state and name, for pictures only
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cepkit.errors import CepError, ResultTooLargeError, whole_number
+from cepkit.errors import CepError, ResultTooLargeError, WrongTypeError, whole_number
 from cepkit.language.numbers import count_text
 
 LIMIT = 1_000_000  # matches that a result builds at once in memory unless the user gives another limit
@@ -45,9 +45,9 @@ def check_limit(n: int, limit: int | None) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Raise `TypeError` unless the key of ``matches[key]`` is an integer."""
-    if not isinstance(key, int | np.integer):
-        raise TypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
+    """Raise `WrongTypeError` unless the key of ``matches[key]`` is an integer."""
+    if not isinstance(key, int | np.integer) or isinstance(key, np.timedelta64):
+        raise WrongTypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
 
 
 def number_of(key: int, n: int) -> int:

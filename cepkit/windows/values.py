@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, underline, whole_number
+from cepkit.errors import CepError, PredicateError, nearest, underline, whole_number
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.query_parts import Duration, Query, as_columns, refuse_parameters
+from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
+from cepkit.limits import LENGTH
 
 ARRIVAL, ALL = "arrival", "all"
 STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
@@ -168,7 +169,7 @@ class Window(_Operator):
             self._set("where", self._parse("where", self.where, sources, references=False))
         self._set("group_by", as_columns("group_by", self.group_by))
         self._set("order_by", as_columns("order_by", self.order_by))
-        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
         if self.emit not in (ARRIVAL, ALL):
@@ -295,7 +296,7 @@ class Join(_Operator):
             self._set("where", self._parse("where", self.where, sources, references=True))
         self._set("on", _pairs_of_columns(self.on))
         self._set("order_by", _clocks(self.order_by))
-        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
         for name, known in (("how", HOW), ("trigger", TRIGGERS)):
@@ -384,22 +385,14 @@ def _below(node: ex.Expression) -> list[ex.Expression]:
 
 def _positive(name: str, size: Any) -> Any:
     if name == "length" or (name == "tumbling" and not isinstance(size, str | timedelta)):
-        return whole_number(name, size, 1)
-    try:
-        amount = parse_duration(size) if isinstance(size, str) else size
-        is_positive = amount > timedelta(0) if isinstance(amount, timedelta) else amount > 0
-    except PatternSyntaxError as error:
-        raise PatternSyntaxError(
-            f"{name}: {error.message}", error.text, error.position, error.length
-        ) from None
-    except TypeError:
-        raise CepError(f"{name}: expected text, timedelta or an integer, got {type(size).__name__}") from None
-    if not is_positive or isinstance(size, bool | float):
-        raise CepError(
-            f"{name}={size!r}: expected a positive duration (text, timedelta, whole ticks); a window of 0 "
-            "holds no row"
-        )
-    return size
+        return whole_number(name, size, 1, LENGTH)
+    return positive_duration(name, size, "; a window of 0 holds no row")
+
+
+def _params(given: Any) -> tuple[tuple[str, Any], ...]:
+    if isinstance(given, tuple):  # those of a value that is made again
+        given = dict(given)
+    return tuple(as_mapping("params", given).items())
 
 
 def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
@@ -414,7 +407,7 @@ def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
 def _clocks(given: Any) -> tuple[str, ...]:
     if given is None or isinstance(given, str):
         return () if given is None else (given, given)
-    names = tuple(given)
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
     for name in names:
         if not isinstance(name, str):
             raise CepError(f"order_by: expected names of columns as text, got {name!r}")

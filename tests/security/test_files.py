@@ -76,7 +76,7 @@ class Runs:
 
 def saved_stream(folder: Path) -> Path:
     frame = pd.DataFrame({"kind": list("AB") * 4, "t": range(8)})
-    stream = cep.stream("PATTERN SEQ(A a, B b) WITHIN 3", event_type="kind", order_by="t")
+    stream = cep.stream("PATTERN SEQ(A a, B b) WITHIN 3", frame, event_type="kind", order_by="t")
     stream.push(frame)
     stream.save(folder / "state")
     return folder / "state"

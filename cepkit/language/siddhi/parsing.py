@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.parsing import check_depth, check_length, parse
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from lark import Lark
 
 
-@lru_cache(maxsize=32)
 def parse_siddhi(text: str) -> SiddhiApp:
     """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions.
 
@@ -51,7 +50,12 @@ def parse_siddhi(text: str) -> SiddhiApp:
     (60000, 'C', 'every e1=A[x > 1] -> e2=B<2:>')
     """
     if not isinstance(text, str):
-        raise TypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+        raise WrongTypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+    return _parse_once(text)
+
+
+@lru_cache(maxsize=32)
+def _parse_once(text: str) -> SiddhiApp:
     if not text.strip(" \t\n;"):
         raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
     check_length(text)

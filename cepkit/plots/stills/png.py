@@ -104,6 +104,7 @@ class Picture(str):
     __slots__ = ()
 
     def __new__(cls, svg: str) -> Picture:
+        """Return the picture without characters that XML cannot have."""
         return super().__new__(cls, without_controls(svg))
 
     def _ipython_display_(self) -> None:
