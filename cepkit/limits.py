@@ -11,6 +11,7 @@ from cepkit.errors import UnsupportedQueryError
 TEXT = 100_000  # characters, besides the items of long lists of constants
 DEPTH = 200  # levels of a tree; the passes that walk a deeper one would overflow the stack
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
+ENTRIES = 1_000  # of a list of a MATCH_RECOGNIZE, such as DEFINE; columns that a SELECT computes
 ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
 NESTED_COMPARISONS = 3  # comparisons of comparisons; the code of each level holds the inner one four times
 
@@ -48,4 +49,5 @@ def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:
     cepkit.errors.UnsupportedQueryError: events of the sequence: 5,000; the limit is 200. Leave out some
     """
     if asked > limit:
-        raise UnsupportedQueryError(f"{what}: {asked:,}; the limit is {limit:,}. {cure}")
+        shown = f"{asked:,}" if asked < 10**21 else f"a number of {len(str(asked))} digits"
+        raise UnsupportedQueryError(f"{what}: {shown}; the limit is {limit:,}. {cure}")

@@ -134,7 +134,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove what runs into ``folder`` left behind when they were killed; keep what a running one writes."""
+    """Remove the unfinished folders of runs that were killed, but not that of a run that still works."""
     if not folder.parent.is_dir():
         return
     kinds = [f".{folder.name}{_UNFINISHED}"]

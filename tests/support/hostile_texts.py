@@ -131,7 +131,8 @@ def _replace_word(draw: Random, tokens: list[str], other: list[str]) -> list[str
     if not places:
         return [draw.choice(WORDS)]
     made = list(tokens)
-    made[draw.choice(places)] = draw.choice(WORDS)
+    theirs = [token for token in other if token[0].isalnum()]
+    made[draw.choice(places)] = draw.choice(theirs if theirs and draw.random() < 0.7 else WORDS)
     return made
 
 
@@ -140,7 +141,7 @@ def _replace_number(draw: Random, tokens: list[str], other: list[str]) -> list[s
     if not places:
         return _insert_odd(draw, tokens, other)
     made = list(tokens)
-    made[draw.choice(places)] = draw.choice(NUMBERS)
+    made[draw.choice(places)] = draw.choice(NUMBERS) if draw.random() < 0.6 else str(draw.randrange(9))
     return made
 
 
@@ -197,7 +198,7 @@ def _change_case(draw: Random, tokens: list[str], other: list[str]) -> list[str]
 Mutation = Callable[[Random, list[str], list[str]], list[str]]
 _MUTATIONS: Sequence[tuple[Mutation, int]] = (
     (_delete, 4), (_duplicate, 3), (_swap, 3), (_splice, 3), (_insert_part, 4), (_replace_word, 9),
-    (_replace_number, 9), (_insert_odd, 5), (_nest, 3), (_repeat, 1), (_lengthen, 1), (_change_case, 1),
+    (_replace_number, 9), (_insert_odd, 4), (_nest, 3), (_repeat, 1), (_lengthen, 1), (_change_case, 1),
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import bracket_fault
-from cepkit.limits import ROWS
+from cepkit.limits import ENTRIES, ROWS, refuse_beyond
 
 # Quotes, comments, brackets, words, numbers, and every other character.
 _TOKEN = re.compile(
@@ -53,9 +53,10 @@ class TextPart:
         """Return the tokens outside brackets; an opening bracket and its closing one are outside."""
         return [token for token, depth in self.tokens() if depth == 0]
 
-    def split(self) -> list[TextPart]:
-        """Return the parts between the commas outside brackets."""
+    def split(self, what: str = "entries of a list") -> list[TextPart]:
+        """Return the parts between the commas outside brackets; raise if they are too many."""
         cuts = [token.start() for token in self.outer() if token[0] == ","]
+        refuse_beyond(ENTRIES, len(cuts) + 1, what, "Leave out some, or compute them in several queries")
         starts, stops = [self.start, *(cut + 1 for cut in cuts)], [*cuts, self.stop]
         return [TextPart(self.whole, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
