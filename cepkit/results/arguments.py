@@ -16,7 +16,7 @@ Limit = int | Literal["auto"] | None
 
 def check_rows(rows: str) -> None:
     """Raise `CepError` unless ``rows`` is ``"one"`` or ``"all"``."""
-    if rows not in ("one", "all"):
+    if not isinstance(rows, str) or rows not in ("one", "all"):
         raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
 
 

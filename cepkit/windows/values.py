@@ -15,7 +15,7 @@ from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
-from cepkit.limits import LENGTH
+from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
 
 ARRIVAL, ALL = "arrival", "all"
 STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
@@ -59,6 +59,7 @@ class _Operator(Query):
                 f"{argument}: expected a mapping of names to expressions, as {{'total': 'sum(price)'}}, got "
                 f"{given!r}"
             )
+        refuse_beyond(ENTRIES, len(given), argument, "Compute them in several calls")
         trees: dict[str, ex.Expression] = {}
         spelling_of: dict[str, str] = {}
         for name, text in pairs:
