@@ -70,7 +70,7 @@ def is_result(folder: Path) -> bool:
     """Return whether a folder is a result of `ingest`."""
     try:
         report = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # too many brackets
         return False
     return isinstance(report, dict) and report.get("made_by") == MADE_BY
 

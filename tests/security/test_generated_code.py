@@ -128,7 +128,7 @@ def test_translations_to_sql_run_and_find_the_same(name):
 def test_translations_to_siddhi_and_java_keep_texts_in_their_quotes():
     n_of = {"siddhi": 0, "flink_cep_java": 0}
     for text in HOSTILE.values():
-        query = f"PATTERN SEQ(A a, B b) WHERE skip_till_next_match and b.s = {quoted_text(text)} WITHIN 6"
+        query = f"PATTERN SEQ(A a, B b) WHERE skip_till_next_match and b.s = {quoted_text(text)} WITHIN 6 s"
         for target in n_of:
             try:
                 code = cep.translate(query, target, **SEQUENCE)
@@ -150,7 +150,7 @@ def test_translations_to_siddhi_and_java_keep_texts_in_their_quotes():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_that_a_language_cannot_spell_are_refused(name, target):
     query = (
-        f"PATTERN SEQ(A a, B b) WHERE skip_till_next_match and b.{quoted_name(HOSTILE[name])} > 1 WITHIN 6"
+        f"PATTERN SEQ(A a, B b) WHERE skip_till_next_match and b.{quoted_name(HOSTILE[name])} > 1 WITHIN 6 s"
     )
     try:
         code = cep.translate(query, target, **SEQUENCE)
@@ -178,7 +178,7 @@ def test_cells_tests_and_commands_of_the_explorer(name, tmp_path):
     command = explorer.command
     words = shlex.split(command, comments=True)
     assert words[:2] == ["cepkit", "match"] and f"p={board_text(text).partition('p: ')[2]}" in words
-    explorer.keep([0, 1])
+    explorer.keep(match=0)
     module = ast.parse(explorer.write_test())
     assert {type(node) for node in module.body} <= {ast.Expr, ast.Import, ast.ImportFrom, ast.FunctionDef}
     imported = {

@@ -36,20 +36,15 @@ PLOTLY_TAGS = {"b", "br", "i", "sub", "sup", "extra"}
 
 def events(text: str) -> pd.DataFrame:
     """Return events with a hostile column, a hostile event type, hostile keys and hostile texts."""
-    return pd.DataFrame(
-        {
-            "t": range(N),
-            text: range(N),
-            "kind": [text, "A", "B"] * (N // 3),
-            "s": [text, "y"] * (N // 2),
-            "k": text,
-        }
-    )
+    return pd.DataFrame({
+        "t": range(N), text: range(N), "kind": [text, "A", "B"] * (N // 3), "s": [text, "y"] * (N // 2),
+        "k": text, "wide": text * (100_000 // len(text)),
+    })  # fmt: skip
 
 
 def regex(text: str) -> cep.Matches:
     define = {"p": f"{quoted_name(text)} > 2 and s = {quoted_text(text)}", "q": f"s != {quoted_text(text)}"}
-    measures = {"first": "first(s)", text: f"max({quoted_name(text)})"}
+    measures = {"first": "first(s)", "wide": "first(wide)", text: f"max({quoted_name(text)})"}
     return cep.match(events(text), "p q+", define=define, order_by="t", partition_by="k", measures=measures)
 
 

@@ -319,9 +319,8 @@ def _odd_keyword(draw: Random) -> Any:
         keywords = {"define": {"p": value}} if draw.random() < 0.5 else {"measures": {"v": value}}
         return cep.match(frame(), "p", **{"define": {"p": "x > 1"}, **keywords}).head(2)
     name = draw.choice(
-        ("params", "partition_by", "order_by", "within", "within_closed", "measures", "event_type", "strategy",
-         "scope",
-         "strict_time", "after_match", "evaluation_order", "engine")
+        ("params", "partition_by", "order_by", "within", "within_closed", "measures", "event_type",
+         "strategy", "scope", "strict_time", "after_match", "evaluation_order", "engine")
     )  # fmt: skip
     found = cep.match(frame(), "PATTERN SEQ(A a, B b)", **sequence | {name: value})
     return found.count(), found.head(2)
