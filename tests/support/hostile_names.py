@@ -19,5 +19,5 @@ HOSTILE = {
     "sql": "x`); DROP TABLE t; -- /* '",
     "comment": "*/ x -- /* #",
     "path": "../../etc/passwd",
-    "long": "x" * 25_000,
+    "many": "x" * 20_000,
 }
