@@ -66,6 +66,8 @@ BEYOND = {
     "a measure": ("good", {"measures": {"v": "9223372036854775808"}}, "does not fit into 64 bits"),
     "a skipped hour": ("good", {"define": {"good": "when > '2026-03-29 02:30'"}}, "does not exist in Europe"),
     "a double hour": ("good", {"define": {"good": "when > '2026-10-25 02:30'"}}, "or exists twice"),
+    "a number of digits": ("good", {"define": {"good": f"PREV(x {'9' * 90_000})"}}, "expected an operator"),
+    "a name and NUL": ("good", {"define": {"good": f"{'a' * 90_000}\0"}}, "unexpected character"),
     "two texts": ("good", {"define": {"good": "'a' < 'b'"}}, "this compares two constants"),
 }
 

@@ -173,7 +173,7 @@ class Window(_Operator):
         self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
-        if self.emit not in (ARRIVAL, ALL):
+        if not isinstance(self.emit, str) or self.emit not in (ARRIVAL, ALL):
             raise CepError(
                 f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for "
                 "each row that leaves)"
@@ -302,7 +302,7 @@ class Join(_Operator):
         self._set("functions", self.functions or self.functions_called())
         for name, known in (("how", HOW), ("trigger", TRIGGERS)):
             value = getattr(self, name)
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise CepError(
                     f"{name}={value!r}: expected one of {list(known)}.{nearest(str(value), known)}"
                 )

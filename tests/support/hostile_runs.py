@@ -395,7 +395,7 @@ def _builder(draw: Random) -> Any:
         lambda: cep.seq(a, b).where(b["s"].like(value)),
         lambda: cep.seq(a, b).where(b["x"].between(value, 3)),
         lambda: cep.seq(a, b).where(b["x"] + value > 1),
-        lambda: cep.seq(a, b).where(b[value] > 1),
+        lambda: cep.seq(a, b).where(b[value]),
         lambda: cep.seq(a, b).partition_by(value),
         lambda: cep.seq(a, value),
         lambda: cep.seq(value, value),

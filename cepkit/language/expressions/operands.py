@@ -117,9 +117,11 @@ class Operand:
         """Return the condition that the value is one of ``options`` (one or more)."""
         if isinstance(options, str | Operand):
             raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}")
-        if not isinstance(options, Iterable):
-            raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}")
-        listed = tuple(map(as_expression, options))
+        try:
+            values = tuple(options)
+        except TypeError:
+            raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}") from None
+        listed = tuple(map(as_expression, values))
         if not listed:
             raise PredicateError("isin: expected one value or more, got an empty list")
         return Operand(ex.In(self.expression, listed))

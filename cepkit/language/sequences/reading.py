@@ -155,7 +155,10 @@ def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
 
 
 def _order(given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    try:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        names = (given,)
     if not all(isinstance(name, str) for name in names):
         raise CepError(f"evaluation_order: expected names of events, as in ['c', 'a', 'b'], got {given!r}")
     return names
