@@ -165,6 +165,7 @@ def test_what_is_within_the_limits_runs(call):
         (lambda: cep.window(FRAME, {"v": "sum(x)"}, length=10**30), "length=1000"),
         (lambda: cep.window(FRAME, {"v": "sum(x)"}, time=10**30, order_by="ts"), "does not fit into 64 bits"),
         (lambda: cep.window(FRAME, {f"v{i}": "sum(x)" for i in range(1001)}, length=3), "aggregates: 1,001"),
+        (lambda: cep.window(FRAME, {"v": "std()"}, length=3), "std takes one argument, 0 given"),
         (lambda: cep.window(FRAME, {"v": "+".join(["sum(x)"] * 300)}, length=3), "more than 200 levels"),
         (lambda: cep.sessions(FRAME, gap=10**30, order_by="ts"), "does not fit into 64 bits"),
         (lambda: cep.sessions(FRAME, gap="9" * 5000 + " s", order_by="when"), "the number is too long"),

@@ -85,6 +85,11 @@ class _Operator(Query):
                 name = aggregate_name(node)
                 if name is None:
                     continue
+                if isinstance(node, ex.Call) and len(node.arguments) != 1:
+                    raise PredicateError(
+                        f"{role}: {node.function} takes one argument, {len(node.arguments)} given\n"
+                        f"{self.underlined(role, node)}"
+                    )
                 if role == "where":
                     raise PredicateError(
                         f"{role}: {node} ranges over a window, and where decides before a row enters it; use "
