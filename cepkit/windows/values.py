@@ -53,8 +53,10 @@ class _Operator(Query):
     def _parse_all(
         self, argument: str, noun: str, given: Any, sources: dict[str, str], *, references: bool
     ) -> tuple[tuple[str, ex.Expression], ...]:
-        pairs = given.items() if isinstance(given, Mapping) else given
-        if isinstance(given, str) or not isinstance(given, Mapping | tuple):
+        pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping | tuple) or not all(
+            isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
+        ):
             raise CepError(
                 f"{argument}: expected a mapping of names to expressions, as {{'total': 'sum(price)'}}, got "
                 f"{given!r}"
