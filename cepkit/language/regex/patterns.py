@@ -97,8 +97,8 @@ class Repeat(Pattern):
     high: int | None
 
     def __post_init__(self) -> None:
-        for bound in (self.low, self.high):
-            if type(bound) is not int and bound is not None:
+        for bound in (self.low, self.low if self.high is None else self.high):
+            if type(bound) is not int:
                 whole_number("rounds of a repetition", bound)
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
             raise OddPatternError(

@@ -283,6 +283,8 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def absent(self, children):
         word, source, wait = children
+        if wait == 0:
+            raise Refusal("'not … for' needs a time above 0", (word.start_pos, source.span[1]))
         return sp.AbsentState(source, wait, span=(word.start_pos, source.span[1]))
 
     def event(self, children):
