@@ -170,13 +170,16 @@ class _Planner:
     def _refuse_long_chains(self) -> None:
         """Raise if a query reads the results of too many others, one after the other."""
         n_before: dict[str, int] = {}
-        queries = [query for query in self._app.queries() if query.target is not None]
+        read = [
+            (query.target, [source.stream for source in query.sources()])
+            for query in self._app.queries() if query.target is not None
+        ]  # fmt: skip
         for _ in range(QUERIES_IN_A_ROW + 1):
             changed = False
-            for query in queries:
-                n = 1 + max((n_before.get(source.stream, 0) for source in query.sources()), default=0)
-                if n > n_before.get(query.target, 0):
-                    n_before[query.target], changed = n, True
+            for target, sources in read:
+                n = 1 + max((n_before.get(source, 0) for source in sources), default=0)
+                if n > n_before.get(target, 0):
+                    n_before[target], changed = n, True
             if not changed:
                 break
         longest = max(n_before.values(), default=0)
