@@ -141,6 +141,18 @@ class ResultTooLargeError(CepError, MemoryError):
     """
 
 
+class WrongTypeError(CepError, TypeError):
+    """An argument has a type that the call does not take.
+
+    Examples
+    --------
+    >>> import cepkit as cep
+    >>> cep.siddhi(5)
+    Traceback (most recent call last):
+    cepkit.errors.WrongTypeError: SiddhiQL: expected text, got int
+    """
+
+
 class PatternSyntaxError(CepError, ValueError):
     """The text is not a valid pattern, predicate or duration.
 

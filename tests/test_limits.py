@@ -66,8 +66,121 @@ BEYOND = {
     "a measure": ("good", {"measures": {"v": "9223372036854775808"}}, "does not fit into 64 bits"),
     "a skipped hour": ("good", {"define": {"good": "when > '2026-03-29 02:30'"}}, "does not exist in Europe"),
     "a double hour": ("good", {"define": {"good": "when > '2026-10-25 02:30'"}}, "or exists twice"),
+    "a number of digits": ("good", {"define": {"good": f"PREV(x {'9' * 90_000})"}}, "expected an operator"),
+    "a name and NUL": ("good", {"define": {"good": f"{'a' * 90_000}\0"}}, "unexpected character"),
     "two texts": ("good", {"define": {"good": "'a' < 'b'"}}, "this compares two constants"),
 }
+
+
+def rows(pattern: str, define: str = "A AS x > 1", clauses: str = "") -> str:
+    return f"MATCH_RECOGNIZE (ORDER BY ts {clauses} PATTERN ({pattern}) DEFINE {define})"
+
+
+def listed(n: int, one: str) -> str:
+    return ", ".join(one.format(i) for i in range(n))
+
+
+def in_a_row(n: int) -> str:
+    return "".join(f"from {f'S{i}' if i else 'T'} select x insert into S{i + 1};" for i in range(n))
+
+
+# The other languages: each was an endless search for transitions, a RecursionError, or quadratic.
+BEYOND_ROWS = {
+    "rounds of no row": (rows("(){1000000000} A"), "rounds of a quantifier: 1,000,000,000"),
+    "rounds": (rows("A{1,1000000000}"), "the limit is 1,000,000"),
+    "rounds of digits": (rows(f"A{{{'9' * 3999}}}"), "a number of 3999 digits"),
+    "nested rounds": (rows("(((A{100}){100}){100}){100}"), "bounds of the quantifiers are too large"),
+    "options": (rows("(A?){3000}"), "bounds of the quantifiers are too large"),
+    "nested options": (rows("(((A?){50})*){50}"), "bounds of the quantifiers are too large"),
+    "orders": (rows(f"PERMUTE({listed(12, 'A{}')})"), "PERMUTE takes eight patterns at most"),
+    "orders of orders": (rows("PERMUTE(A, A, A, A, A, A, A, A)"), "bounds of the quantifiers are too large"),
+    "alternatives": (rows("|".join(["A"] * 500_000)), "characters of the query"),
+    "parts": (rows(" ".join(["A"] * 40_000)), "bounds of the quantifiers are too large"),
+    "brackets": (rows("A", "A AS " + "NOT " * 5000 + "x > 1"), "more than 200 levels are nested"),
+    "conditions": (rows("A", listed(1001, "A{} AS x > 1")), "entries of a list: 1,001"),
+    "measures": (rows("A", clauses=f"MEASURES {listed(1001, 'A.x AS m{}')}"), "entries of a list: 1,001"),
+    "keys": (rows("A").replace("ORDER BY ts", f"ORDER BY {listed(1001, 'x')}"), "the limit is 1,000"),
+    "rows of LIMIT": (f"SELECT * FROM t {rows('A')} LIMIT {'9' * 5000}", "does not fit into 64 bits"),
+    "length of a type": (rows("A", f"A AS CAST(x AS varchar({'9' * 5000})) = '1'"), "length of the type"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_ROWS)
+def test_a_row_pattern_beyond_a_limit_is_refused(name):
+    query, said = BEYOND_ROWS[name]
+    with pytest.raises(CepError) as caught:
+        cep.match(FRAME, query).to_frame()
+    assert said in str(caught.value)
+    assert max(map(len, str(caught.value).splitlines())) <= QUOTED + 100
+
+
+BEYOND_SIDDHI = {
+    "queries": ("".join(f"from T select x insert into S{i};" for i in range(501)), "queries of the app: 501"),
+    "queries in a row": (in_a_row(51), "queries that read one another in a row: 51"),
+    "states": (f"from {' -> '.join(f'e{i}=T' for i in range(201))} select e1.x insert into O", "states of"),
+    "partial matches": (
+        f"from {' -> '.join(f'every e{i}=T' for i in range(30))} select e1.x insert into O",
+        "partial matches that wait at the same time",
+    ),
+    "digits of a count": (f"from e1=T<1:{'9' * 5000}> -> e2=T select e2.x insert into O", "too long"),
+    "digits of a long": (f"from T[x > {'9' * 5000}L] select x insert into O", "the number is too long"),
+    "levels": (f"from T[{'not ' * 5000}(x > 1)] select x insert into O", "more than 200 levels are nested"),
+    "characters": (f"from T select '{'a' * 900_000}' as x insert into O", "characters of the query"),
+    "updates": ("update " * 150_000, "characters of the query"),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_SIDDHI)
+def test_an_app_of_siddhi_beyond_a_limit_is_refused(name):
+    text, said = BEYOND_SIDDHI[name]
+    with pytest.raises(CepError) as caught:
+        cep.siddhi(text, T=FRAME, order_by="ts").to_frame()
+    assert said in str(caught.value)
+    assert max(map(len, str(caught.value).splitlines())) <= QUOTED + 100
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: cep.siddhi(
+            "from e1=T<1:1000000000> -> e2=T select e2.x insert into O", T=FRAME, order_by="ts"
+        ),
+        lambda: cep.siddhi(in_a_row(50), T=FRAME, order_by="ts"),
+        lambda: cep.match(FRAME, rows("A{1,1000} B", "A AS x > 1")),
+        lambda: cep.match(FRAME, rows("(A?){300}")),
+        lambda: cep.match(FRAME, rows("A", listed(1, "A AS x > 1"), f"MEASURES {listed(900, 'A.x AS m{}')}")),
+        lambda: cep.match(FRAME, rows("((){1000000}){1000000} A")),
+        lambda: cep.join(
+            FRAME, FRAME, left=cep.Window(length=2**62), right=cep.Window(length=2**62), order_by="ts"
+        ),
+    ],
+)
+def test_what_is_within_the_limits_runs(call):
+    assert call() is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: cep.window(FRAME, {"v": "sum(x)"}, length=10**30), "length=1000"),
+        (lambda: cep.window(FRAME, {"v": "sum(x)"}, time=10**30, order_by="ts"), "does not fit into 64 bits"),
+        (lambda: cep.window(FRAME, {f"v{i}": "sum(x)" for i in range(1001)}, length=3), "aggregates: 1,001"),
+        (lambda: cep.window(FRAME, {"v": "delta(text)"}, length=3), "delta(text) needs numbers or times"),
+        (lambda: cep.siddhi("from not T for 0 sec and e=T select e.x insert into O", T=FRAME), "above 0"),
+        (lambda: cep.event("a", "A").times(None), "expected a whole number"),
+        (lambda: cep.var("a").times(None), "expected a whole number"),
+        (lambda: cep.window(FRAME, {"v": "std()"}, length=3), "std takes one argument, 0 given"),
+        (lambda: cep.window(FRAME, {"v": "+".join(["sum(x)"] * 300)}, length=3), "more than 200 levels"),
+        (lambda: cep.sessions(FRAME, gap=10**30, order_by="ts"), "does not fit into 64 bits"),
+        (lambda: cep.sessions(FRAME, gap="9" * 5000 + " s", order_by="when"), "the number is too long"),
+        (lambda: cep.runs(FRAME, "not " * 5000 + "x = 1", order_by="ts"), "more than 200 levels are nested"),
+        (lambda: cep.translate(rows("A{1000000000}"), "regex"), "the limit is 1,000,000"),
+    ],
+)
+def test_windows_and_idioms_beyond_a_limit_are_refused(call, said):
+    with pytest.raises(CepError) as caught:
+        call()
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("name", BEYOND)

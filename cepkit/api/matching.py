@@ -170,7 +170,7 @@ def match(
     """
     bounded = _bounded(
         frame, latency_bound=latency_bound, shedding=shedding, warm_up=warm_up, weights=weights,
-        seed=seed or None,
+        seed=None if type(seed) is int and seed == 0 else seed,
     )  # fmt: skip
     memory_limit_of(memory_limit)  # raises for a value that is no limit
     if isinstance(query, str) and is_match_recognize(query):

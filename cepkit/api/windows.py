@@ -249,8 +249,9 @@ def join(
     from cepkit.windows.values import Join
 
     value = Join(
-        left, right, on=on or (), where=where, how=how, trigger=trigger, measures=measures or (),
-        order_by=order_by or (), params=params or (),
+        left, right, on=() if on is None else on, where=where, how=how, trigger=trigger,
+        measures=() if measures is None else measures, order_by=() if order_by is None else order_by,
+        params=() if params is None else params,
     )  # fmt: skip
     nodes = _nodes_of(engine)
     is_spark = [bool(spark_module(side)) for side in (frame, other)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 import time
 import warnings
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 import pandas as pd
 
 import cepkit
+from cepkit.commands.terminal import printable, tell
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
@@ -71,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     except CepError as error:
-        print(f"cepkit {given.command}: {_as_options(str(error))}", file=sys.stderr)
+        tell(f"cepkit {given.command}: {_as_options(str(error))}", error=True)
         return USER_ERROR
     except MemoryError:
         print(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", file=sys.stderr)
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise  # a bug of cepkit needs the full traceback
-        print(f"cepkit {given.command}: Spark failed: {_first_line(error)}", file=sys.stderr)
+        tell(f"cepkit {given.command}: Spark failed: {_first_line(error)}", error=True)
         return USER_ERROR
     except KeyboardInterrupt:
         print(f"cepkit {given.command}: interrupted", file=sys.stderr)
@@ -120,7 +122,7 @@ def _match(given: argparse.Namespace) -> None:
     done = time.perf_counter()
     _say(f"{_count_text(n_matches, 'match', 'matches')} of {str(matches.query.pattern)!r} in {size}")
     if shown is not None:
-        print(shown.to_string(max_colwidth=60, index=given.rows == "one"), flush=True)
+        tell(shown.to_string(max_colwidth=60, index=given.rows == "one"))
         _say_more(matches, n_matches, given.rows, len(shown), limit)
     if not n_matches:
         _say("`cepkit explain` with the same arguments shows how cepkit read the query")
@@ -167,7 +169,7 @@ def _match_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> None:
     said = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
     _say(f"{_count_text(n_matches, 'match', 'matches')} of {pattern!r} in {size}{said}")
     if shown is not None:
-        print(shown.to_string(max_colwidth=60), flush=True)
+        tell(shown.to_string(max_colwidth=60))
         if n_rows > limit:
             _say(f"… {n_rows - limit:,} more; --limit {n_rows} prints all, --out FILE writes all")
     if not n_matches:
@@ -221,7 +223,7 @@ _REPLACED = (
 
 def _say(line: str) -> None:
     """Print a line for the user on stderr, so that stdout has nothing but the table."""
-    print(line, file=sys.stderr, flush=True)
+    tell(line, error=True)
 
 
 def _say_more(matches: Any, n_matches: int, rows: str, n_shown: int, limit: int) -> None:
@@ -258,11 +260,11 @@ def _explain(given: argparse.Namespace) -> None:
     if is_match_recognize(given.pattern):
         params = _params_of_rows(given, keywords)
         frame, _ = _read(given, table_files(given.files), _clocks_of_rows(given.pattern))
-        print(frame.cep.explain(given.pattern, **params))
+        tell(frame.cep.explain(given.pattern, **params))
         return
     frame, _ = _read(given, table_files(given.files))
     keywords["within"] = _within(given.within, frame, keywords["order_by"])
-    print(frame.cep.explain(given.pattern, **keywords))
+    tell(frame.cep.explain(given.pattern, **keywords))
 
 
 def _ingest(given: argparse.Namespace) -> None:
@@ -277,9 +279,10 @@ def _ingest(given: argparse.Namespace) -> None:
         )
     source = [original_file(name) for name in given.source]
     report = ingest(given.format, source, given.target, mode=given.mode, period=given.period, **options)
-    print(report)
+    tell(report)
     key, order = report.partition_by, ",".join(report.order_by)
-    print(f"\nnext: cepkit match {given.target} PATTERN --partition-by {key} --order-by {order} …")
+    target = shlex.quote(given.target)
+    tell(f"\nnext: cepkit match {target} PATTERN --partition-by {key} --order-by {order} …")
 
 
 def _examples(given: argparse.Namespace) -> None:
@@ -336,7 +339,7 @@ def _within(text: str | None, frame: Any, order_by: Sequence[str] | None) -> str
     """Return the window, as a number when it has no unit and the clock is a plain number."""
     kinds = {name: str(kind) for name, kind in dict(frame.dtypes).items()}  # for pandas and for Spark
     clock = kinds.get(order_by[0], "") if order_by else ""
-    if text is not None and text.isdigit() and _PLAIN_NUMBER.match(clock):
+    if text is not None and text.isdecimal() and len(text) < 20 and _PLAIN_NUMBER.match(clock):
         return int(text)
     return text
 
@@ -366,7 +369,7 @@ def _read(
         frame, notes = read_spark(session, files, times)
         size = f"{named} on Spark"  # counting the rows would be a separate job
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        tell(f"note: {note}", error=True)
     return frame, size
 
 
@@ -443,7 +446,7 @@ def _print_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if issubclass(category, CepWarning):
-            print(f"warning: {message}", file=sys.stderr)
+            tell(f"warning: {message}", error=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -465,7 +468,9 @@ class _Parser(argparse.ArgumentParser):
         )
         if unknown:
             message += nearest(unknown[1].split("=")[0], self.known)
-        self.exit(USER_ERROR, f"{self.prog}: {message}\n`{self.prog} --help` shows how to use it\n")
+        self.exit(
+            USER_ERROR, f"{self.prog}: {printable(message)}\n`{self.prog} --help` shows how to use it\n"
+        )
 
 
 def _parser() -> _Parser:
@@ -600,7 +605,7 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _limit(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"expected a number of rows, got {text!r}")
     return int(text)
 

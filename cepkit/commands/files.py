@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
+from cepkit.commands.terminal import printable
 from cepkit.datasets import sample, sample_names
 from cepkit.errors import CepError, nearest
 from cepkit.pipelines.spark_session import setting
@@ -174,7 +175,8 @@ class WrittenResult:
         if self.path is None:
             buffer = getattr(sys.stdout, "buffer", None)  # a captured stdout may have none
             if self.format != "parquet":
-                print(_text_of(frame, self.format), end="", flush=True)
+                text = _text_of(frame, self.format)
+                print(printable(text) if self.format == "table" else text, end="", flush=True)
             elif buffer is None:
                 raise UnwritableFileError("--format parquet: this stdout takes text only; use --out FILE")
             else:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from cepkit.explorer.table.texts import columns_of
 from cepkit.insight.value_text import cell
+from cepkit.plots.stills.png import without_controls
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --paper: #fff;
@@ -102,7 +103,7 @@ def page_html(parts: PageParts) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(text, quote=False)
+    return html.escape(without_controls(text), quote=False)
 
 
 def _section(title: str, content: str) -> str:

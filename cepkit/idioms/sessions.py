@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: st
             f"{role}={gap!r} needs a clock, a column of times or numbers; column {name!r} is of type "
             f"{of}{order_advice(source, name)}"
         )
-    if of.kind in (INTEGER, FLOAT) and not isinstance(gap, int):
+    if of.kind in (INTEGER, FLOAT) and isinstance(gap, str | timedelta):
         raise unit_missing(role, gap, name)
     return duration_ticks(gap, of.unit if of.kind in (TIME, DURATION) else None)
 

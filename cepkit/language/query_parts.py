@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -47,13 +47,29 @@ class Query(ABC):
 
 def as_columns(argument: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the column names passed as ``argument``; raise if one occurs twice."""
-    columns = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    if given is not None and not isinstance(given, Iterable):
+        raise CepError(f"{argument}: expected names of columns as text, got {given!r}")
+    columns = () if given is None else (given,) if isinstance(given, str) else _all_of(argument, given)
     for column in columns:
         if not isinstance(column, str):
             raise CepError(f"{argument}: expected names of columns as text, got {column!r}")
         if columns.count(column) > 1:
             raise CepError(f"{argument}: column {column!r} is named twice")
     return columns
+
+
+def _all_of(argument: str, given: Iterable[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(given)
+    except TypeError:  # such as an array without an axis
+        raise CepError(f"{argument}: expected names of columns as text, got {given!r}") from None
+
+
+def as_mapping(argument: str, given: Any) -> Mapping:
+    """Return a keyword that must be a mapping; None becomes an empty one."""
+    if given is not None and not isinstance(given, Mapping):
+        raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
+    return {} if given is None else given
 
 
 def listed(title: str, sign: str, entries: Iterable[tuple[str, object]]) -> list[str]:

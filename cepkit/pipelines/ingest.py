@@ -27,6 +27,7 @@ from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatErro
 from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
 from cepkit.pipelines.spark_session import setting, spark_session
+from cepkit.pipelines.stages import quoted
 from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
 from cepkit.progress import watch_spark
 
@@ -322,7 +323,7 @@ def _read(spark: SparkSession | None, path: Path, columns: Mapping[str, str]) ->
     spark = spark_session() if spark is None else spark
     # "timestamp" alone depends on the session's settings; here it always is an instant.
     instant = {"timestamp": "timestamp_ltz"}
-    schema = ", ".join(f"`{name}` {instant.get(kind, kind)}" for name, kind in columns.items())
+    schema = ", ".join(f"{quoted(name)} {instant.get(kind, kind)}" for name, kind in columns.items())
     return spark.read.schema(schema).parquet(path.expanduser().resolve().as_uri())
 
 

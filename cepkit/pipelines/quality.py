@@ -129,7 +129,7 @@ def read_report(target: str | PathLike) -> QualityReport:
         return QualityReport(
             **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ReportNotFoundError(
             f"{str(target)!r} has no result of `cepkit ingest` (no readable {QUALITY})"
         ) from error

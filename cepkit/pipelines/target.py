@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
         )
     folder = Path(text).expanduser().resolve()
     _restore(folder)
+    _remove_left(folder)
     if not folder.exists():
         return folder
     if not folder.is_dir():
@@ -68,7 +70,7 @@ def is_result(folder: Path) -> bool:
     """Return whether a folder is a result of `ingest`."""
     try:
         report = json.loads((folder / QUALITY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # too many brackets
         return False
     return isinstance(report, dict) and report.get("made_by") == MADE_BY
 
@@ -77,14 +79,15 @@ def is_result(folder: Path) -> bool:
 def replacing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces ``folder`` at the end, or is removed after an error.
 
-    An earlier ``folder`` stays until then. If the program dies between the two renames, the next
-    `target_folder` restores the earlier one.
+    An earlier ``folder`` stays until then. If the program dies, the next `target_folder` removes the
+    unfinished folder, and it restores the earlier one where the program died between the two renames.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
-    unfinished = folder.with_name(f".{folder.name}.unfinished-{mark}")
-    earlier = folder.with_name(f".{folder.name}.earlier-{mark}")
+    unfinished = folder.with_name(f".{folder.name}{_UNFINISHED}{mark}")
+    earlier = folder.with_name(f".{folder.name}{_EARLIER}{mark}")
     unfinished.mkdir()
+    lock = _lock(unfinished)
     try:
         yield unfinished
         if folder.exists():
@@ -94,13 +97,61 @@ def replacing(folder: Path) -> Iterator[Path]:
         _restore(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+    finally:
+        if lock is not None:
+            os.close(lock)
     shutil.rmtree(earlier, ignore_errors=True)
+
+
+_UNFINISHED, _EARLIER = ".unfinished-", ".earlier-"
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder until its file descriptor is closed, or the process dies.
+
+    Return the descriptor. It is None if the system or the file system has no such locks.
+
+    Raises
+    ------
+    BlockingIOError
+        When another process has the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    descriptor = -1
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise BlockingIOError(error.errno, error.strerror) from None
+        return None
+    return descriptor
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the unfinished folders of runs that were killed, but not that of a run that still works."""
+    if not folder.parent.is_dir():
+        return
+    kinds = [f".{folder.name}{_UNFINISHED}"]
+    if folder.exists():  # otherwise an earlier result may still be restored
+        kinds.append(f".{folder.name}{_EARLIER}")
+    for left in [one for one in folder.parent.iterdir() if one.name.startswith(tuple(kinds))]:
+        with suppress(BlockingIOError):
+            lock = _lock(left)
+            if lock is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
 
 
 def _restore(folder: Path) -> None:
     """Restore the earlier folder when a replacement stopped between its two renames."""
     if folder.exists() or not folder.parent.is_dir():
         return
-    earlier = [p for p in folder.parent.iterdir() if p.name.startswith(f".{folder.name}.earlier-")]
+    earlier = [p for p in folder.parent.iterdir() if p.name.startswith(f".{folder.name}{_EARLIER}")]
     if earlier:
         max(earlier, key=lambda path: path.stat().st_mtime_ns).rename(folder)

@@ -36,8 +36,9 @@ def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
         return _as_sequence(query, given)
     regex = _check_regex(query)
     _only_for_sequences(
-        event_type=given.event_type, strategy=given.strategy, scope=given.scope != "run" and given.scope,
-        strict_time=given.strict_time, after_match=given.after_match, evaluation_order=given.evaluation_order,
+        event_type=given.event_type, strategy=given.strategy,
+        scope=None if _is("run", given.scope) else given.scope, strict_time=given.strict_time,
+        after_match=given.after_match, evaluation_order=given.evaluation_order,
     )  # fmt: skip
     return _as_regex(regex, given)
 
@@ -73,7 +74,7 @@ def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:
     said = {
         item.name: getattr(given, item.name)
         for item in fields(given)
-        if item.name != "define" and getattr(given, item.name) != item.default
+        if item.name != "define" and not _is(item.default, getattr(given, item.name))
     }
     return sequence_query(query, **said)
 
@@ -111,8 +112,13 @@ def _as_regex(query: str | Pattern | RegexQuery, given: Arguments) -> RegexQuery
     )
 
 
+def _is(expected: object, value: object) -> bool:
+    """Return whether a keyword has a value; arrays have none."""
+    return value is expected or (type(value) is type(expected) and value == expected)
+
+
 def _only_for_sequences(**keywords: Any) -> None:
-    given = [name for name, value in keywords.items() if value]
+    given = [name for name, value in keywords.items() if value is not None and not _is(False, value)]
     if given:
         raise UnsupportedQueryError(
             f"{given} belong to event sequences; a regex query matches contiguous rows in one way: the "

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from cepkit.errors import CepError, ResultTooLargeError, whole_number
+from cepkit.errors import CepError, ResultTooLargeError, WrongTypeError, whole_number
 from cepkit.language.numbers import count_text
 from cepkit.limits import bound_memory
 
@@ -36,7 +36,7 @@ def bounded(method: _Method) -> _Method:
 
 def check_rows(rows: str) -> None:
     """Raise `CepError` unless ``rows`` is ``"one"`` or ``"all"``."""
-    if rows not in ("one", "all"):
+    if not isinstance(rows, str) or rows not in ("one", "all"):
         raise CepError(f"rows={rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
 
 
@@ -66,9 +66,9 @@ def check_limit(n: int, limit: int | None) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Raise `TypeError` unless the key of ``matches[key]`` is an integer."""
-    if not isinstance(key, int | np.integer):
-        raise TypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
+    """Raise `WrongTypeError` unless the key of ``matches[key]`` is an integer."""
+    if not isinstance(key, int | np.integer) or isinstance(key, np.timedelta64):
+        raise WrongTypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
 
 
 def number_of(key: int, n: int) -> int:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from cepkit.errors import CepError
 from cepkit.events import DURATION, TIME, ColumnType, Source
+from cepkit.language.query_parts import as_columns
 from cepkit.language.siddhi.query import SiddhiApp
 from cepkit.siddhiql.inputs import NANOSECONDS_PER_MS, StreamRows, events_of, merged, read_stream
 from cepkit.siddhiql.planning import AppPlan, plan_app
@@ -67,7 +68,7 @@ def bind_app(app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy) -
     streams = []
     for name, source in sources.items():
         columns = order_by.get(name) if isinstance(order_by, Mapping) else order_by
-        columns = (columns,) if isinstance(columns, str) else tuple(columns or ())
+        columns = as_columns("order_by", columns)
         streams.append(read_stream(name, source, defined.get(name), columns))
     clock = _clock(streams)
     per_ms = NANOSECONDS_PER_MS if clock is not None else 1

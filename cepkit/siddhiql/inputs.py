@@ -90,6 +90,8 @@ def read_stream(
     """
     known = source.schema
     for column in order_by:
+        if not isinstance(column, str):
+            raise CepError(f"order_by: expected names of columns as text, got {column!r}")
         if column not in known:
             raise ColumnNotFoundError(
                 f"order_by: {name} has no column {column!r}.{nearest(column, known) or _listed(known)}"

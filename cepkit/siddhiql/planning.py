@@ -18,6 +18,7 @@ from cepkit.language.siddhi.query import (
     SiddhiQuery,
     StreamInput,
 )
+from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
 from cepkit.siddhiql.functions import Type
 from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
@@ -90,6 +91,7 @@ class _Planner:
         """Return the plan of the app."""
         self._read_streams()
         self._refuse_cycles()
+        self._refuse_long_chains()
         waiting = list(enumerate(self._app.elements))
         done: dict[int, PlannedQuery | PlannedPartition] = {}
         while waiting:
@@ -164,6 +166,25 @@ class _Planner:
                     f"the queries feed {query.target!r} to itself, without an end; write to another stream",
                     UnsupportedQueryError,
                 )
+
+    def _refuse_long_chains(self) -> None:
+        """Raise if a query reads the results of too many others, one after the other."""
+        n_before: dict[str, int] = {}
+        read = [
+            (query.target, [source.stream for source in query.sources()])
+            for query in self._app.queries() if query.target is not None
+        ]  # fmt: skip
+        for _ in range(QUERIES_IN_A_ROW + 1):
+            changed = False
+            for target, sources in read:
+                n = 1 + max((n_before.get(source, 0) for source in sources), default=0)
+                if n > n_before.get(target, 0):
+                    n_before[target], changed = n, True
+            if not changed:
+                break
+        longest = max(n_before.values(), default=0)
+        cure = "Run them in several apps, one after the other"
+        refuse_beyond(QUERIES_IN_A_ROW, longest, "queries that read one another in a row", cure)
 
     def _is_ready(self, element: SiddhiQuery | SiddhiPartition) -> bool:
         queries = element.queries if isinstance(element, SiddhiPartition) else (element,)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,6 +19,13 @@ from cepkit.errors import CepError
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
+
+
+# What reading a damaged file may raise: also sizes that do not fit into memory, and too many brackets.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, pa.ArrowException, EOFError, LookupError, ValueError, TypeError,
+    AttributeError, NotImplementedError, RuntimeError, MemoryError, OverflowError,
+)  # fmt: skip
 
 
 class Saved(NamedTuple):
@@ -131,7 +139,7 @@ def _read(file: Path | IO[bytes], path: str, kind: str) -> Saved:
                 elif folder == "tables":
                     with pa.ipc.open_file(pa.py_buffer(members.read(name))) as reader:
                         tables[rest.removesuffix(".arrow")] = reader.read_all()
-    except (zipfile.BadZipFile, KeyError, ValueError, pa.ArrowInvalid, EOFError) as error:
+    except _DAMAGE as error:
         if isinstance(error, CepError):
             raise
         raise CepError(f"{path} is not a state file of cepkit, or it is damaged: {error}") from error
@@ -143,7 +151,7 @@ def kind_of_file(path: str | os.PathLike) -> str | None:
     try:
         with zipfile.ZipFile(path) as members:
             return json.loads(members.read("header.json")).get("kind")
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, AttributeError):
+    except (OSError, *_DAMAGE):
         return None
 
 

@@ -29,6 +29,7 @@ def _spelled(value: Any) -> str:
 
 def long_text(text: str) -> str:
     """Return a text of several lines as Python spells it."""
-    if '"""' in text or "\\" in text or "\n" not in text:
+    is_plain = "\n" in text and "".join(text.split("\n")).isprintable()  # Python changes other line ends
+    if not is_plain or '"""' in text or "\\" in text or text.endswith('"'):
         return repr(text)
-    return f'"""{text}"""' if not text.endswith('"') else repr(text)
+    return f'"""{text}"""'

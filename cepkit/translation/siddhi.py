@@ -206,6 +206,8 @@ class SiddhiText(Infix):
         if isinstance(value, str):
             if "'" in value or "\\" in value:
                 refuse(TARGET, f"the text {value!r}", "its quotes have no escape")
+            if "\n" in value:
+                refuse(TARGET, f"the text {value!r}", "a text there has one line")
             return f"'{value}'"
         return repr(value)
 

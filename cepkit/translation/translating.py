@@ -104,7 +104,7 @@ PREV(HIGH2.price)
     cepkit.errors.UnsupportedQueryError: skip_till_any_match has no equal in 'regex': it reports every \
 choice of events, and there a start has one match
     """
-    if to not in TARGETS:
+    if not isinstance(to, str) or to not in TARGETS:
         raise CepError(f"to={to!r}.{nearest(str(to), TARGETS)} Targets: {list(TARGETS)}")
     return _PRINTERS[to](read_query(to, query, keywords))
 

@@ -85,7 +85,12 @@ class WindowEvaluator(RowEvaluator):
         if name in ("first", "last", "delta"):
             ends = {"first": [start], "last": [stop - 1], "delta": [stop - 1, start]}[name]
             found = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
-            return found[0] if len(found) == 1 else self._arithmetic(e, "-", *found)
+            if len(found) == 1:
+                return found[0]
+            try:
+                return self._arithmetic(e, "-", *found)
+            except pa.ArrowNotImplementedError:
+                raise self.wrong(e, f"{e} needs numbers or times") from None
         return self._reduce(name, e, operand, values)
 
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def size_of(window: Window, source: Source) -> Size:
             f"{what}={window.time!r} needs a clock, a column of times or numbers; column {name!r} is of type "
             f"{of}{order_advice(source, name)}"
         )
-    if of.kind in (INTEGER, FLOAT) and not isinstance(window.time, int):
+    if of.kind in (INTEGER, FLOAT) and isinstance(window.time, str | timedelta):
         raise unit_missing(what, window.time, name)
     unit = of.unit if of.kind in (TIME, DURATION) else None
     width = duration_ticks(window.time, unit)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, underline, whole_number
+from cepkit.errors import CepError, PredicateError, nearest, underline, whole_number
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.query_parts import Duration, Query, as_columns, refuse_parameters
+from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
+from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
 
 ARRIVAL, ALL = "arrival", "all"
 STATUS, EMITTED = "status", "emitted"  # columns that emit="all" adds
@@ -52,12 +53,15 @@ class _Operator(Query):
     def _parse_all(
         self, argument: str, noun: str, given: Any, sources: dict[str, str], *, references: bool
     ) -> tuple[tuple[str, ex.Expression], ...]:
-        pairs = given.items() if isinstance(given, Mapping) else given
-        if isinstance(given, str) or not isinstance(given, Mapping | tuple):
+        pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping | tuple) or not all(
+            isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
+        ):
             raise CepError(
                 f"{argument}: expected a mapping of names to expressions, as {{'total': 'sum(price)'}}, got "
                 f"{given!r}"
             )
+        refuse_beyond(ENTRIES, len(given), argument, "Compute them in several calls")
         trees: dict[str, ex.Expression] = {}
         spelling_of: dict[str, str] = {}
         for name, text in pairs:
@@ -83,6 +87,11 @@ class _Operator(Query):
                 name = aggregate_name(node)
                 if name is None:
                     continue
+                if isinstance(node, ex.Call) and len(node.arguments) != 1:
+                    raise PredicateError(
+                        f"{role}: {node.function} takes one argument, {len(node.arguments)} given\n"
+                        f"{self.underlined(role, node)}"
+                    )
                 if role == "where":
                     raise PredicateError(
                         f"{role}: {node} ranges over a window, and where decides before a row enters it; use "
@@ -168,10 +177,10 @@ class Window(_Operator):
             self._set("where", self._parse("where", self.where, sources, references=False))
         self._set("group_by", as_columns("group_by", self.group_by))
         self._set("order_by", as_columns("order_by", self.order_by))
-        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
-        if self.emit not in (ARRIVAL, ALL):
+        if not isinstance(self.emit, str) or self.emit not in (ARRIVAL, ALL):
             raise CepError(
                 f"emit={self.emit!r}: write 'arrival' (a row for each row that arrives) or 'all' (also for "
                 "each row that leaves)"
@@ -295,12 +304,12 @@ class Join(_Operator):
             self._set("where", self._parse("where", self.where, sources, references=True))
         self._set("on", _pairs_of_columns(self.on))
         self._set("order_by", _clocks(self.order_by))
-        self._set("params", tuple(dict(self.params or {}).items()))
+        self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
         for name, known in (("how", HOW), ("trigger", TRIGGERS)):
             value = getattr(self, name)
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise CepError(
                     f"{name}={value!r}: expected one of {list(known)}.{nearest(str(value), known)}"
                 )
@@ -384,22 +393,14 @@ def _below(node: ex.Expression) -> list[ex.Expression]:
 
 def _positive(name: str, size: Any) -> Any:
     if name == "length" or (name == "tumbling" and not isinstance(size, str | timedelta)):
-        return whole_number(name, size, 1)
-    try:
-        amount = parse_duration(size) if isinstance(size, str) else size
-        is_positive = amount > timedelta(0) if isinstance(amount, timedelta) else amount > 0
-    except PatternSyntaxError as error:
-        raise PatternSyntaxError(
-            f"{name}: {error.message}", error.text, error.position, error.length
-        ) from None
-    except TypeError:
-        raise CepError(f"{name}: expected text, timedelta or an integer, got {type(size).__name__}") from None
-    if not is_positive or isinstance(size, bool | float):
-        raise CepError(
-            f"{name}={size!r}: expected a positive duration (text, timedelta, whole ticks); a window of 0 "
-            "holds no row"
-        )
-    return size
+        return whole_number(name, size, 1, LENGTH)
+    return positive_duration(name, size, "; a window of 0 holds no row")
+
+
+def _params(given: Any) -> tuple[tuple[str, Any], ...]:
+    if isinstance(given, tuple):  # those of a value that is made again
+        given = dict(given)
+    return tuple(as_mapping("params", given).items())
 
 
 def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
@@ -414,7 +415,7 @@ def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
 def _clocks(given: Any) -> tuple[str, ...]:
     if given is None or isinstance(given, str):
         return () if given is None else (given, given)
-    names = tuple(given)
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
     for name in names:
         if not isinstance(name, str):
             raise CepError(f"order_by: expected names of columns as text, got {name!r}")

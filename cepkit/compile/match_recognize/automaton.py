@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.limits import INSTRUCTIONS, INSTRUCTIONS_FOLLOWED, TRANSITIONS
 
 MATCH = -1  # in lists of transitions: the match is complete
-LARGEST = 20_000  # instructions, and transitions
 
 # Kinds of instructions. Their arguments are numbers of instructions, except where a comment says otherwise.
 _TAKE, _SPLIT, _AT_START, _AT_END, _BEGIN, _END, _DONE = range(7)
@@ -43,7 +43,7 @@ def build_row_automaton(pattern: rp.RowPattern, *, every_way: bool = False) -> R
     Raises
     ------
     UnsupportedQueryError
-        If the automaton has more than ``LARGEST`` instructions.
+        If the automaton has more instructions or transitions than `cepkit.limits` allows.
 
     Examples
     --------
@@ -59,13 +59,18 @@ def build_row_automaton(pattern: rp.RowPattern, *, every_way: bool = False) -> R
     takes.sort(key=lambda i: -i)  # instructions are written from the end of the pattern
     state_of = {instruction: state for state, instruction in enumerate(takes)}
     begins = [*(writer.instructions[take][1] for take in takes), entry]
-    follow, n_transitions = [], 0
+    has_anchors = any(kind in (_AT_START, _AT_END) for kind, *_ in writer.instructions)
+    follow, n_transitions, n_followed = [], 0, 0
     for begin in begins:
-        lists = tuple(
-            _transitions(writer.instructions, begin, side, state_of, every_way) for side in range(4)
-        )
+        lists = []
+        for side in range(4 if has_anchors else 1):
+            most = INSTRUCTIONS_FOLLOWED - n_followed
+            found, n = _transitions(writer.instructions, begin, side, state_of, every_way, most)
+            lists.append(found)
+            n_followed += n
+        lists = tuple(lists if has_anchors else lists * 4)
         n_transitions += sum(map(len, lists))
-        if n_transitions > 20 * LARGEST:
+        if n_transitions > TRANSITIONS:
             raise _too_large()
         follow.append(lists)
     return RowAutomaton(
@@ -87,7 +92,7 @@ class _Writer:
         self.n_loops = 0
 
     def add(self, *instruction) -> int:
-        if len(self.instructions) >= LARGEST:
+        if len(self.instructions) >= INSTRUCTIONS:
             raise _too_large()
         self.instructions.append(instruction)
         return len(self.instructions) - 1
@@ -129,7 +134,9 @@ class _Writer:
             for _ in range(pattern.high - pattern.low):
                 first = self._once(pattern, first, after, excluded)
         for _ in range(pattern.low):
-            first = self.write(pattern.body, first, excluded=excluded)
+            before, first = first, self.write(pattern.body, first, excluded=excluded)
+            if first == before:  # the body is no row: further rounds change nothing
+                break
         return first
 
     def _once(self, pattern: rp.Quantified, again: int, after: int, excluded: bool) -> int:
@@ -151,11 +158,12 @@ class _Writer:
 
 
 def _transitions(
-    instructions: list[tuple], begin: int, side: int, state_of: dict[int, int], every_way: bool
-) -> tuple[int, ...]:
+    instructions: list[tuple], begin: int, side: int, state_of: dict[int, int], every_way: bool, most: int
+) -> tuple[tuple[int, ...], int]:
     """Return the states that can be reached without a row, the preferred ones first.
 
-    ``idle`` has the loops whose present repetition has taken no row.
+    The second value is the number of instructions that were followed, ``most`` at most. ``idle`` has the
+    loops whose present repetition has taken no row.
     """
     found: dict[int, None] = {}
     seen: set[tuple[int, frozenset[int]]] = set()
@@ -165,7 +173,7 @@ def _transitions(
         if at in seen:
             continue
         seen.add(at)
-        if len(seen) > LARGEST:
+        if len(seen) > most:
             raise _too_large()
         number, idle = at
         kind, *arguments = instructions[number]
@@ -184,4 +192,4 @@ def _transitions(
             waiting.append((after if loop in idle else again, idle - {loop}))
         elif side & (1 if kind == _AT_START else 2):
             waiting.append((arguments[0], idle))
-    return tuple(found)
+    return tuple(found), len(seen)

@@ -303,7 +303,7 @@ def _strict(
             return function(*values)
         except PredicateError:
             raise
-        except (ZeroDivisionError, OverflowError, ValueError):
+        except (ArithmeticError, ValueError):
             return None
         except TypeError:
             text = "" if tree is None else f" in {print_sql(tree)}"

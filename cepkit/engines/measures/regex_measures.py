@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -208,12 +208,24 @@ class Evaluator:
         except OverflowError:
             raise self.wrong(e, "the number does not fit into 64 bits") from None
 
+    def _parameter(self, e: ex.Expression, value: Any) -> pa.Scalar:
+        try:
+            return pa.scalar(value)
+        except (
+            pa.ArrowException,
+            ValueError,
+            TypeError,
+            OverflowError,
+        ):  # also of objects, and half characters
+            kind = type(value).__name__
+            raise self.wrong(e, f"params: the value of {e} cannot be used; it is of type {kind}") from None
+
     def _evaluate(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         match e:
             case ex.Literal(value=value):
                 return pa.scalar(value)
             case ex.Parameter(name=name):
-                return pa.scalar(dict(self.query.params)[name])
+                return self._parameter(e, dict(self.query.params)[name])
             case ex.Negative(operand=operand):
                 return pc.negate(of(operand))
             case ex.Arithmetic(operator=operator, left=left, right=right):

@@ -101,7 +101,7 @@ def load_board(path: str | os.PathLike) -> SavedBoard:
     path = Path(path)
     try:
         content = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):  # too many brackets
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CepError(f"load: {path} is not a saved explorer; explorer.save(path) writes such a file")

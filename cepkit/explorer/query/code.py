@@ -52,7 +52,7 @@ def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> 
         call = {of: value for of, value in call.items() if of != "define"}
         for own in (own for of, own in said if of == "within"):
             amount = EXCLUSIVE.sub("", own).strip().strip("'\"")
-            lines.append(f"within={amount if amount.isdecimal() else _quote(amount)}")
+            lines.append(f"within={amount if amount.isascii() and amount.isdecimal() else _quote(amount)}")
             if EXCLUSIVE.search(own):
                 lines.append("within_closed=False")
     lines += [f"{of}={_spell(value)}" for of, value in call.items() if value is not None]
@@ -61,10 +61,17 @@ def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> 
 
 def _quote(text: str) -> str:
     """Return a text in double quotes, or in triple quotes if it has several lines."""
-    if "\n" in text and '"""' not in text and "\\" not in text and not text.endswith('"'):
+    lines = text.split("\n")
+    is_plain = all(map(str.isprintable, lines)) and "\\" not in text and not text.endswith('"')
+    if len(lines) > 1 and is_plain and '"""' not in text:
         return f'"""\n{text}"""'
-    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{plain}"'
+    return '"' + "".join(map(_spell_character, text)) + '"'
+
+
+def _spell_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def _spell(value: Any) -> str:

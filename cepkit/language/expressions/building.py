@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _OPERATORS = {"=": "==", "<>": "!="}
 
+LONGEST_NUMBER = 4000  # digits; Python refuses to convert longer ones
+TOO_LONG = "the number is too long"
+
 # The parts of a REFERENCE of expr.lark.
 _REFERENCE = re.compile(
     r"(?P<variable>\w+)\s*(?:\[(?P<index>[^\]]*)\]\s*)?(?:\.\s*(?P<name>\w+|`.*`))?", re.DOTALL
@@ -41,11 +44,11 @@ def unquoted(token: str) -> str:
     return token[1:-1].replace(quote * 2, quote)
 
 
-def whole_number(token: Token) -> int:
-    """Return the number that ``token`` spells."""
-    if len(token) > 4000:  # Python refuses to convert longer ones
-        raise Refusal("the number is too long", (token.start_pos, token.end_pos))
-    return int(token)
+def whole_number(token: Token, digits: str | None = None) -> int:
+    """Return the number that ``token`` spells; ``digits`` are its digits if it has a suffix."""
+    if len(token) > LONGEST_NUMBER:
+        raise Refusal(TOO_LONG, (token.start_pos, token.end_pos))
+    return int(token if digits is None else digits)
 
 
 def _negate_if(expression: ex.Expression, negation: Token | None) -> ex.Expression:
@@ -174,7 +177,7 @@ def _reference(token: Token, span: tuple[int, int]) -> ex.Reference:
     if index is None:
         return ex.Reference(variable, name, span=span)
     index = "".join(index.split()).lower()
-    if index.isdigit():
+    if index.isdecimal():
         if len(index) > 9 or int(index) < 1:
             raise Refusal(f"the events of {variable!r} count from 1: {variable}[1]", span)
         return ex.Reference(variable, name, int(index), span=span)

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, WrongTypeError, nearest
 from cepkit.limits import TICKS
 
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
@@ -43,6 +43,7 @@ _UNEVEN |= {
     "y": _UNEVEN["year"],
 }
 
+_LONGEST = 400  # digits of a number; 64 bits have 20
 _KNOWN_UNITS = "units: ns us ms s min h d w"
 _PART = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>[^\W\d_]*)\s*")
 
@@ -75,7 +76,7 @@ def parse_duration(text: str) -> int:
     (5400000000000, 2500000000, 500000000)
     """
     if not isinstance(text, str):
-        raise TypeError(f"expected a duration as text, such as '5 min', got {type(text).__name__}")
+        raise WrongTypeError(f"expected a duration as text, such as '5 min', got {type(text).__name__}")
     total, position = Fraction(0), 0
     while position < len(text) or position == 0:
         part = _PART.match(text, position)
@@ -88,11 +89,48 @@ def parse_duration(text: str) -> int:
         if not part["unit"]:
             message = f"a duration needs a unit, as in '{part['number']} s'; {_KNOWN_UNITS}"
             raise PatternSyntaxError(message, text, part.start("number"), len(part["number"]))
+        if len(part["number"]) > _LONGEST:
+            raise PatternSyntaxError(
+                "the number is too long", text, part.start("number"), len(part["number"])
+            )
         total += Fraction(part["number"]) * NANOSECONDS[_unit(part, text)]
         position = part.end()
     if total.denominator != 1:
         raise PatternSyntaxError("a duration must be a whole number of nanoseconds", text, 0, len(text))
     return int(total)
+
+
+def positive_duration(argument: str, given: object, hint: str = "") -> str | timedelta | int:
+    """Return a duration that must be positive: text, a timedelta, or ticks.
+
+    Raises
+    ------
+    PatternSyntaxError
+        If the text is not a duration.
+    CepError
+        If it is something else, or not positive. ``hint`` ends the message.
+    """
+    is_positive, value = False, given
+    if isinstance(given, str):
+        try:
+            is_positive = parse_duration(given) > 0
+        except PatternSyntaxError as error:
+            message = f"{argument}: {error.message}"
+            raise PatternSyntaxError(message, error.text, error.position, error.length) from None
+    elif isinstance(given, timedelta):
+        is_positive = given > timedelta(0)
+    elif not isinstance(given, bool | float):
+        try:
+            value = _integer(given) or 0
+        except TypeError:
+            kind = type(given).__name__
+            raise CepError(f"{argument}: expected text, timedelta or an integer, got {kind}") from None
+        is_positive = value > 0
+    if not is_positive:
+        raise CepError(
+            f"{argument}: expected a positive duration (text, timedelta, whole ticks), got {given!r}{hint}"
+        )
+    return value  # type: ignore[return-value]
 
 
 def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
@@ -202,11 +240,12 @@ def _integer(value: object) -> int | None:
         return None
     # Python treats numpy.timedelta64 as a number; to use its count without its unit would be a silent error.
     if isinstance(value, bool) or "timedelta" in type(value).__name__:
-        raise TypeError(f"expected a duration as text, datetime.timedelta or int, got {type(value).__name__}")
+        kind = type(value).__name__
+        raise WrongTypeError(f"expected a duration as text, datetime.timedelta or int, got {kind}")
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(
+        raise WrongTypeError(
             f"expected a duration as text, datetime.timedelta or int, got {type(value).__name__} {value!r}"
         ) from None
 

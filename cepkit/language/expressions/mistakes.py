@@ -91,9 +91,13 @@ def _reserved_word_hint(token: Token | None, words: Vocabulary) -> str:
     return words.reserved.format(token) if meant else ""
 
 
+_NEAR = 500  # characters around the place of a fault; searches of a long text would take quadratic time
+
+
 def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, int, int] | None:
+    low, high = max(0, position - _NEAR), min(len(text), position + _NEAR)
     for mistake, message in words.mistakes:
-        for match in mistake.finditer(text):
+        for match in mistake.finditer(text, low, high):
             if match.start() <= position < match.end():
                 at = match.re.groupindex.get("at", 0)
                 return match.expand(message), match.start(at), len(match[at].rstrip())
@@ -128,7 +132,8 @@ def _odd_character(text: str, position: int) -> tuple[str, int, int] | None:
     if char in "'\"`":
         return "this quote is never closed", position, 1
     if not char.isascii() or not char.isprintable():
-        in_name = char.isprintable() and re.search(r"[^\W\d]\w*$", text[:position])
+        before = text[max(0, position - _NEAR) : position]
+        in_name = char.isprintable() and re.search(r"[^\W\d]\w*$", before)
         hint = "; write a name with such characters in backticks" if in_name else ""
         return f"unexpected character {char!a}, {_unicode_name(char)}{hint}", position, 1
     return None

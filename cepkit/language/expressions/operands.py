@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PredicateError
+from cepkit.errors import CepError, PredicateError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration
 from cepkit.language.expressions.functions import FUNCTIONS, registered_function
@@ -117,7 +117,11 @@ class Operand:
         """Return the condition that the value is one of ``options`` (one or more)."""
         if isinstance(options, str | Operand):
             raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}")
-        listed = tuple(map(as_expression, options))
+        try:
+            values = tuple(options)
+        except TypeError:
+            raise PredicateError(f"isin: expected a list of values, got {type(options).__name__}") from None
+        listed = tuple(map(as_expression, values))
         if not listed:
             raise PredicateError("isin: expected one value or more, got an empty list")
         return Operand(ex.In(self.expression, listed))
@@ -136,6 +140,8 @@ class Operand:
 
     def like(self, pattern: str) -> Operand:
         """Return the condition that a text matches the SQL pattern (``%`` any text, ``_`` one character)."""
+        if not isinstance(pattern, str):
+            raise PredicateError(f"like: expected a pattern as text, got {type(pattern).__name__}")
         return Operand(ex.Like(self.expression, pattern))
 
     def abs(self) -> Operand:
@@ -261,7 +267,7 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
     operands: list[ex.Expression] = []
     for side in (left, right):
         if not isinstance(side, Operand | ex.Expression | bool):
-            raise TypeError(
+            raise WrongTypeError(
                 f"& and | combine conditions, got {type(side).__name__} {side!r}; put parentheses around "
                 "comparisons: (b['x'] > 1) & (b['y'] < 2)"
             )

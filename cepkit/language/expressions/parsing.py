@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.errors import NoEventVariableError, PatternSyntaxError
+from cepkit.errors import NoEventVariableError, PatternSyntaxError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
@@ -149,7 +149,7 @@ def parse(
     from lark.exceptions import UnexpectedInput
 
     if not isinstance(text, str):
-        raise TypeError(f"{role or 'pattern'}: expected text, got {type(text).__name__}")
+        raise WrongTypeError(f"{role or 'pattern'}: expected text, got {type(text).__name__}")
     check_length(text)
     try:
         return parser().parse(text)

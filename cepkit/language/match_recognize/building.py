@@ -153,7 +153,9 @@ class _SqlExpressionBuilder(ExpressionBuilder):
 
     def cast(self, children):
         _, _, operand, kind, *length, _ = children
-        numbers = [str(item) for item in length if item is not None and item.isdigit()]
+        numbers = [str(item) for item in length if item is not None and item.isdecimal()]
+        if any(len(number) > 18 for number in numbers):
+            raise Refusal("the length of the type is too long", span_of([item for item in length if item]))
         kind = f"{kind.lower()}({','.join(numbers)})" if numbers else kind.lower()
         return rp.Cast(operand, kind, span=span_of(children))
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import bracket_fault
+from cepkit.limits import ENTRIES, ROWS, refuse_beyond
 
 # Quotes, comments, brackets, words, numbers, and every other character.
 _TOKEN = re.compile(
@@ -52,9 +53,10 @@ class TextPart:
         """Return the tokens outside brackets; an opening bracket and its closing one are outside."""
         return [token for token, depth in self.tokens() if depth == 0]
 
-    def split(self) -> list[TextPart]:
-        """Return the parts between the commas outside brackets."""
+    def split(self, what: str = "entries of a list") -> list[TextPart]:
+        """Return the parts between the commas outside brackets; raise if they are too many."""
         cuts = [token.start() for token in self.outer() if token[0] == ","]
+        refuse_beyond(ENTRIES, len(cuts) + 1, what, "Leave out some, or compute them in several queries")
         starts, stops = [self.start, *(cut + 1 for cut in cuts)], [*cuts, self.stop]
         return [TextPart(self.whole, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
@@ -157,6 +159,14 @@ def check_brackets(text: str) -> None:
     fault = bracket_fault(blanked, len(text), at_end=True)
     if fault is not None:
         raise PatternSyntaxError(fault[0], text, fault[1], fault[2])
+
+
+def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
+    """Return a number of rows; raise if it does not fit into 64 bits."""
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > len(str(ROWS)) or int(digits) > ROWS:
+        raise part.error(f"{clause}: the number does not fit into 64 bits. The largest is {ROWS}")
+    return int(digits)
 
 
 def _blank(token: re.Match[str]) -> str:

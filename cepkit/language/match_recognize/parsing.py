@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from cepkit.errors import WrongTypeError
 from cepkit.language.expressions.parsing import check_length
 from cepkit.language.match_recognize.checks import check_query
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE, TextPart, check_brackets
@@ -14,7 +15,6 @@ from cepkit.language.match_recognize.selecting import read_select
 from cepkit.language.match_recognize.windows import is_window_select, read_window_select
 
 
-@lru_cache(maxsize=16)
 def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:
     """Return the tree of a MATCH_RECOGNIZE clause, or of a SELECT around one, or with a WINDOW.
 
@@ -46,7 +46,12 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | Windowe
     START_ FALL+ (SortKey(column='ts', descending=False, nulls_first=False),) past_last_row
     """
     if not isinstance(text, str):
-        raise TypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
+        raise WrongTypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
+    return _parse_once(text)
+
+
+@lru_cache(maxsize=16)
+def _parse_once(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:
     check_length(text)
     check_brackets(text)
     tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]

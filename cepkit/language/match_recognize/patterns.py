@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.expressions.trees import Expression
 from cepkit.language.spelling import text_of
+from cepkit.limits import REPEATS, refuse_beyond
 
 Span = tuple[int, int]
 
@@ -99,6 +100,10 @@ class Quantified(RowPattern):
     def __post_init__(self) -> None:
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
             raise ValueError(f"quantifier {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1")
+        refuse_beyond(
+            REPEATS, max(self.low, self.high or 0), "rounds of a quantifier",
+            "Write * or + for a repetition without an upper bound",
+        )  # fmt: skip
 
 
 def row_variables(pattern: RowPattern) -> Iterator[RowVariable]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,8 +162,13 @@ def sql_expression(part: TextPart, role: str) -> ex.Expression:
 
 
 def _parsed(part: TextPart, parser: Any, words: Vocabulary, role: str) -> Any:
-    padded = re.sub(r"\S", " ", part.whole[: part.start]) + part.text
+    padded = _blanked(part.whole)[: part.start] + part.text
     return parse(padded, parser, words, role, part.whole)
+
+
+@lru_cache(maxsize=4)
+def _blanked(text: str) -> str:
+    return re.sub(r"\S", " ", text)
 
 
 def _subset(part: TextPart | None) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -220,7 +225,7 @@ def _within(part: TextPart | None) -> str | None:
 
 
 def _listed(part: TextPart | None) -> list[TextPart]:
-    return [] if part is None else part.split()
+    return [] if part is None else part.split("columns of a clause")
 
 
 def _column(part: TextPart, clause: str) -> str:

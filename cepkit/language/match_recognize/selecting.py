@@ -9,7 +9,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.building import column_name, variable_name
-from cepkit.language.match_recognize.clauses import OF_SELECT, TextPart, split_clauses
+from cepkit.language.match_recognize.clauses import OF_SELECT, TextPart, number_of_rows, split_clauses
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.language.match_recognize.reading import sort_keys, sql_expression
@@ -176,4 +176,4 @@ def read_limit(part: TextPart | None) -> int | None:
     found = _LIMIT.fullmatch(part.without_comments())
     if found is None:
         raise part.error("LIMIT: expected a number of rows")
-    return int(found["limit"] or found["fetch"])
+    return number_of_rows(part, found["limit"] or found["fetch"], "LIMIT")

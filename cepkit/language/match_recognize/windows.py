@@ -9,7 +9,13 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.checks import check_query
-from cepkit.language.match_recognize.clauses import OF_WINDOW, OF_WINDOW_SELECT, TextPart, split_clauses
+from cepkit.language.match_recognize.clauses import (
+    OF_WINDOW,
+    OF_WINDOW_SELECT,
+    TextPart,
+    number_of_rows,
+    split_clauses,
+)
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
 from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
 from cepkit.language.match_recognize.reading import read_clauses, sort_keys, split_and_check
@@ -101,7 +107,8 @@ def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
             "a row pattern needs ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, or AND 5 FOLLOWING"
         )
     if found["n"]:
-        return int(found["n"]) if found["n"].isdigit() else column_name(found["n"])
+        is_number = found["n"].isdecimal()
+        return number_of_rows(part, found["n"], "ROWS BETWEEN") if is_number else column_name(found["n"])
     return None if found["all"] else 0
 
 

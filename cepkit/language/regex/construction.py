@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError
+from cepkit.errors import CepError, PredicateError, truth
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.durations import positive_duration
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.query_parts import Duration, as_columns
+from cepkit.language.query_parts import Duration, as_columns, as_mapping
 from cepkit.language.regex.checks import CHECKS
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Pattern
@@ -110,9 +109,9 @@ the current one, and 'rise' can be the first of a match; put '.' first: '. rise 
         measures=None if measures is None else _trees("measures", "measure", measures, sources, called),
         partition_by=as_columns("partition_by", partition_by),
         order_by=as_columns("order_by", order_by),
-        within=_duration(within),
-        within_closed=within_closed,
-        params=tuple(dict(params or {}).items()),
+        within=None if within is None else positive_duration("within", within),
+        within_closed=truth("within_closed", within_closed),
+        params=tuple(as_mapping("params", params).items()),
         functions=tuple(called.items()),
         sources=tuple(sources.items()),
     )
@@ -213,22 +212,3 @@ def _function_name(function: Callable, predicate: str, called: dict[str, fn.Regi
     raise PredicateError(
         f"predicate {predicate!r}: give its function a name of its own, {predicate!r} is taken"
     )
-
-
-def _duration(within: Duration | None) -> Duration | None:
-    if within is None:
-        return None
-    try:
-        amount = parse_duration(within) if isinstance(within, str) else within
-        is_positive = amount > timedelta(0) if isinstance(amount, timedelta) else amount > 0
-    except PatternSyntaxError as error:
-        raise PatternSyntaxError(
-            f"within: {error.message}", error.text, error.position, error.length
-        ) from None
-    except TypeError:
-        raise CepError(
-            f"within: expected text, timedelta or an integer, got {type(within).__name__}"
-        ) from None
-    if not is_positive or isinstance(within, bool | float):
-        raise CepError(f"within: expected a positive duration (text, timedelta, whole ticks), got {within!r}")
-    return within

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cepkit.errors import CepError, whole_number
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.spelling import text_of
 from cepkit.limits import REPEATS, refuse_beyond
@@ -83,6 +84,10 @@ class Alternative(Pattern):
     options: tuple[Pattern, ...]
 
 
+class OddPatternError(CepError, ValueError):
+    """A part of a pattern has a name or bounds that no pattern can have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repeat(Pattern):
     """``body`` at least ``low`` times and at most ``high`` times (None: no limit)."""
@@ -92,8 +97,13 @@ class Repeat(Pattern):
     high: int | None
 
     def __post_init__(self) -> None:
+        for bound in (self.low, self.low if self.high is None else self.high):
+            if type(bound) is not int:
+                whole_number("rounds of a repetition", bound)
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
-            raise ValueError(f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1")
+            raise OddPatternError(
+                f"repetition {{{self.low},{self.high}}}: need 0 <= low <= high and high >= 1"
+            )
         refuse_beyond(
             REPEATS, max(self.low, self.high or 0), "rounds of a repetition", "write + for no limit"
         )
@@ -108,8 +118,8 @@ def var(name: str) -> Variable:
     >>> str(seq("large", var("rise").plus(), var("fall") | "gap"))
     'large rise+ (fall | gap)'
     """
-    if not name.isidentifier():
-        raise ValueError(f"predicate name {name!r} is not an identifier")
+    if not isinstance(name, str) or not name.isidentifier():
+        raise OddPatternError(f"predicate name {name!r} is not an identifier")
     return Variable(name)
 
 

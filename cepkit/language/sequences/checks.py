@@ -135,7 +135,7 @@ def _at(query: SequenceQuery, node: SequencePattern, message: str) -> CepError:
 
 
 def _refuse_unknown(argument: str, name: object, known: tuple[str, ...]) -> None:
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         hint = nearest(str(name), known)
         raise CepError(f"{argument}: {name!r} is not known; use one of {', '.join(map(repr, known))}.{hint}")
 

@@ -9,12 +9,12 @@ from typing import Any
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
-from cepkit.language.query_parts import Duration
+from cepkit.language.query_parts import Duration, as_mapping
 from cepkit.language.sequences.checks import WHOLE_CHECKS
 from cepkit.language.sequences.parsing import parse_sase
 from cepkit.language.sequences.patterns import SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, as_mapping, make_query, window
+from cepkit.language.sequences.reading import READERS, make_query, window
 
 
 def sequence_query(
@@ -115,12 +115,12 @@ def sequence_query(
     given = {
         "where": where,
         "strategy": strategy,
-        "scope": None if scope == "run" else scope,
+        "scope": None if isinstance(scope, str) and scope == "run" else scope,
         "within": within,
-        "within_closed": None if within_closed else within_closed,
+        "within_closed": None if within_closed is True else within_closed,
         "within_events": within_events,
         "gap_within": gap_within,
-        "strict_time": strict_time or None,
+        "strict_time": None if strict_time is False else strict_time,
         "partition_by": partition_by,
         "order_by": order_by,
         "event_type": event_type,

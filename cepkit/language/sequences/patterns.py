@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
-from cepkit.errors import CepError, nearest
+from cepkit.errors import CepError, nearest, whole_number
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
@@ -323,6 +323,9 @@ class Loop(SequencePattern):
         return replace(self, body=self.body.where(*conditions))
 
     def __post_init__(self) -> None:
+        for bound in (self.low, self.low if self.high is None else self.high):
+            if type(bound) is not int:
+                whole_number("rounds of a repetition", bound)
         if self.low < 0 or (self.high is not None and self.high < max(1, self.low)):
             high = "" if self.high is None else self.high
             raise CepError(

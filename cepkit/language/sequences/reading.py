@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, truth
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration, parse_duration
@@ -17,7 +17,7 @@ from cepkit.language.expressions.operands import Operand
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import at_least_not, print_expression
 from cepkit.language.expressions.rebuilding import rebuilt
-from cepkit.language.query_parts import Duration, as_columns
+from cepkit.language.query_parts import Duration, as_columns, as_mapping
 from cepkit.language.sequences.checks import AFTER_MATCH, PATTERN_CHECKS, check_words
 from cepkit.language.sequences.parsing import parse_sequence, strategy_of
 from cepkit.language.sequences.patterns import (
@@ -155,7 +155,10 @@ def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
 
 
 def _order(given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    try:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        names = (given,)
     if not all(isinstance(name, str) for name in names):
         raise CepError(f"evaluation_order: expected names of events, as in ['c', 'a', 'b'], got {given!r}")
     return names
@@ -172,23 +175,16 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "strategy": _strategy,
     "scope": lambda given: given,
     "within": lambda given: window("within", given),
-    "within_closed": bool,
+    "within_closed": lambda given: truth("within_closed", given),
     "within_events": _whole,
     "gap_within": lambda given: window("gap_within", given),
-    "strict_time": bool,
+    "strict_time": lambda given: truth("strict_time", given),
     "partition_by": lambda given: _named_columns("partition_by", given),
     "order_by": lambda given: _named_columns("order_by", given),
     "event_type": _column,
     "after_match": _after_match,
     "evaluation_order": _order,
 }
-
-
-def as_mapping(argument: str, given: Any) -> Mapping:
-    """Return a keyword that must be a mapping; None becomes an empty one."""
-    if given is not None and not isinstance(given, Mapping):
-        raise CepError(f"{argument}: expected a mapping of names to values, got {type(given).__name__}")
-    return given or {}
 
 
 def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.building import Refusal, span_of, whole_number
+from cepkit.language.expressions.building import (
+    LONGEST_NUMBER,
+    TOO_LONG,
+    Refusal,
+    span_of,
+    whole_number,
+)
 from cepkit.language.siddhi import patterns as sp
 from cepkit.language.siddhi.expression_building import NamePart, SiddhiExpressionBuilder, text_of_token
 from cepkit.language.siddhi.query import (
@@ -277,6 +283,8 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def absent(self, children):
         word, source, wait = children
+        if wait == 0:
+            raise Refusal("'not … for' needs a time above 0", (word.start_pos, source.span[1]))
         return sp.AbsentState(source, wait, span=(word.start_pos, source.span[1]))
 
     def event(self, children):
@@ -296,6 +304,8 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         found = _COUNT.fullmatch(token)
         if found is None:
             raise Refusal(f"{str(token)!r} is no count; write <2:5>, <2:>, <:5>, <3>, + * or ?", place)
+        if len(token) > LONGEST_NUMBER:
+            raise Refusal(TOO_LONG, place)
         low = int(found["low"] or 0)
         high = (int(found["high"]) if found["high"] else None) if found["colon"] else low
         if high is not None and high < max(low, 1):

@@ -99,7 +99,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
 
     def index(self, children):
         first, minus, *rest = [*children, None, None][:3]
-        if first.isdigit():
+        if first.isdecimal():
             return whole_number(first) + 1
         if first.lower() != "last":
             raise Refusal(
@@ -123,7 +123,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
         return ex.Call(f"{space}:{name}", _values(arguments), span=span_of(children))
 
     def long(self, children):
-        return ex.Literal(int(children[0][:-1]), span=span_of(children))
+        return ex.Literal(whole_number(children[0], children[0][:-1]), span=span_of(children))
 
     def decimal(self, children):
         value = float(children[0].rstrip("fFdD"))

@@ -89,6 +89,9 @@ _OUTPUTS = {
 }
 
 
+_OUTPUT_OF_TABLE = re.compile(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b")
+
+
 def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
     """Return why a statement of Siddhi does not run here, and where it is; None if all can be parsed.
 
@@ -105,11 +108,7 @@ def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
         word, before = found[1].lower(), words[-1] if words else None
         if before is not None and before[1].lower() == "define" and word in _DEFINED:
             return f"'define {word}': {_DEFINED[word]}", (before.start(), found.end())
-        if word in _OUTPUTS and len(words) > 2 and re.match(r"\s+\w", text[found.end() :]):
-            follows = re.match(
-                r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b", text[found.end() :]
-            )
-            if follows:
-                return _OUTPUTS[word], found.span()
+        if word in _OUTPUTS and len(words) > 2 and _OUTPUT_OF_TABLE.match(text, found.end()):
+            return _OUTPUTS[word], found.span()
         words.append(found)
     return None

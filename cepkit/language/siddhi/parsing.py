@@ -8,20 +8,20 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cepkit.errors import PatternSyntaxError, nearest
+from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.expressions.parsing import check_depth, check_length, parse
 from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
 from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, refused_statement
-from cepkit.language.siddhi.patterns import StatePattern
+from cepkit.language.siddhi.patterns import AbsentState, EventState, StatePattern
 from cepkit.language.siddhi.query import PatternInput, SiddhiApp
+from cepkit.limits import QUERIES, STATES, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
 
 
-@lru_cache(maxsize=32)
 def parse_siddhi(text: str) -> SiddhiApp:
     """Return the tree of a SiddhiQL app: definitions of streams, queries and partitions.
 
@@ -51,9 +51,15 @@ def parse_siddhi(text: str) -> SiddhiApp:
     (60000, 'C', 'every e1=A[x > 1] -> e2=B<2:>')
     """
     if not isinstance(text, str):
-        raise TypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+        raise WrongTypeError(f"SiddhiQL: expected text, got {type(text).__name__}")
+    return _parse_once(text)
+
+
+@lru_cache(maxsize=32)
+def _parse_once(text: str) -> SiddhiApp:
     if not text.strip(" \t\n;"):
         raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
+    check_length(text)
     refused = refused_statement(text)
     if refused is not None:
         raise located(refused[0], text, refused[1], None)
@@ -63,7 +69,7 @@ def parse_siddhi(text: str) -> SiddhiApp:
         raise _with_hint(error, text) from None
     if not app.elements:
         raise PatternSyntaxError("expected a query: from … select … insert into …", text, len(text.rstrip()))
-    _check_depth(app, text)
+    _check_size(app, text)
     return replace(app, source=text)
 
 
@@ -88,11 +94,15 @@ def _meant_keyword(word: str) -> str:
     return nearest(word, same or KEYWORDS)
 
 
-def _check_depth(app: SiddhiApp, text: str) -> None:
-    """Raise if the trees are too deep for the passes that walk them."""
+def _check_size(app: SiddhiApp, text: str) -> None:
+    """Raise if an app has too many queries or states, or trees too deep for the passes that walk them."""
+    refuse_beyond(QUERIES, sum(1 for _ in app.queries()), "queries of the app", "Run it in several apps")
     for query in app.queries():
         if isinstance(query.input, PatternInput):
-            check_depth(query.input.pattern, StatePattern.children, text, None)
+            pattern = query.input.pattern
+            check_depth(pattern, StatePattern.children, text, None)
+            n_states = sum(isinstance(state, EventState | AbsentState) for state in pattern.walk())
+            refuse_beyond(STATES, n_states, "states of the pattern", "Write a shorter pattern")
         trees = [column.value for column in query.select]
         trees += [] if query.having is None else [query.having]
         for source in query.sources():

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, short_text
 
 FILES = ("actions.parquet", "lengths.parquet")
 VERSION = 1
@@ -66,8 +66,12 @@ def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
 
     if not _is_trace(path):
         raise CepError(f"trace: {str(path)!r} is not a trace. Trace.save writes a folder of {list(FILES)}")
-    tables = [pq.read_table(path / name) for name in FILES]
-    about = json.loads((tables[0].schema.metadata or {}).get(_FORMAT.encode(), b"{}"))
+    try:
+        tables = [pq.read_table(path / name) for name in FILES]
+        about = json.loads((tables[0].schema.metadata or {}).get(_FORMAT.encode(), b"{}"))
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        said = str(error).split("\n")[0]
+        raise CepError(f"trace: {str(path)!r} is damaged: {short_text(said)}") from None
     if about.get("version") != VERSION:
         raise CepError(
             f"trace: {str(path)!r} has version {about.get('version')}. This cepkit reads version {VERSION}"

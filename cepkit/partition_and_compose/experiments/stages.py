@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from cepkit.errors import CepError
 from cepkit.language.expressions.functions import pure
 from cepkit.partition_and_compose.operators.minmax import tumbling_minmax
 from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_sets
@@ -59,7 +60,20 @@ def tags_disjoint(one: str, other: str) -> bool:
     return not set(hashtags(one)) & set(hashtags(other))
 
 
+class DocumentTypeError(CepError, ValueError):
+    """XML defines entities of its own, which could grow without a bound or read files."""
+
+
+class _PlainTree(ElementTree.TreeBuilder):
+    """A tree without a document type."""
+
+    def doctype(self, *_: object) -> None:
+        raise DocumentTypeError("the XML of an entry has a document type; leave out <!DOCTYPE …>")
+
+
 def _parse_entry(entry: str) -> tuple[int, str, str, str]:
-    tree = ElementTree.fromstring(entry)
+    # The plain parser is twice as fast, and without these letters no entity can be defined.
+    plain = ElementTree.XMLParser(target=_PlainTree()) if "<!DOCTYPE" in entry else None
+    tree = ElementTree.fromstring(entry, plain)
     author = tree.find("author").findtext("name")
     return int(tree.findtext("id")), tree.findtext("published"), author, tree.findtext("content")

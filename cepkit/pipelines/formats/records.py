@@ -153,6 +153,13 @@ def _files_of(part: str) -> list[str]:
             f"source: Spark does not read files whose names begin with '.' or '_': {', '.join(hidden)}. "
             "Rename them."
         )
+    refused = [str(file) for file in found if ":" in str(file)]
+    if refused:
+        shown = ", ".join(map(repr, refused[:3])) + ", …" * (len(refused) > 3)
+        raise SourceNotFoundError(
+            f"source: Spark does not read files with ':' in their path, as it takes what is before the colon "
+            f"for the name of a file system: {shown}. Rename them"
+        )
     return [str(file) for file in found]
 
 

@@ -14,6 +14,7 @@ SCALE = 1.5  # pixels of the file per pixel of the picture
 _COLOURS = 64  # a palette takes a quarter of the bytes, and the eye sees no difference
 _FONTS = [str(Path(__file__).parent / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 
 
@@ -80,6 +81,17 @@ def still_bundle(svg: str, words: str, scale: float = SCALE) -> tuple[dict[str, 
     return {"image/png": image, "text/plain": words}, {"image/png": {"width": round(width)}}
 
 
+def without_controls(text: str) -> str:
+    r"""Return a text in which a sign takes the place of each character that XML cannot have.
+
+    Examples
+    --------
+    >>> without_controls("a\0b\n")
+    'a�b\n'
+    """
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
 class Picture(str):
     """SVG text that a notebook shows as a picture.
 
@@ -90,6 +102,10 @@ class Picture(str):
     """
 
     __slots__ = ()
+
+    def __new__(cls, svg: str) -> Picture:
+        """Return the picture without characters that XML cannot have."""
+        return super().__new__(cls, without_controls(svg))
 
     def _ipython_display_(self) -> None:
         # A bundle of MIME types would get the whole text of the picture, as every str does.

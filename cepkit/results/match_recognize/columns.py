@@ -77,9 +77,21 @@ def arrow_of(values: list[Any], kind: ColumnType) -> pa.Array:
     try:
         return pa.array(values, arrow_type(kind))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array(values)
+        return _arrow_of_any(values)
     except OverflowError:
         raise CepError("a measure has integers beyond 64 bits; make them floats: CAST(… AS double)") from None
+
+
+def _arrow_of_any(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass
+    try:  # such as floats, and integers beyond 2**53
+        return pa.array([None if value is None else float(value) for value in values])
+    except (TypeError, ValueError, OverflowError):
+        kinds = ", ".join(sorted({type(value).__name__ for value in values if value is not None}))
+        raise CepError(f"a measure has values of several types: {kinds}; make them one by CAST") from None
 
 
 def _maps(values: list[Any]) -> pa.Array:

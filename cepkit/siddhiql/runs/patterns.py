@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cepkit.language.siddhi import patterns as sp
 from cepkit.language.siddhi.printing import print_states
 from cepkit.language.siddhi.query import PatternInput
+from cepkit.limits import PARTIAL_MATCHES, refuse_beyond
 from cepkit.siddhiql.runs.absent import AbsentHalf, AbsentWait
 from cepkit.siddhiql.runs.states import CountState, Event, LogicalHalf, PartialState, WaitingState
 from cepkit.siddhiql.runs.timers import RunClock
@@ -208,3 +209,8 @@ class PatternRun:
                 state.update()
         for state in reversed(states):
             yield from state.take(event)
+        n_waiting = sum(len(state.pending) + len(state.fresh) for state in self._states)
+        refuse_beyond(
+            PARTIAL_MATCHES, n_waiting, "partial matches that wait at the same time",
+            "Write 'within' after the pattern, or use 'every' once",
+        )  # fmt: skip

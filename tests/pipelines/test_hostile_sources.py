@@ -1,0 +1,108 @@
+"""Odd names of files, folders of killed runs, and XML that defines entities."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cepkit.errors import CepError
+from cepkit.partition_and_compose.experiments.stages import parse_tweets
+from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
+from cepkit.pipelines.target import replacing, target_folder
+
+ENTRY = (
+    "<entry><id>7</id><published>2012-07-16T10:00:00.000000Z</published>"
+    "<author><name>ann</name></author><content>{}</content></entry>"
+)
+
+
+@pytest.mark.parametrize("name", ["a:b.txt", "c:/x.txt", "day 10:30/x.txt"])
+def test_a_colon_in_a_path_is_refused_before_spark_sees_it(tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    with pytest.raises(SourceNotFoundError, match=r"with ':' in their path.*Rename them"):
+        source_files(path)
+
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from cepkit.pipelines.target import replacing
+with replacing(Path(sys.argv[1])) as folder:
+    (folder / "events").mkdir()
+    (folder / "events" / "part").write_text("half")
+    print(folder, flush=True)
+    if sys.argv[2] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdin.read()
+"""
+
+
+def begin_run(target: Path, fate: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", DYING, str(target), fate],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL") or os.name != "posix", reason="needs signals of POSIX")
+def test_folders_of_killed_runs_are_removed_and_those_of_running_ones_stay(tmp_path):
+    target = tmp_path / "out"
+    for _ in range(2):
+        killed = begin_run(target, "die")
+        left = Path(killed.communicate()[0].strip())
+        assert killed.returncode == -signal.SIGKILL
+        assert (left / "events" / "part").is_file()
+    running = begin_run(target, "wait")
+    busy = Path(running.stdout.readline().strip())
+    neighbour = tmp_path / ".other.unfinished-1-00"
+    neighbour.mkdir()
+    earlier = tmp_path / ".out.earlier-1-00"  # of a run that died after its second rename
+    earlier.mkdir()
+    with replacing(target) as folder:
+        (folder / "quality.json").write_text('{"made_by": "cepkit ingest"}')
+    try:
+        assert target_folder(target) == target
+        assert {path.name for path in tmp_path.iterdir()} == {"out", busy.name, neighbour.name}
+    finally:
+        running.communicate("")
+    assert running.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"out", neighbour.name}
+
+
+BOMB = "<!DOCTYPE e [" + "".join(
+    f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' if i else '<!ENTITY b "lol">' for i in range(9)
+) + "]>"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "head", [BOMB, '<!DOCTYPE e [<!ENTITY j SYSTEM "file:///etc/hostname">]>', "<!DOCTYPE entry>"]
+)
+def test_xml_with_a_document_type_is_refused(head):
+    with pytest.raises(CepError, match="leave out <!DOCTYPE"):
+        parse_tweets(pd.DataFrame({"xml": [head + ENTRY.format("&j;")]}))
+
+
+def test_letters_of_a_document_type_may_be_in_the_text():
+    text = "<![CDATA[<!DOCTYPE &x;]]> &lt;b&gt; &#233;"
+    [content] = parse_tweets(pd.DataFrame({"xml": [ENTRY.format(text)]}))["content"]
+    assert content == "<!DOCTYPE &x; <b> é"
+
+
+@pytest.mark.spark
+def test_spark_refuses_entities_of_a_document(spark):
+    from cepkit.pipelines.formats.tweets import parse_tweets
+
+    texts = [BOMB + ENTRY.format("&j;"), ENTRY.format("&j;"), ENTRY.format("fine &amp; well")]
+    made = parse_tweets(spark.createDataFrame([(text,) for text in texts], "xml string"))
+    found = {row.content: row.reason for row in made.collect()}
+    assert found == {None: "the entry is not well-formed XML", "fine & well": None}
