@@ -223,6 +223,11 @@ class Source(Protocol):
         ...
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """Columns that have neither values nor a type, such as Python objects that are all missing."""
+        ...
+
+    @property
     def clock(self) -> str | None:
         """The column that orders the rows if a query names none; None for the order of the rows."""
         ...

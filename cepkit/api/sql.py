@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame
+from cepkit.frames.empty import with_types
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def match_rows(
     from cepkit.results.match_recognize.memory import RowsInMemory
 
     source, native = source_of(frame)
+    source = with_types(source, query, params)
     return RowPatternMatches(RowsInMemory(query, source, native, params))
 
 
@@ -123,6 +125,7 @@ def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | 
 
         return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)
+    source = with_types(source, query, params)
     return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 
 

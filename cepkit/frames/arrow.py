@@ -179,6 +179,11 @@ class ArrowSource:
         }
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """Columns of Arrow's type null."""
+        return frozenset(field.name for field in self.table.schema if pa.types.is_null(field.type))
+
+    @property
     def clock(self) -> None:
         """None: the rows of a table have no labels."""
         return None

@@ -59,6 +59,12 @@ class PandasSource:
         self._arrow_types: dict[str, pa.DataType | None] = {}
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """Columns of objects that are all missing, those of Arrow's type null, and floats without rows."""
+        names = (name for name in self.schema if name not in self.duplicates)
+        return frozenset(name for name in names if _is_untyped(self._series(name), self.schema[name]))
+
+    @property
     def clock(self) -> str | None:
         """Name of the index if it is a DatetimeIndex; it orders the rows unless a query says otherwise."""
         return index_clock(self.frame)
@@ -242,6 +248,18 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         if array is not None:
             return type_of_arrow(array.type)
     return ColumnType(OTHER, nullable=True)
+
+
+def _is_untyped(series: pd.Series, of: ColumnType) -> bool:
+    """Return whether a column has neither values nor a type. Empty lists make objects or floats."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return pa.types.is_null(dtype.pyarrow_dtype)
+    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        if of.kind != TEXT or (len(series) and isinstance(series.iloc[0], str)):
+            return False  # nobody need look at all objects
+        return pd.api.types.infer_dtype(series, skipna=True) == "empty"
+    return isinstance(dtype, np.dtype) and dtype == np.float64 and not len(series)
 
 
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:

@@ -59,6 +59,11 @@ class EmptySource(ArrowSource):
         }
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """None: the tasks read the columns with the types that Spark says."""
+        return frozenset()
+
+    @property
     def names(self) -> list[str]:
         """Names of all columns, in the frame's order."""
         return [field.name for field in self.fields]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
 from cepkit.frames.arrow import check_free
+from cepkit.frames.empty import Wishes, type_like, with_types
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
@@ -74,6 +76,30 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
     )
     is_float = any(source.schema[clock].kind == FLOAT for source, clock in zip(sources, clocks, strict=True))
     return PlannedJoin(join, clocks, unit, is_float, sizes, _result_columns(join, sources))
+
+
+def with_types_of_join(join: Join, sources: Sources) -> Sources:
+    """Return the sources; columns without values have the types that a join gives them."""
+    if not any(source.untyped for source in sources):
+        return sources
+    made = []
+    for which, source in enumerate(sources):
+        other, window = sources[1 - which], (join.left, join.right)[which]
+        trees = [tree for _, tree in join.trees()]
+        conditions = [join.where] if join.where is not None else []
+        conditions += [window.where] if window is not None and window.where is not None else []
+        known = {name: of for name, of in other.schema.items() if name not in other.untyped}
+        keys = {pair[which]: type_like(known.get(pair[1 - which])) for pair in join.on}
+        clocks = join.order_by[which : which + 1] if join.order_by else ()
+        if clocks:
+            clock_of_other = type_like(known.get(join.order_by[1 - which]))
+            is_timed = window is not None and isinstance(window.time, str | timedelta)
+            keys[clocks[0]] = clock_of_other or (pa.timestamp("ns") if is_timed else None)
+        types = {name: of for name, of in keys.items() if of is not None}
+        on, params = [pair[which] for pair in join.on], dict(join.params)
+        wishes = Wishes(on, clocks, [*trees, *conditions], conditions, params, types)
+        made.append(with_types(source, wishes))
+    return tuple(made)
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
