@@ -110,6 +110,20 @@ def hold(lock: Any) -> Any:
     return lock
 
 
+def free_after_fork(lock: Any) -> None:
+    """Let ``os.fork`` wait until no other thread holds a lock, so that the lock is free in the new process.
+
+    The new process has no other threads: a lock that one of them held would be held for ever.
+
+    Parameters
+    ----------
+    lock : Lock or RLock
+        A lock of a module. A lock that is taken inside of another one is registered before it.
+    """
+    if hasattr(os, "register_at_fork"):  # Windows has no fork
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
 def _is_held_elsewhere(lock: Any) -> bool:
     """Return whether another part of the program holds a lock that this thread would wait for."""
     is_owned = getattr(lock, "_is_owned", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -172,7 +173,7 @@ class ArrowSource:
         self.table = table
         self.n_rows = table.num_rows
         names = table.schema.names
-        self.duplicates = frozenset(name for name in names if names.count(name) > 1)
+        self.duplicates = frozenset(name for name, n in Counter(names).items() if n > 1)
         self.schema = {
             field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
             for i, field in enumerate(table.schema)
@@ -234,10 +235,13 @@ class ArrowSource:
 def _without_views(table: pa.Table) -> pa.Table:
     """Return the table with plain types instead of view types, whose rows Arrow cannot take yet."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    for i, field in enumerate(table.schema):
-        if field.type in plain:
-            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
-    return table
+    if not any(field.type in plain for field in table.schema):
+        return table
+    columns = [
+        column.cast(plain[column.type]) if column.type in plain else column for column in table.columns
+    ]
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in table.schema]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
 def check_free(added: Iterable[str], names: Container[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -171,7 +172,7 @@ def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str],
                 continue
             found.append((f"{name}_{side}" if name in both else name, which, name))
     made = [name for name, _, _ in found]
-    if twice := sorted({name for name in made if made.count(name) > 1}):
+    if twice := sorted(name for name, n in Counter(made).items() if n > 1):
         raise CepError(f"the result of the join would have the columns {twice} twice; rename them first")
     check_free((*(name for name, _ in join.measures), EMITTED), made)
     return tuple(found)

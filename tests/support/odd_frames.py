@@ -66,6 +66,7 @@ class OddTable:
     columns: tuple[OddColumn, ...]
     n_rows: int
     index: str = "range"  # of the pandas forms
+    key: str | None = None  # the only partition column that queries may name, with the order column ``n``
 
     def named(self, *kinds: str) -> list[str]:
         """Return the names of the columns of some kinds."""
@@ -91,6 +92,20 @@ def draw_table(draw: Random, *, n_rows: int | None = None, is_for_spark: bool = 
         columns[-1] = replace(columns[-1], name=columns[-2].name)
     index = draw.choice(["range", "range", "reversed", "equal", "two levels", "texts"])
     return OddTable(tuple(columns), n, index)
+
+
+def draw_stacked(draw: Random, n_tables: int) -> OddTable:
+    """Return small tables with the columns of one, as the partitions ``case`` of a single table for Spark."""
+    case = [i for i in range(n_tables) for _ in range(draw.choice([1, 1, 2, 3, 5, 8, 12]))]
+    draw.shuffle(case)
+    n = len(case)
+    numbers = pa.array(draw.sample(range(n), n), pa.int64())
+    table = draw_table(draw, n_rows=n, is_for_spark=True)
+    columns = (
+        OddColumn("case", "number", pa.array(case, pa.int64())), OddColumn("n", "number", numbers),
+        *table.columns[1:],
+    )  # fmt: skip
+    return OddTable(columns, n, "range", "case")
 
 
 def _row_numbers(draw: Random, n: int) -> pa.Array:
@@ -427,6 +442,8 @@ def plain_rows(frame: Any) -> tuple[list[str], list[tuple]]:
     """Return the names of the columns and the rows of a frame; times and durations are nanoseconds."""
     if isinstance(frame, pl.DataFrame):
         frame = frame.to_arrow()
+    elif hasattr(frame, "toArrow"):
+        frame = frame.toArrow()
     if isinstance(frame, pa.Table):
         names, columns = frame.column_names, [_plain_arrow(column) for column in frame.columns]
     else:

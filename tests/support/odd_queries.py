@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import warnings
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+
 import cepkit as cep
 from cepkit.errors import CepError
-from tests.support.odd_frames import OddTable, plain_rows
+from tests.support.odd_frames import OddTable, plain_rows, plain_value
 
 NUMBERS = (
     "0", "1", "2.5", "-1", "3.0", "9007199254740993", "9007199254740993.0", "9223372036854775807",
@@ -197,6 +201,8 @@ _FUNCTIONS = ["first", "last", "min", "max", "sum", "avg", "count", "delta", "co
 
 
 def _keywords(draw: Random, table: OddTable) -> dict[str, Any]:
+    if table.key is not None:
+        return {"order_by": "n", "partition_by": [table.key]}
     made: dict[str, Any] = {}
     if draw.random() < 0.7:
         made["order_by"] = "n" if draw.random() < 0.7 else draw.choice(table.columns).name
@@ -269,6 +275,8 @@ def _row_pattern(draw: Random, table: OddTable) -> OddQuery:
     order = "n" if draw.random() < 0.7 else draw.choice(table.columns).name
     direction = draw.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"])
     partition = f"PARTITION BY {sql_quote(draw.choice(table.columns).name)} " if draw.random() < 0.4 else ""
+    if table.key is not None:
+        order, direction, partition = "n", "", f"PARTITION BY {table.key} "
     measured = []
     for i in range(draw.randint(1, 3)):
         function = draw.choice(["FIRST", "LAST", "MIN", "MAX", "SUM", "AVG", "COUNT", "ARRAY_AGG"])
@@ -296,7 +304,9 @@ def _window(draw: Random, table: OddTable) -> OddQuery:
     if draw.random() < 0.4:
         keywords = {"time": draw.choice([2, 5, "1 h", "2 days"])}
     keywords["order_by"] = order
-    if draw.random() < 0.3:
+    if table.key is not None:
+        keywords = {"time": draw.choice([2, 5]), "order_by": "n", "group_by": table.key}
+    elif draw.random() < 0.3:
         keywords["group_by"] = draw.choice(table.columns).name
     if draw.random() < 0.3:
         keywords["where"] = condition(draw, table, quote, None)
@@ -316,3 +326,65 @@ def _join(draw: Random, table: OddTable) -> OddQuery:
         x = draw.choice(table.columns).name
         keywords["where"] = f"left.{quote(x)} {draw.choice(SIGNS)} right.{quote(x)}"
     return OddQuery(f"join({keywords})", lambda frame: cep.join(frame, frame, **keywords))
+
+
+# --- comparisons with a known answer -----------------------------------------------------------------------
+
+_COMPARE = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+
+
+def draw_comparison(draw: Random, table: OddTable) -> tuple[str, str, str, list[int]] | None:
+    """Return a column, a sign, a constant, and the rows on which the comparison holds; None without them."""
+    columns = [column for column in table.columns if column.kind in ("number", "text", "time", "duration")]
+    column, sign = draw.choice(columns), draw.choice(SIGNS)
+    values = plain_rows(pa.table({"x": column.values}))[1]
+    if column.kind == "number":
+        constant = draw.choice(NUMBERS)
+        wanted: Any = int(constant) if re.fullmatch(r"-?\d+", constant) else float(constant)
+        is_whole = pa.types.is_integer(column.type)
+        if not is_whole:  # other numbers are compared as floats
+            wanted, values = float(wanted), [(None if v is None else float(v),) for (v,) in values]
+    elif column.kind == "text":
+        text = draw.choice(["A", "B", "a", "", "ä", "a'b", "NaN", "None"])
+        constant, wanted = "'" + text.replace("'", "''") + "'", text
+    elif column.kind == "time":
+        text, zone = draw.choice(TIMES), getattr(column.type, "tz", None)
+        moment = pd.Timestamp(text)
+        if moment.tzinfo is not None and zone is None:
+            return None
+        if moment.tzinfo is None and zone is not None:
+            try:
+                moment = moment.tz_localize(zone)
+            except ValueError:  # the clocks change
+                return None
+        constant, wanted = f"'{text}'", plain_value(moment)
+    else:
+        text = draw.choice(DURATIONS)
+        number, unit = text.split()
+        factor = {"s": 1, "min": 60, "days": 86400}.get(unit)
+        constant, wanted = f"'{text}'", int(number) * (1 if factor is None else factor * 10**9)
+        if factor is None and pa.types.is_duration(column.type) and column.type.unit != "ns":
+            return None  # a nanosecond is no whole number of ticks
+    test = _COMPARE[sign]
+    rows = [i for i, (value,) in enumerate(values) if value is not None and test(value, wanted)]
+    return column.name, sign, constant, rows
+
+
+def rows_that_hold(frame: Any, name: str, sign: str, constant: str) -> dict[str, list[int]]:
+    """Return the numbers of the rows on which a comparison holds, by each language. The column is alone."""
+    condition = f"{quote(name)} {sign} {constant}"
+    row_pattern = (
+        f"MATCH_RECOGNIZE (ORDER BY row_ MEASURES row_ AS r PATTERN (p_) "
+        f"DEFINE p_ AS {sql_quote(name)} {sign} {constant})"
+    )
+    sequence = f"PATTERN SEQ(_ a) WHERE a.{condition}"
+    found = {
+        "regex": cep.match(frame, "p_", define={"p_": condition}, measures={"r": "first(row_)"}).to_frame(),
+        "sequence": cep.match(frame, sequence, measures={"r": "a.row_"}, order_by="row_").to_frame(),
+        "row pattern": cep.match(frame, row_pattern).to_frame(),
+        "window": cep.window(frame, {"r": "last(row_)"}, length=1, where=condition, order_by="row_"),
+    }
+    return {language: [row[-1] for row in plain_rows(made)[1]] for language, made in found.items()}
