@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -13,10 +14,10 @@ import numpy as np
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.shared.like import like_test
-from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.errors import CepError, PredicateError, column_not_found, nearest
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
 
@@ -301,7 +302,7 @@ def _strict(
             return None
         try:
             return function(*values)
-        except PredicateError:
+        except CepError:
             raise
         except (ZeroDivisionError, OverflowError, ValueError):
             return None
@@ -329,26 +330,39 @@ def _membership(parts: list[Compiled]) -> Compiled:
 
 
 def _converted(parts: list[Compiled]) -> list[Compiled]:
-    """Return operands with texts in ticks next to a time or a duration."""
-    timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
-    if timed is None:
+    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration."""
+    timed = [part.type for part in parts if part.type.kind in (TIME, DURATION)]
+    if not timed:
         return parts
-    return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
+    if len({(of.kind, of.timezone is None) for of in timed if of.kind == TIME}) > 1:
+        raise PredicateError("one side has a time zone and the other has none; convert one of the columns")
+    finest = min(timed, key=lambda of: NANOSECONDS[of.unit or "ns"])
+    return [
+        _in_ticks(part, finest) if part.type.kind == TEXT else _in_unit(part, finest.unit) for part in parts
+    ]
+
+
+def _in_unit(part: Compiled, unit: str | None) -> Compiled:
+    """Return a time or a duration in a finer unit, and any other value unchanged."""
+    if part.type.kind not in (TIME, DURATION) or part.type.unit == unit:
+        return part
+    factor = NANOSECONDS[part.type.unit or "ns"] // NANOSECONDS[unit or "ns"]
+    return _strict(lambda ticks: ticks * factor, [part], replace(part.type, unit=unit))
 
 
 def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
     return _strict(lambda text: ticks_of(text, timed), [part], timed)
 
 
-def ticks_of(text: str, timed: ColumnType) -> int:
-    """Return a text next to a time or a duration as ticks."""
+def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
+    """Return a text next to a time or a duration as ticks; a fraction for a time between two ticks."""
     if timed.kind == DURATION:
         return duration_ticks(text, timed.unit)
     return _time_ticks(text, timed.unit or "ns", timed.timezone)
 
 
 @lru_cache(maxsize=256)
-def _time_ticks(text: str, unit: str, zone: str | None) -> int:
+def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
     """Return a time in ticks; without a zone of its own it is in the zone of the column."""
     import pandas as pd
 
@@ -361,20 +375,28 @@ def _time_ticks(text: str, unit: str, zone: str | None) -> int:
             f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
         )
     if moment.tzinfo is None and zone is not None:
-        moment = moment.tz_localize(zone)
+        try:
+            moment = moment.tz_localize(zone)
+        except ValueError:  # the clocks change
+            raise PredicateError(
+                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
+            ) from None
     if moment.tzinfo is not None:
         if zone is None:
             raise PredicateError(
                 f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
-    return int(moment.asm8.astype(f"datetime64[{unit}]").astype(np.int64))
+    exact = Fraction(int(moment.asm8.astype(np.int64)) * NANOSECONDS[moment.unit], NANOSECONDS[unit])
+    return int(exact) if exact.denominator == 1 else exact
 
 
 def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
     left, right = parts
     if left.type.kind == TIME and right.type.kind == TEXT:
         right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
+    elif {left.type.kind, right.type.kind} <= {TIME, DURATION} and sign in "+-":
+        left, right = _converted([left, right])
     kinds = (left.type.kind, right.type.kind)
     if kinds == (TIME, TIME) and sign == "-":
         kind = ColumnType(DURATION, left.type.unit)
