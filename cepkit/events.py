@@ -222,9 +222,8 @@ class Source(Protocol):
         """Names that several columns have."""
         ...
 
-    @property
-    def untyped(self) -> frozenset[str]:
-        """Columns that have neither values nor a type, such as Python objects that are all missing."""
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column has neither values nor a type, such as objects that are all missing."""
         ...
 
     @property

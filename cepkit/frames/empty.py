@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -37,17 +38,17 @@ class TypedSource(WrappedSource):
     def __init__(self, source: Source, types: Mapping[str, pa.DataType]):
         super().__init__(source)
         self._types = types
-        self._schema = {**source.schema, **{name: type_of_arrow(of) for name, of in types.items()}}
+        own = {name: type_of_arrow(of) for name, of in types.items()}
+        self._schema = ChainMap(own, cast(dict, source.schema))
 
     @property
     def schema(self) -> Mapping[str, ColumnType]:
         """The type of every column by name."""
         return self._schema
 
-    @property
-    def untyped(self) -> frozenset[str]:
-        """None: all columns have types."""
-        return frozenset()
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column that the query does not name has neither values nor a type."""
+        return name not in self._types and self._source.is_untyped(name)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -86,10 +87,10 @@ class Wishes:
         Whether names may differ from those of the columns in case.
     """
 
-    keys: Iterable[str] = ()
-    clocks: Iterable[str] = ()
-    trees: Iterable[ex.Expression] = ()
-    conditions: Iterable[ex.Expression] = ()
+    keys: Sequence[str] = ()
+    clocks: Sequence[str] = ()
+    trees: Sequence[ex.Expression] = ()
+    conditions: Sequence[ex.Expression] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     is_case_free: bool = False
@@ -102,11 +103,21 @@ def with_types(source: Source, query: AnyQuery | Wishes, params: Mapping[str, An
     Arrow has a type null. Such a column gets the type that the query compares it with, so that the query has
     an answer and no error of types. ``params`` are those of MATCH_RECOGNIZE; other queries have their own.
     """
-    untyped = source.untyped
+    wishes = query if isinstance(query, Wishes) else _wishes_of(query, params or {})
+    named = {
+        *wishes.keys,
+        *wishes.clocks,
+        *wishes.types,
+        *(n for tree in wishes.trees for n in _columns(tree)),
+    }
+    if wishes.is_case_free:
+        lower = {name.lower() for name in named}
+        named = {name for name in source.schema if name.lower() in lower}
+    untyped = [name for name in source.schema if name in named and source.is_untyped(name)]
     if not untyped:
         return source
-    wishes = query if isinstance(query, Wishes) else _wishes_of(query, params or {})
-    wanted = _types(wishes, source.schema)
+    known = {name: source.schema[name] for name in source.schema if name in named and name not in untyped}
+    wanted = _types(wishes, known, source.schema)
     return TypedSource(source, {name: wanted.get(name, _NUMBER) for name in untyped})
 
 
@@ -140,8 +151,8 @@ def _wishes_of(query: AnyQuery, params: Mapping[str, Any]) -> Wishes:
     )
 
 
-def _types(wishes: Wishes, schema: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
-    """Return the types that a query gives to columns, by name."""
+def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]) -> dict[str, pa.DataType]:
+    """Return the types that a query gives to columns, by name; ``known`` has the types that columns have."""
     types: dict[str, pa.DataType] = dict.fromkeys(wishes.keys, _TEXT)
     types |= dict.fromkeys(wishes.clocks, _NUMBER)
     for tree in wishes.conditions:
@@ -149,7 +160,7 @@ def _types(wishes: Wishes, schema: Mapping[str, ColumnType]) -> dict[str, pa.Dat
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            for name, of in _types_of(node, wishes.params, schema).items():
+            for name, of in _types_of(node, wishes.params, known).items():
                 # Any text can be compared with a text, also one that looks like a time.
                 if not (pa.types.is_temporal(of) and compared.get(name) == _TEXT):
                     compared[name] = of
@@ -158,7 +169,7 @@ def _types(wishes: Wishes, schema: Mapping[str, ColumnType]) -> dict[str, pa.Dat
     if not wishes.is_case_free:
         return types
     of_name = {name.lower(): of for name, of in types.items()}
-    return {name: of_name[name.lower()] for name in schema if name.lower() in of_name}
+    return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
@@ -174,7 +185,7 @@ def _truths_of(tree: ex.Expression) -> Iterator[str]:
 
 
 def _types_of(
-    node: ex.Expression, params: Mapping[str, Any], schema: Mapping[str, ColumnType]
+    node: ex.Expression, params: Mapping[str, Any], known: Mapping[str, ColumnType]
 ) -> dict[str, pa.DataType]:
     """Return the types of the columns in a comparison or a test of texts."""
     match node:
@@ -182,6 +193,8 @@ def _types_of(
             sides = [(left, right), (right, left)]
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
+        case ex.Aggregate(function="sum" | "avg", operand=ex.Expression() as operand):
+            return dict.fromkeys(_columns(operand), _NUMBER)
         case ex.Like(operand=operand):
             return dict.fromkeys(_columns(operand), _TEXT)
         case ex.Call(function=function, arguments=(operand, *_)) if function in _TEXT_TESTS:
@@ -191,7 +204,7 @@ def _types_of(
     types: dict[str, pa.DataType] = {}
     for operand, other in sides:
         if isinstance(other, ex.Attribute | ex.Reference):
-            of = type_like(schema.get(other.name or ""))
+            of = type_like(known.get(other.name or ""))
             if of is not None and isinstance(operand, ex.Attribute | ex.Reference):
                 types |= dict.fromkeys(_columns(operand), of)
             continue
@@ -236,6 +249,6 @@ def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
 
 
 def _columns(operand: ex.Expression) -> Iterator[str]:
-    for node in operand.walk():
+    for node in operand.walk(literals=False):
         if isinstance(node, ex.Attribute | ex.Reference) and node.name is not None:
             yield node.name

@@ -58,10 +58,9 @@ class EmptySource(ArrowSource):
             name: type_of_arrow(of, nullable=may) for (name, of), may in zip(arrow, nullable, strict=True)
         }
 
-    @property
-    def untyped(self) -> frozenset[str]:
-        """None: the tasks read the columns with the types that Spark says."""
-        return frozenset()
+    def is_untyped(self, name: str) -> bool:
+        """Return False: the tasks read a column with the type that Spark says."""
+        return False
 
     @property
     def names(self) -> list[str]:

@@ -37,10 +37,9 @@ class WrappedSource:
         """The user's frame, for which prepared columns are kept."""
         return self._source.owner
 
-    @property
-    def untyped(self) -> frozenset[str]:
-        """Columns that have neither values nor a type."""
-        return self._source.untyped
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column has neither values nor a type."""
+        return self._source.is_untyped(name)
 
     @property
     def clock(self) -> str | None:

@@ -85,7 +85,7 @@ class WindowEvaluator(RowEvaluator):
         if name in ("first", "last", "delta"):
             ends = {"first": [start], "last": [stop - 1], "delta": [stop - 1, start]}[name]
             found = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
-            return found[0] if len(found) == 1 else self._arithmetic(e, "-", *found)
+            return found[0] if len(found) == 1 else self._difference(e, *found)
         return self._reduce(name, e, operand, values)
 
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:

@@ -81,19 +81,16 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
 
 def with_types_of_join(join: Join, sources: Sources) -> Sources:
     """Return the sources; columns without values have the types that a join gives them."""
-    if not any(source.untyped for source in sources):
-        return sources
     made = []
     for which, source in enumerate(sources):
         other, window = sources[1 - which], (join.left, join.right)[which]
         trees = [tree for _, tree in join.trees()]
         conditions = [join.where] if join.where is not None else []
         conditions += [window.where] if window is not None and window.where is not None else []
-        known = {name: of for name, of in other.schema.items() if name not in other.untyped}
-        keys = {pair[which]: type_like(known.get(pair[1 - which])) for pair in join.on}
+        keys = {pair[which]: _type_in(other, pair[1 - which]) for pair in join.on}
         clocks = join.order_by[which : which + 1] if join.order_by else ()
         if clocks:
-            clock_of_other = type_like(known.get(join.order_by[1 - which]))
+            clock_of_other = _type_in(other, join.order_by[1 - which])
             is_timed = window is not None and isinstance(window.time, str | timedelta)
             keys[clocks[0]] = clock_of_other or (pa.timestamp("ns") if is_timed else None)
         types = {name: of for name, of in keys.items() if of is not None}
@@ -101,6 +98,12 @@ def with_types_of_join(join: Join, sources: Sources) -> Sources:
         wishes = Wishes(on, clocks, [*trees, *conditions], conditions, params, types)
         made.append(with_types(source, wishes))
     return tuple(made)
+
+
+def _type_in(source: Source, name: str) -> pa.DataType | None:
+    """Return the type of a column that has one, for a column that is compared with it."""
+    has_type = name in source.schema and not source.is_untyped(name)
+    return type_like(source.schema[name]) if has_type else None
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
@@ -182,7 +185,7 @@ def _own_columns(source: Source) -> list[str]:
     frame = source.frame
     if isinstance(frame, pd.DataFrame):
         return [name for name in frame.columns if isinstance(name, str)]
-    return list(source.schema)
+    return list(frame.schema.names) if isinstance(frame, pa.Table) else list(source.schema)
 
 
 # --- running

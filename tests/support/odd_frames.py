@@ -341,7 +341,7 @@ def _index(table: OddTable, draw: Random) -> pd.Index:
         "reversed": lambda: pd.Index(range(n)[::-1]),
         "equal": lambda: pd.Index([7] * n),
         "two levels": lambda: pd.MultiIndex.from_arrays(
-            [[i % 2 for i in range(n)], [0] * n], names=["i", None]
+            [[i % 2 for i in range(n)], [0] * n], names=[None, None]
         ),
         "texts": lambda: pd.Index([f"row {i}" for i in range(n)], dtype=object),
     }[table.index]()
@@ -472,7 +472,11 @@ def _plain_series(series: pd.Series) -> list:
 def _plain_arrow(array: pa.ChunkedArray) -> list:
     of = array.type
     if pa.types.is_dictionary(of):
-        return _plain_arrow(array.cast(of.value_type))
+        if pa.types.is_string_view(of.value_type):
+            return array.to_pylist()
+        return _plain_arrow(
+            pa.chunked_array([part.dictionary_decode() for part in array.chunks], of.value_type)
+        )
     if pa.types.is_temporal(of) and not pa.types.is_interval(of):
         wide = pa.int32() if of.bit_width == 32 else pa.int64()
         factor = 86_400 * 10**9 if pa.types.is_date32(of) else 10**6 if pa.types.is_date64(of) else None

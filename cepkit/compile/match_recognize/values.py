@@ -265,7 +265,10 @@ def compile_total(
     """Return an aggregate with its arguments as functions. Raise if no engine computes it."""
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
-    arguments = tuple(compile_value(node, schema, params, inside=True).call for node in tree.arguments)
+    made = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
+    arguments = tuple(one.call for one in made)
+    if tree.function == "avg" and made[0].type.kind == TIME:
+        tree = replace(tree, function="avg_of_times")
     return RowTotal(tree, arguments, variable_of(tree.arguments) if arguments else tree.variable)
 
 

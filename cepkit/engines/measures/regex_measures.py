@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduce_items
+from cepkit.compile.shared.comparisons import time_limit
+from cepkit.engines.measures.reducing import in_words, reduce_items
 from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
@@ -29,6 +30,9 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+
+
+_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def _power(base, exponent):
@@ -190,8 +194,9 @@ class Evaluator:
         if function in ("first", "last"):
             return self._row_value(operand, self._rows_of(function))
         if function == "delta":
-            ends = [self._row_value(operand, self._rows_of(end)) for end in ("last", "first")]
-            return self._arithmetic(e, "-", *ends)
+            return self._difference(
+                e, *(self._row_value(operand, self._rows_of(end)) for end in ("last", "first"))
+            )
         lineage = self.matches.lineage
         rows = self.matches.events.rows(lineage.event_of_item)
         values = repeat_scalar(self._row_value(operand, rows), len(rows))
@@ -199,6 +204,13 @@ class Evaluator:
             return reduce_items(function, values, lineage.first_item_of_match, self._order(operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
+
+    def _difference(self, e: ex.Expression, last, first) -> pa.Array:
+        """Return what ``delta`` is: the last value minus the first."""
+        try:
+            return self._arithmetic(e, "-", last, first)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+            raise self.wrong(e, f"delta() needs numbers or times, not {in_words(last.type)}") from None
 
     def _combine(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         try:
@@ -219,8 +231,7 @@ class Evaluator:
             case ex.Arithmetic(operator=operator, left=left, right=right):
                 return self._arithmetic(e, operator, of(left), of(right))
             case ex.Comparison(operator=operator, left=left, right=right):
-                sides = self._rank_texts(e, *self._unify(e, of(left), of(right)))
-                return _COMPARE[operator](*sides)
+                return self._compare(e, operator, of(left), of(right))
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
                 whole = of(operands[0])
@@ -232,7 +243,7 @@ class Evaluator:
             case ex.In(operand=operand, options=options):
                 whole = None
                 for option in options:
-                    equal = pc.equal(*self._unify(e, of(operand), of(option)))
+                    equal = self._compare(e, "==", of(operand), of(option))
                     whole = equal if whole is None else pc.or_kleene(whole, equal)
                 return whole
             case ex.IsNull(operand=operand):
@@ -243,6 +254,21 @@ class Evaluator:
             case ex.Call():
                 return self._call(e, of)
         raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
+
+    def _compare(self, e: ex.Expression, sign: str, left, right):
+        left, right = _date_as_time(left), _date_as_time(right)
+        if _is_literal_text(left) and pa.types.is_timestamp(right.type):
+            left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+        if _is_literal_text(right) and pa.types.is_timestamp(left.type) and right.is_valid:
+            try:
+                sign, ticks = time_limit(right.as_py(), left.type.unit, left.type.tz, sign)
+            except ValueError as error:
+                raise self.wrong(e, str(error)) from None
+            return _COMPARE[sign](left.cast(pa.int64()), pa.scalar(ticks, pa.int64()))
+        left, right = self._unify(e, left, right)
+        if isinstance(e, ex.Comparison):
+            left, right = self._rank_texts(e, left, right)
+        return _COMPARE[sign](left, right)
 
     def _unify(self, e: ex.Expression, left, right):
         """Read a text that meets a time or a duration as such; a date becomes its midnight."""
@@ -374,6 +400,10 @@ def plain_values(array: pa.Array) -> pa.Array:
                 f"{pc.max(array).as_py()} does not fit a signed 64-bit integer; cast the column first"
             ) from None
     return _clean(array)
+
+
+def _is_literal_text(side) -> bool:
+    return isinstance(side, pa.Scalar) and _is_text(side.type)
 
 
 def _date_as_time(side):
