@@ -153,8 +153,7 @@ def _wishes_of(query: AnyQuery, params: Mapping[str, Any]) -> Wishes:
 
 def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]) -> dict[str, pa.DataType]:
     """Return the types that a query gives to columns, by name; ``known`` has the types that columns have."""
-    types: dict[str, pa.DataType] = dict.fromkeys(wishes.keys, _TEXT)
-    types |= dict.fromkeys(wishes.clocks, _NUMBER)
+    types: dict[str, pa.DataType] = {}
     for tree in wishes.conditions:
         types |= {name: _TRUTH for name in _truths_of(tree)}
     compared: dict[str, pa.DataType] = {}
@@ -208,6 +207,7 @@ def _types_of(
             if of is not None and isinstance(operand, ex.Attribute | ex.Reference):
                 types |= dict.fromkeys(_columns(operand), of)
             continue
+        other = other.operand if isinstance(other, ex.Negative) else other
         value = params.get(other.name) if isinstance(other, ex.Parameter) else getattr(other, "value", None)
         if isinstance(value, str):
             types |= dict.fromkeys(_columns(operand), _type_beside(operand, value))

@@ -238,6 +238,8 @@ def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
         return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
     if pa.types.is_boolean(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda of: pd.BooleanDtype())
+    if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
+        return pd.Series(pd.arrays.ArrowExtensionArray(array))
     return array.to_pandas()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.reducing import in_words, reduce_items
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError
@@ -100,7 +100,10 @@ class WindowEvaluator(RowEvaluator):
         count = self._count(present)
         none = count == 0
         if name == "distinct":
-            return pa.array(self._distinct(values))
+            try:
+                return pa.array(self._distinct(values))
+            except pa.ArrowNotImplementedError:
+                raise self.wrong(e, f"distinct() is not defined for {in_words(values.type)}") from None
         if name in ("min", "max"):
             ranks = _ranks(values, self._order(operand))
             rows = self._extreme_places(ranks, present, name == "max")

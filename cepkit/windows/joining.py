@@ -399,7 +399,12 @@ def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, 
     for one, other in join.on:
         parts = [_plain_key(sources[0].arrow(one, kept[0])), _plain_key(sources[1].arrow(other, kept[1]))]
         parts = _one_type(parts)
-        coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        try:
+            coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise CepError(
+                f"on: column {one!r} is of type {sources[0].schema[one]}, whose values cannot be keys"
+            ) from None
         coded = one_chunk(coded)
         own = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         known &= own >= 0

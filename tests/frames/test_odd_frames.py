@@ -78,8 +78,8 @@ def check_comparison(seed: int) -> None:
     drawn = draw_comparison(draw, table)
     if drawn is None:
         return
-    name, sign, constant, expected = drawn
-    column = next(column for column in table.columns if column.name == name)
+    column, sign, constant, expected = drawn
+    name = column.name
     row = OddColumn("row_", "number", pa.array(range(table.n_rows), pa.int64()))
     alone = OddTable((row, column), table.n_rows)
     for kind, frame in forms_of(alone, draw).items():

@@ -57,11 +57,13 @@ class RowTotal:
     tree: rp.RowAggregate
     arguments: tuple[Value, ...]
     variable: str | None
+    is_of_times: bool = False
 
     @property
     def function(self) -> str:
         """The name of the aggregate."""
-        return self.tree.function
+        is_mean = self.is_of_times and self.tree.function == "avg"
+        return "avg_of_times" if is_mean else self.tree.function
 
 
 @dataclass(frozen=True)
@@ -266,10 +268,18 @@ def compile_total(
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
     made = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
+    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"} | (
+        {} if tree.function == "avg" else {TIME: "times"}
+    )
+    if tree.function in _OF_NUMBERS and made and made[0].type.kind in kinds:
+        name, refused = tree.function.upper(), kinds[made[0].type.kind]
+        raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
     arguments = tuple(one.call for one in made)
-    if tree.function == "avg" and made[0].type.kind == TIME:
-        tree = replace(tree, function="avg_of_times")
-    return RowTotal(tree, arguments, variable_of(tree.arguments) if arguments else tree.variable)
+    variable = variable_of(tree.arguments) if arguments else tree.variable
+    return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind == TIME)
+
+
+_OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 
 
 def _all(values: Iterable[Any]) -> bool | None:

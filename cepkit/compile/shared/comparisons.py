@@ -107,7 +107,21 @@ def compare(binder: TermBinder, e: ex.Comparison) -> Term:
             )
     else:
         raise binder.wrong(e, _mismatch(binder, e, left, right))
+    if sign in ("==", "!=") and left.kind == FLOAT and _is_no_float(binder, e):
+        # No float equals this integer; still, nothing is known about a missing float.
+        sides = (comparison("<", left, right), comparison(">=", left, right))
+        return Term("and" if sign == "==" else "or", sides, BOOLEAN, None, True, None, left.level)
     return comparison(sign, left, right)
+
+
+def _is_no_float(binder: TermBinder, e: ex.Comparison) -> bool:
+    """Return whether one side is a constant integer that a float cannot hold."""
+    for side in (e.left, e.right):
+        term = binder.bind(side) if isinstance(side, ex.Literal | ex.Parameter | ex.Negative) else None
+        if term is not None and term.op == "constant" and term.kind == INTEGER:
+            whole = binder.constants[term.data].value
+            return float(whole) != whole
+    return False
 
 
 def _nesting(term: Term) -> int:
@@ -251,9 +265,9 @@ def _exact(binder: TermBinder, left: Term, sign: str, right: Term) -> tuple[Term
         # integers.
         return left, {">=": ">", "<": "<="}.get(sign, sign), _round_to_integer(binder, right, sign)
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
-        return left, sign, _float_constant(binder, right)
+        return left, *_float_limit(binder, sign, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
-        return _float_constant(binder, left), sign, right
+        return right, *_float_limit(binder, _OPPOSITE[sign], left)
     return left, sign, right
 
 
@@ -269,8 +283,15 @@ def _round_to_integer(binder: TermBinder, constant: Term, sign: str) -> Term:
     return binder.constant(Constant(INTEGER, clipped(limit)))
 
 
-def _float_constant(binder: TermBinder, constant: Term) -> Term:
-    return binder.constant(Constant(FLOAT, float(binder.constants[constant.data].value)))
+def _float_limit(binder: TermBinder, sign: str, constant: Term) -> tuple[str, Term]:
+    """Return the sign and the float for floats that are compared with an integer, exactly."""
+    whole = binder.constants[constant.data].value
+    limit = float(whole)
+    if limit > whole:
+        sign = {"<=": "<", ">": ">="}.get(sign, sign)
+    elif limit < whole:
+        sign = {"<": "<=", ">=": ">"}.get(sign, sign)
+    return sign, binder.constant(Constant(FLOAT, limit))
 
 
 def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:

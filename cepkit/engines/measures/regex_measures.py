@@ -268,6 +268,10 @@ class Evaluator:
         left, right = self._unify(e, left, right)
         if isinstance(e, ex.Comparison):
             left, right = self._rank_texts(e, left, right)
+        if {pa.types.is_integer(left.type), pa.types.is_integer(right.type)} == {True, False} and (
+            pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
+        ):
+            return _compare_exactly(sign, left, right)
         return _COMPARE[sign](left, right)
 
     def _unify(self, e: ex.Expression, left, right):
@@ -402,12 +406,30 @@ def plain_values(array: pa.Array) -> pa.Array:
     return _clean(array)
 
 
+def _compare_exactly(sign: str, left, right):
+    """Compare integers with floats. Arrow refuses integers that are no floats."""
+    if pa.types.is_floating(left.type):
+        left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+    floats, as_floats = right.cast(pa.float64()), left.cast(pa.float64(), safe=False)
+    unequal = _COMPARE[sign](as_floats, floats)
+    # Where both are equal as floats, the float is a whole number and decides exactly. Only 2^63 is too large.
+    fits = pc.and_(pc.greater_equal(floats, -(2.0**63)), pc.less(floats, 2.0**63))
+    is_tie = pc.and_(pc.equal(as_floats, floats), fits)
+    whole = pc.if_else(is_tie, floats, pa.scalar(0.0)).cast(pa.int64(), safe=False)
+    too_large = pc.equal(floats, 2.0**63)
+    below = sign in ("<", "<=", "!=")
+    found = pc.if_else(is_tie, _COMPARE[sign](left, whole), unequal)
+    return pc.if_else(pc.and_(pc.equal(as_floats, floats), too_large), pa.scalar(below), found)
+
+
 def _is_literal_text(side) -> bool:
     return isinstance(side, pa.Scalar) and _is_text(side.type)
 
 
 def _date_as_time(side):
-    return side.cast(pa.timestamp("s")) if pa.types.is_date32(side.type) else side
+    if pa.types.is_date(side.type):
+        return side.cast(pa.timestamp("s" if pa.types.is_date32(side.type) else "ms"))
+    return side
 
 
 def _clean(array):
