@@ -19,6 +19,7 @@ from cepkit.frames.arrow import column_of_arrow, type_of_arrow
 from cepkit.frames.wrapped import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.match_recognize.patterns import RowAggregate
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.regex.patterns import variables
 from cepkit.language.regex.query import RegexQuery
@@ -164,11 +165,22 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
                 if not (pa.types.is_temporal(of) and compared.get(name) == _TEXT):
                     compared[name] = of
     types |= compared
+    for tree in wishes.trees:
+        types |= {name: _NUMBER for node in tree.walk() for name in _summed(node)}
     types |= wishes.types
     if not wishes.is_case_free:
         return types
     of_name = {name.lower(): of for name, of in types.items()}
     return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
+
+
+def _summed(node: ex.Expression) -> Iterator[str]:
+    """Yield the columns in a sum or a mean."""
+    match node:
+        case ex.Aggregate(function="sum" | "avg", operand=ex.Expression() as operand):
+            yield from _columns(operand)
+        case RowAggregate(function="sum" | "avg", arguments=(operand,)):
+            yield from _columns(operand)
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
@@ -192,8 +204,6 @@ def _types_of(
             sides = [(left, right), (right, left)]
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
-        case ex.Aggregate(function="sum" | "avg", operand=ex.Expression() as operand):
-            return dict.fromkeys(_columns(operand), _NUMBER)
         case ex.Like(operand=operand):
             return dict.fromkeys(_columns(operand), _TEXT)
         case ex.Call(function=function, arguments=(operand, *_)) if function in _TEXT_TESTS:

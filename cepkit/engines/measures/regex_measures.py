@@ -256,7 +256,7 @@ class Evaluator:
         raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
 
     def _compare(self, e: ex.Expression, sign: str, left, right):
-        left, right = _date_as_time(left), _date_as_time(right)
+        left, right = _as_plain_time(left), _as_plain_time(right)
         if _is_literal_text(left) and pa.types.is_timestamp(right.type):
             left, right, sign = right, left, _OPPOSITE.get(sign, sign)
         if _is_literal_text(right) and pa.types.is_timestamp(left.type) and right.is_valid:
@@ -275,8 +275,11 @@ class Evaluator:
         return _COMPARE[sign](left, right)
 
     def _unify(self, e: ex.Expression, left, right):
-        """Read a text that meets a time or a duration as such; a date becomes its midnight."""
-        left, right = _date_as_time(left), _date_as_time(right)
+        """Read a text that meets a time or a duration as such.
+
+        A date becomes its midnight, and a time of a day the duration since midnight.
+        """
+        left, right = _as_plain_time(left), _as_plain_time(right)
         return self._read(e, left, right.type), self._read(e, right, left.type)
 
     def _read(self, e: ex.Expression, side, of: pa.DataType):
@@ -426,9 +429,12 @@ def _is_literal_text(side) -> bool:
     return isinstance(side, pa.Scalar) and _is_text(side.type)
 
 
-def _date_as_time(side):
+def _as_plain_time(side):
     if pa.types.is_date(side.type):
         return side.cast(pa.timestamp("s" if pa.types.is_date32(side.type) else "ms"))
+    if pa.types.is_time(side.type):
+        wide = pa.int32() if pa.types.is_time32(side.type) else pa.int64()
+        return side.cast(wide).cast(pa.int64()).cast(pa.duration(side.type.unit))
     return side
 
 
