@@ -95,9 +95,13 @@ MORE_WORKS = {
     "siddhi": patterns_of_siddhi,
     "simulate": lambda: cep.simulate(events(N), PAIRS, params={"n": 5.0}, engine=cep.Hybrid(4), **CALL),
     "replay": lambda: cep.replay(
-        events(N), "PATTERN SEQ(A a, B b) WHERE a.x > b.x WITHIN 100000", latency_bound=1e9, **CALL
+        events(N),
+        "PATTERN SEQ(A a, B b) WHERE a.x > b.x WITHIN 100000",
+        latency_bound=1e9,
+        warm_up=N + 50,
+        **CALL,
     ),
     "frame": lambda: matches(query="PATTERN SEQ(A a, B b) WHERE a.x > b.x").to_frame(limit=None),
     "sample": lambda: matches(query=TRIPLES).sample(1000),
-    "tag": lambda: cep.tag(events(N), "e+ f", define={"e": "sum(x) < 1000000", "f": "sum(x) >= 1000000"}),
+    "tag": lambda: cep.tag(events(N), ". e* f", define={"e": "sum(x) < 1000000", "f": "sum(x) >= 1000000"}),
 }
