@@ -482,6 +482,7 @@ def frame_of_join(
     """Return the result of a join as a frame of the kind of its left side."""
     arrays: dict[str, Any] = {}
     is_pandas = isinstance(sources[0].frame, pd.DataFrame)
+    picked: tuple[dict[str, Picked], ...] = ({}, {})
     for name, which, column in plan.columns:
         source, rows = sources[which], found.rows[which]
         if column in plan.shared and (rows < 0).any():
@@ -490,10 +491,12 @@ def frame_of_join(
             values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))  # type: ignore[attr-defined]
             arrays[name] = series_of_arrow(one_chunk(values)) if is_pandas else one_chunk(values)
         elif is_pandas and isinstance(source.frame, pd.DataFrame) and not (rows < 0).any():
-            arrays[name] = source.result({name: Picked(column, rows)})[name]
+            arrays[name] = picked[which][name] = Picked(column, rows)
         else:
             values = values_at(source, column, rows)
             arrays[name] = series_of_arrow(values) if is_pandas else values
+    for source, own in zip(sources, picked, strict=True):  # one frame for all columns of a side
+        arrays |= dict(source.result(own).items()) if own else {}
     for name, values in found.columns.items():
         arrays[name] = series_of_arrow(values) if is_pandas else values
     if is_pandas:
