@@ -144,6 +144,7 @@ def compile_value(
             return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
+            _refuse_objects((left, right), schema)
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return _arithmetic(tree, sign, [part(left), part(right)])
@@ -165,6 +166,18 @@ def compile_value(
         case ex.Call(function=function, arguments=arguments):
             return _call(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
+
+
+def _refuse_objects(sides: Iterable[ex.Expression], schema: Mapping[str, ColumnType]) -> None:
+    """Raise for a column that no comparison can use, as in all languages."""
+    for side in sides:
+        if isinstance(side, ex.Attribute | ex.Reference):
+            name = column_of(side.name or "", schema)
+            if schema[name].kind == OTHER:
+                raise PredicateError(
+                    f"the values of {name} are of several types, or of one that conditions cannot use; make "
+                    "the column all numbers, text, times or truth values"
+                )
 
 
 def _type_of(value: object) -> ColumnType:

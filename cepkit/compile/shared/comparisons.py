@@ -133,7 +133,7 @@ def _nesting(term: Term) -> int:
 def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> str:
     kinds = {left.kind, right.kind}
     for side, term in ((e.left, left), (e.right, right)):
-        if term.kind == OTHER:
+        if term.kind == OTHER and not isinstance(side, ex.Literal):
             return (
                 f"the values of {side} are of several types, or of one that conditions cannot use; "
                 "make the column all numbers, text, times or truth values"
@@ -172,6 +172,8 @@ def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: s
         except ValueError as error:
             raise binder.wrong(e, str(error)) from None
         return comparison(sign, left, binder.ticks(ticks, TIME, left.unit))
+    if left.kind == OTHER:
+        raise binder.wrong(e, _mismatch(binder, e, left, left))
     shown = f"{e!s}"
     raise binder.wrong(e, f"a {described(left)} cannot be compared with the text {text!r} in {shown}")
 
