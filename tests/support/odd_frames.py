@@ -260,7 +260,8 @@ def _keeps_values(table: OddTable, other: pa.Table) -> bool:
     if other.column_names != [column.name for column in table.columns]:
         return False
     for column, theirs in zip(table.columns, other.columns, strict=True):
-        has_unit = pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type)
+        of = column.type
+        has_unit = pa.types.is_timestamp(of) or pa.types.is_duration(of) or pa.types.is_time(of)
         if has_unit and column.type.unit != theirs.type.unit:
             return False
     return True
