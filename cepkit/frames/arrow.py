@@ -183,6 +183,7 @@ class ArrowSource:
             field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
             for i, field in enumerate(table.schema)
         }
+        self.schema |= dict.fromkeys(self.duplicates, ColumnType(OTHER))
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column is of Arrow's type null."""
