@@ -132,8 +132,9 @@ def _wait_for_imports() -> None:
     latest, own = time.monotonic() + _IMPORT_S, threading.get_ident()
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
     while time.monotonic() < latest:
-        owners = {getattr(lock(), "owner", None) for lock in tuple(locks.values())}
-        if owners <= {None, own}:
+        found = [lock() for lock in tuple(locks.values())]
+        owners = {getattr(lock, "owner", None) for lock in found}
+        if owners <= {None, own} and not any(getattr(lock, "waiters", None) for lock in found):
             return
         time.sleep(_WAIT_S)
 
