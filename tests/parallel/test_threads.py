@@ -160,6 +160,7 @@ FORKING = """
         plus = " + ".join(["a.x"] * (i % 7 + 1))  # queries of several shapes
         text = f"PATTERN SEQ(A a, B b) WHERE {plus} < b.x WITHIN 9"
         return tuple(cep.match(frame, text, engine=e, **keywords).count() for e in ("auto", "search"))
+    answer(0)  # the modules are loaded; only then can the package watch over forks
     over = threading.Event()
     def work(r):
         i = r
