@@ -222,6 +222,10 @@ class Source(Protocol):
         """Names that several columns have."""
         ...
 
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column has neither values nor a type, such as objects that are all missing."""
+        ...
+
     @property
     def clock(self) -> str | None:
         """The column that orders the rows if a query names none; None for the order of the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any, TypeVar
 
 SILENT_S = 1.0  # before the bar appears, so that short runs stay silent
@@ -16,6 +18,7 @@ REPORT_S = 0.1  # least time between two reports
 _WAIT_S = 0.005  # between two looks at a lock
 _LOOK_S = 0.05  # a thread that waits for others runs a checkpoint this often
 _END_S = 0.001  # the same after the threads were cancelled
+_IMPORT_S = 30.0  # most that a fork waits for the imports of other threads
 _BEGIN_S = 1.0  # most that a thread takes from its start to its first line
 T = TypeVar("T")
 
@@ -108,6 +111,50 @@ def hold(lock: Any) -> Any:
         time.sleep(_WAIT_S)
         checkpoint()
     return lock
+
+
+def free_after_fork(lock: Any) -> None:
+    """Let ``os.fork`` wait until no other thread holds a lock, so that the lock is free in the new process.
+
+    The new process has no other threads: a lock that one of them held would be held for ever.
+
+    Parameters
+    ----------
+    lock : Lock or RLock
+        A lock of a module. A lock that is taken inside of another one is registered before it.
+    """
+    if hasattr(os, "register_at_fork"):  # Windows has no fork
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def _wait_for_imports() -> None:
+    """Wait until no other thread imports a module, which would be unfinished in a forked process for ever."""
+    latest, own = time.monotonic() + _IMPORT_S, threading.get_ident()
+    locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    while time.monotonic() < latest:
+        found = [lock() for lock in tuple(locks.values())]
+        owners = {getattr(lock, "owner", None) for lock in found}
+        if owners <= {None, own} and not any(getattr(lock, "waiters", None) for lock in found):
+            return
+        time.sleep(_WAIT_S)
+
+
+def _free_cached_properties() -> None:
+    """Make new locks for the package's cached properties. Until Python 3.11 one lock serves all instances."""
+    for name, module in tuple(sys.modules.items()):
+        if not name.startswith("cepkit"):
+            continue
+        for value in tuple(vars(module).values()):
+            if isinstance(value, type):
+                for own in vars(value).values():
+                    if isinstance(own, cached_property):
+                        own.lock = threading.RLock()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait_for_imports)
+    if sys.version_info < (3, 12):
+        os.register_at_fork(after_in_child=_free_cached_properties)
 
 
 def _is_held_elsewhere(lock: Any) -> bool:
@@ -283,7 +330,10 @@ class Progress:
         self._bar.refresh()
 
     def _make_bar(self, elapsed_s: float) -> Any:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm as auto
+
+        class tqdm(auto):
+            monitor_interval = 0  # no thread that watches the bar and outlives it
 
         shown: dict[str, Any] = (
             {"unit": f" {self._what}", "unit_scale": True}

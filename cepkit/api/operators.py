@@ -13,8 +13,8 @@ from cepkit.planning.planner import EngineValue
 from cepkit.results.explanation import Explanation
 from cepkit.windows.chains import Chain, as_value
 from cepkit.windows.explaining import IN_MEMORY, OperatorExplanation, lines_of
-from cepkit.windows.joining import plan_join
-from cepkit.windows.running import check_window
+from cepkit.windows.joining import plan_join, with_types_of_join
+from cepkit.windows.running import check_window, with_types_of_window
 from cepkit.windows.values import Join, Window
 
 
@@ -47,8 +47,10 @@ def explain_operator(
     sides = (frame,) if isinstance(value, Window) else (frame, _other_side(other))
     sources: Any = tuple(spark.EmptySource(side) if spark else source_of(side)[0] for side in sides)
     if isinstance(value, Window):
+        sources = (with_types_of_window(value, sources[0]),)
         value = check_window(value, sources[0])
     else:
+        sources = with_types_of_join(value, sources)
         value = replace(value, order_by=plan_join(value, sources).clocks)
     how = IN_MEMORY
     if spark:

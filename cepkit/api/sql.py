@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, PatternSyntaxError, nearest
-from cepkit.events import Frame
+from cepkit.events import Frame, Source
+from cepkit.frames.arrow import repeated_column
+from cepkit.frames.empty import with_types
+from cepkit.language.expressions import trees as ex
 from cepkit.limits import MemoryLimit
 from cepkit.results.doors import open_door
 
@@ -104,7 +107,7 @@ def match_rows(
     memory_limit: MemoryLimit = "auto",
 ) -> Any:
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
-    from cepkit.language.match_recognize.query import WindowedRows
+    from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
     from cepkit.results.row_pattern_matches import RowPatternMatches
 
     if isinstance(query, WindowedRows):
@@ -116,7 +119,18 @@ def match_rows(
     from cepkit.results.match_recognize.memory import RowsInMemory
 
     source, native = source_of(frame)
+    source = with_types(source, query, params)
+    _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
     return RowPatternMatches(RowsInMemory(query, source, native, params), memory_limit)
+
+
+def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
+    """Raise for a column of a condition or a measure whose name several columns have."""
+    trees = [tree for _, tree in (*rows.define, *rows.measures)] if source.duplicates else []
+    nodes = (node for tree in trees for node in tree.walk(literals=False))
+    for node in nodes:
+        if isinstance(node, ex.Attribute | ex.Reference) and node.name in source.duplicates:
+            raise repeated_column(node.name)
 
 
 def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:
@@ -128,6 +142,7 @@ def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | 
 
         return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)
+    source = with_types(source, query, params)
     return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 
 

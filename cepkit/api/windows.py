@@ -108,7 +108,7 @@ def window(
     2  15    4.0    6.0  2
     3  16    8.0   14.0  3
     """
-    from cepkit.windows.running import check_window, frame_with, run_window
+    from cepkit.windows.running import check_window, frame_with, run_window, with_types_of_window
     from cepkit.windows.values import window_of
 
     value = window_of(
@@ -123,6 +123,7 @@ def window(
 
         return window_spark(frame, value, run=run_window if nodes is None else nodes.run_window)
     source, native = source_of(frame)
+    source = with_types_of_window(value, source)
     checked = check_window(value, source)
     made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
     return frame_with(source, made, native)
@@ -245,7 +246,7 @@ def join(
        ts_left symbol  price  ts_right text  n  emitted
     0        1      X   10.0         2   up  1        2
     """
-    from cepkit.windows.joining import frame_of_join, plan_join, run_join
+    from cepkit.windows.joining import frame_of_join, plan_join, run_join, with_types_of_join
     from cepkit.windows.values import Join
 
     value = Join(
@@ -269,10 +270,11 @@ def join(
             )
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
-    plan = plan_join(value, (one, two))
+    sources = with_types_of_join(value, (one, two))
+    plan = plan_join(value, sources)
     with bound_memory(memory_limit, "Make the windows shorter, or join on more columns"):
-        made = run_join(plan, (one, two)) if nodes is None else nodes.run_join(plan, (one, two))
-        return frame_of_join(plan, (one, two), made, native)
+        made = run_join(plan, sources) if nodes is None else nodes.run_join(plan, sources)
+        return frame_of_join(plan, sources, made, native)
 
 
 def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -155,6 +156,11 @@ def _numpy(array: pa.Array) -> np.ndarray:
     return array.to_numpy(zero_copy_only=False)
 
 
+def repeated_column(name: str) -> CepError:
+    """Return the error for a name that several columns have."""
+    return CepError(f"column {name!r} occurs more than once; rename or drop one of them")
+
+
 class ArrowSource:
     """An Arrow table as a source of columns (see ``frames/building.py``).
 
@@ -172,11 +178,16 @@ class ArrowSource:
         self.table = table
         self.n_rows = table.num_rows
         names = table.schema.names
-        self.duplicates = frozenset(name for name in names if names.count(name) > 1)
+        self.duplicates = frozenset(name for name, n in Counter(names).items() if n > 1)
         self.schema = {
             field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
             for i, field in enumerate(table.schema)
         }
+        self.schema |= dict.fromkeys(self.duplicates, ColumnType(OTHER))
+
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column is of Arrow's type null."""
+        return name not in self.duplicates and pa.types.is_null(self.table.schema.field(name).type)
 
     @property
     def clock(self) -> None:
@@ -190,19 +201,24 @@ class ArrowSource:
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
-        return column_of_arrow(self.table.column(name), name, self.owner)
+        return column_of_arrow(self._chunks(name), name, self.owner)
+
+    def _chunks(self, name: str) -> pa.ChunkedArray:
+        if name in self.duplicates:
+            raise repeated_column(name)
+        return self.table.column(name)
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
-        return list_item(self.table.column(name), index, name)
+        return list_item(self._chunks(name), index, name)
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix."""
-        return vectors_of_arrow(self.table.column(name), name)
+        return vectors_of_arrow(self._chunks(name), name)
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
-        return one_chunk(self.table.column(name).take(pa.array(rows)))
+        return one_chunk(self._chunks(name).take(pa.array(rows)))
 
     # --- results
 
@@ -226,13 +242,40 @@ class ArrowSource:
         return rows
 
 
+_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+def without_view(array: pa.Array) -> pa.Array:
+    """Return an array of a view type in a plain type, and any other array unchanged."""
+    if array.type in _PLAIN:
+        return array.cast(_PLAIN[array.type])
+    if pa.types.is_dictionary(array.type) and array.type.value_type in _PLAIN:
+        return pa.DictionaryArray.from_arrays(array.indices, without_view(array.dictionary))
+    return array
+
+
+def has_view(of: pa.DataType) -> bool:
+    """Return whether a type, or the type of its dictionary, is a view type."""
+    return of in _PLAIN or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
+
+
 def _without_views(table: pa.Table) -> pa.Table:
     """Return the table with plain types instead of view types, whose rows Arrow cannot take yet."""
-    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-    for i, field in enumerate(table.schema):
-        if field.type in plain:
-            table = table.set_column(i, field.name, table.column(i).cast(plain[field.type]))
-    return table
+    if not any(has_view(field.type) for field in table.schema):
+        return table
+    columns, fields = [], []
+    for column, field in zip(table.columns, table.schema, strict=True):
+        if has_view(field.type):
+            column = pa.chunked_array(
+                [without_view(part) for part in column.chunks] or [_no_text(field.type)]
+            )
+        columns.append(column)
+        fields.append(field.with_type(column.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _no_text(of: pa.DataType) -> pa.Array:
+    return without_view(pa.array([], of))
 
 
 def check_free(added: Iterable[str], names: Container[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -24,15 +25,54 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
-from cepkit.frames.arrow import check_free, column_of_arrow, list_item, type_of_arrow
+from cepkit.frames.arrow import (
+    check_free,
+    column_of_arrow,
+    has_view,
+    list_item,
+    repeated_column,
+    type_of_arrow,
+    without_view,
+)
 from cepkit.frames.reuse import addresses_of, keep, recall
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
     "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
     "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
-    "timedelta": DURATION, "timedelta64": DURATION,
+    "timedelta": DURATION, "timedelta64": DURATION, "time": DURATION,
 }  # fmt: skip
+
+
+class ColumnTypes(Mapping[str, ColumnType]):
+    """The types of columns by name. Each is found when it is first asked for: objects must be looked at.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The columns in order.
+    find : callable
+        Returns the type of a column by its name.
+    """
+
+    def __init__(self, names: Iterable[str], find: Callable[[str], ColumnType]):
+        self._types: dict[str, ColumnType | None] = dict.fromkeys(names)
+        self._find = find
+
+    def __getitem__(self, name: str) -> ColumnType:
+        of = self._types[name]
+        if of is None:
+            of = self._types[name] = self._find(name)
+        return of
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
 
 
 class PandasSource:
@@ -49,14 +89,19 @@ class PandasSource:
 
     def __init__(self, frame: pd.DataFrame):
         _check_names(frame.columns)
-        self.frame = self.owner = frame
+        self.owner = frame
+        self.frame = frame = _without_views(frame)
         self.n_rows = len(frame)
         names = [name for name in frame.columns if isinstance(name, str)]
         self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
         self._level_of_name = index_levels(frame)
         self._level_series: dict[str, pd.Series] = {}
-        self.schema = {name: self._type(name) for name in dict.fromkeys([*names, *self._level_of_name])}
+        self.schema = ColumnTypes([*names, *self._level_of_name], self._type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
+
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column has missing objects only, Arrow's type null, or floats and no rows."""
+        return name not in self.duplicates and _is_untyped(self._series(name), self.schema[name])
 
     @property
     def clock(self) -> str | None:
@@ -65,7 +110,7 @@ class PandasSource:
 
     def _series(self, name: str) -> pd.Series:
         if name in self.duplicates:
-            raise CepError(f"column {name!r} occurs more than once; rename or drop one of them")
+            raise repeated_column(name)
         if name not in self._level_of_name:
             return self.frame[name]
         if name not in self._level_series:
@@ -101,7 +146,9 @@ class PandasSource:
         kind = self._type_of_objects(name) if series.dtype == object else None
         if kind is not None and pa.types.is_duration(kind):
             series = pd.to_timedelta(series)
-        return one_chunk(pa.array(series, type=kind, from_pandas=True))
+        elif kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns":
+            series = pd.to_datetime(series)
+        return without_view(one_chunk(pa.array(series, type=kind, from_pandas=True)))
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
         if name not in self._arrow_types:
@@ -191,6 +238,8 @@ def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
         return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
     if pa.types.is_boolean(array.type) and array.null_count:
         return array.to_pandas(types_mapper=lambda of: pd.BooleanDtype())
+    if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
+        return pd.Series(pd.arrays.ArrowExtensionArray(array))
     return array.to_pandas()
 
 
@@ -244,13 +293,51 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
     return ColumnType(OTHER, nullable=True)
 
 
+def _without_views(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with plain types instead of Arrow's view types, whose rows pandas cannot take yet."""
+    has_views = [isinstance(of, pd.ArrowDtype) and has_view(of.pyarrow_dtype) for of in frame.dtypes]
+    if not any(has_views):
+        return frame
+    series = [
+        _without_view(frame.iloc[:, i]) if found else frame.iloc[:, i] for i, found in enumerate(has_views)
+    ]
+    made = pd.concat(series, axis=1, keys=range(len(series)))
+    made.columns = frame.columns
+    return made
+
+
+def _without_view(series: pd.Series) -> pd.Series:
+    plain = without_view(one_chunk(pa.array(series, from_pandas=True)))
+    return pd.Series(pd.arrays.ArrowExtensionArray(plain), index=series.index, copy=False)
+
+
+def _is_untyped(series: pd.Series, of: ColumnType) -> bool:
+    """Return whether a column has neither values nor a type. Empty lists make objects or floats."""
+    dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        return pa.types.is_null(dtype.pyarrow_dtype)
+    if dtype.kind == "O" and isinstance(dtype, np.dtype):
+        if of.kind != TEXT or (len(series) and isinstance(series.iloc[0], str)):
+            return False  # nobody need look at all objects
+        return pd.api.types.infer_dtype(series, skipna=True) == "empty"
+    return isinstance(dtype, np.dtype) and dtype == np.float64 and not len(series)
+
+
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
-    if pd.api.types.infer_dtype(series, skipna=True).startswith("timedelta"):
+    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    if inferred.startswith("timedelta"):
         series = pd.to_timedelta(series)  # Arrow reads only objects of nanoseconds correctly
+    elif inferred.startswith("datetime") and _has_nanoseconds(series):
+        with suppress(ValueError):  # Arrow would cut them off; objects in several zones stay as they are
+            series = pd.to_datetime(series)
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return None
+
+
+def _has_nanoseconds(series: pd.Series) -> bool:
+    return any(isinstance(value, pd.Timestamp) and value.nanosecond for value in series)
 
 
 def column_of_series(series: pd.Series, name: str, owner: object | None = None) -> Column:

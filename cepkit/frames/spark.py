@@ -58,6 +58,10 @@ class EmptySource(ArrowSource):
             name: type_of_arrow(of, nullable=may) for (name, of), may in zip(arrow, nullable, strict=True)
         }
 
+    def is_untyped(self, name: str) -> bool:
+        """Return False: the tasks read a column with the type that Spark says."""
+        return False
+
     @property
     def names(self) -> list[str]:
         """Names of all columns, in the frame's order."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
@@ -42,9 +43,13 @@ def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
         if getattr(value, name, None) not in (None, False)
     ]
     of = source.schema.get(value.order_by[0]) if value.order_by else None
-    if not needs or of is None or of.kind in CLOCKS:
+    if not needs or of is None:
         return
     name = value.order_by[0]
+    if of.kind == DURATION and pa.types.is_time(source.arrow(name, np.empty(0, np.int64)).type):
+        raise CepError(f"{needs[0]} needs a clock, and column {name!r} {_times_of_day(source, name)}")
+    if of.kind in CLOCKS:
+        return
     if of.kind == TEXT:
         raise CepError(
             f"{needs[0]} needs a clock, and column {name!r} is text; {_times_of_text(source, name)}"
@@ -63,12 +68,16 @@ def order_advice(source: Source, name: str) -> str:
     if first is None:
         return ""
     own, times = _spelled(source, name)
-    cures = {
-        "Period": f"it holds Periods, so take their times: {own} = {times}.to_timestamp()",
-        "time": "it holds times of a day, so add the date: "
-        f"pd.to_datetime(df['date'].astype(str) + ' ' + {own}.astype(str))",
-    }
+    cures = {"Period": f"it holds Periods, so take their times: {own} = {times}.to_timestamp()"}
     return f"; {cures.get(type(first).__name__, f'it holds values such as {first!r}')}"
+
+
+def _times_of_day(source: Source, name: str) -> str:
+    own, _ = _spelled(source, name)
+    return (
+        "holds times of a day; add the date: "
+        f"pd.to_datetime(df['date'].astype(str) + ' ' + {own}.astype(str))"
+    )
 
 
 def _times_of_text(source: Source, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -93,7 +94,7 @@ def schema_of(given: Any) -> StreamSchema:
     names = schema.arrow.names
     if not names:
         raise CepError("schema: a stream needs at least one column")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, n in Counter(names).items() if n > 1):
         raise CepError(f"schema: the columns {twice} occur twice")
     return schema
 
@@ -265,7 +266,7 @@ def _columns_of(batch: Any) -> dict[str, Any]:
             f"{type(batch).__module__}.{type(batch).__name__}"
         )
     names = batch.schema.names
-    return {name: None if names.count(name) > 1 else batch.column(name) for name in names}
+    return {name: None if n > 1 else batch.column(name) for name, n in Counter(names).items()}
 
 
 def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:

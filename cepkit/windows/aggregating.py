@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.reducing import in_words, reduce_items
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError
@@ -85,12 +85,7 @@ class WindowEvaluator(RowEvaluator):
         if name in ("first", "last", "delta"):
             ends = {"first": [start], "last": [stop - 1], "delta": [stop - 1, start]}[name]
             found = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
-            if len(found) == 1:
-                return found[0]
-            try:
-                return self._arithmetic(e, "-", *found)
-            except pa.ArrowNotImplementedError:
-                raise self.wrong(e, f"{e} needs numbers or times") from None
+            return found[0] if len(found) == 1 else self._difference(e, *found)
         return self._reduce(name, e, operand, values)
 
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
@@ -105,7 +100,10 @@ class WindowEvaluator(RowEvaluator):
         count = self._count(present)
         none = count == 0
         if name == "distinct":
-            return pa.array(self._distinct(values))
+            try:
+                return pa.array(self._distinct(values))
+            except pa.ArrowNotImplementedError:
+                raise self.wrong(e, f"distinct() is not defined for {in_words(values.type)}") from None
         if name in ("min", "max"):
             ranks = _ranks(values, self._order(operand))
             rows = self._extreme_places(ranks, present, name == "max")

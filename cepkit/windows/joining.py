@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +20,7 @@ from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
 from cepkit.frames.arrow import check_free
+from cepkit.frames.empty import Wishes, type_like, with_types
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
@@ -74,6 +77,33 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
     )
     is_float = any(source.schema[clock].kind == FLOAT for source, clock in zip(sources, clocks, strict=True))
     return PlannedJoin(join, clocks, unit, is_float, sizes, _result_columns(join, sources))
+
+
+def with_types_of_join(join: Join, sources: Sources) -> Sources:
+    """Return the sources; columns without values have the types that a join gives them."""
+    made = []
+    for which, source in enumerate(sources):
+        other, window = sources[1 - which], (join.left, join.right)[which]
+        trees = [tree for _, tree in join.trees()]
+        conditions = [join.where] if join.where is not None else []
+        conditions += [window.where] if window is not None and window.where is not None else []
+        keys = {pair[which]: _type_in(other, pair[1 - which]) for pair in join.on}
+        clocks = join.order_by[which : which + 1] if join.order_by else ()
+        if clocks:
+            clock_of_other = _type_in(other, join.order_by[1 - which])
+            is_timed = window is not None and isinstance(window.time, str | timedelta)
+            keys[clocks[0]] = clock_of_other or (pa.timestamp("ns") if is_timed else None)
+        types = {name: of for name, of in keys.items() if of is not None}
+        on, params = [pair[which] for pair in join.on], dict(join.params)
+        wishes = Wishes(on, clocks, [*trees, *conditions], conditions, params, types)
+        made.append(with_types(source, wishes))
+    return tuple(made)
+
+
+def _type_in(source: Source, name: str) -> pa.DataType | None:
+    """Return the type of a column that has one, for a column that is compared with it."""
+    has_type = name in source.schema and not source.is_untyped(name)
+    return type_like(source.schema[name]) if has_type else None
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
@@ -145,7 +175,7 @@ def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str],
                 continue
             found.append((f"{name}_{side}" if name in both else name, which, name))
     made = [name for name, _, _ in found]
-    if twice := sorted({name for name in made if made.count(name) > 1}):
+    if twice := sorted(name for name, n in Counter(made).items() if n > 1):
         raise CepError(f"the result of the join would have the columns {twice} twice; rename them first")
     check_free((*(name for name, _ in join.measures), EMITTED), made)
     return tuple(found)
@@ -155,7 +185,7 @@ def _own_columns(source: Source) -> list[str]:
     frame = source.frame
     if isinstance(frame, pd.DataFrame):
         return [name for name in frame.columns if isinstance(name, str)]
-    return list(source.schema)
+    return list(frame.schema.names) if isinstance(frame, pa.Table) else list(source.schema)
 
 
 # --- running
@@ -369,7 +399,12 @@ def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, 
     for one, other in join.on:
         parts = [_plain_key(sources[0].arrow(one, kept[0])), _plain_key(sources[1].arrow(other, kept[1]))]
         parts = _one_type(parts)
-        coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        try:
+            coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise CepError(
+                f"on: column {one!r} is of type {sources[0].schema[one]}, whose values cannot be keys"
+            ) from None
         coded = one_chunk(coded)
         own = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         known &= own >= 0
@@ -447,6 +482,7 @@ def frame_of_join(
     """Return the result of a join as a frame of the kind of its left side."""
     arrays: dict[str, Any] = {}
     is_pandas = isinstance(sources[0].frame, pd.DataFrame)
+    picked: tuple[dict[str, Picked], ...] = ({}, {})
     for name, which, column in plan.columns:
         source, rows = sources[which], found.rows[which]
         if column in plan.shared and (rows < 0).any():
@@ -455,10 +491,12 @@ def frame_of_join(
             values = pc.coalesce(plain_of(sides[0]), plain_of(sides[1]).cast(plain_of(sides[0]).type))  # type: ignore[attr-defined]
             arrays[name] = series_of_arrow(one_chunk(values)) if is_pandas else one_chunk(values)
         elif is_pandas and isinstance(source.frame, pd.DataFrame) and not (rows < 0).any():
-            arrays[name] = source.result({name: Picked(column, rows)})[name]
+            arrays[name] = picked[which][name] = Picked(column, rows)
         else:
             values = values_at(source, column, rows)
             arrays[name] = series_of_arrow(values) if is_pandas else values
+    for source, own in zip(sources, picked, strict=True):  # one frame for all columns of a side
+        arrays |= dict(source.result(own).items()) if own else {}
     for name, values in found.columns.items():
         arrays[name] = series_of_arrow(values) if is_pandas else values
     if is_pandas:

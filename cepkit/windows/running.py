@@ -15,6 +15,7 @@ from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
 from cepkit.frames.arrow import check_free
 from cepkit.frames.building import partition_codes, stream_order
+from cepkit.frames.empty import Wishes, with_types
 from cepkit.frames.pandas import series_of_arrow
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
@@ -54,6 +55,16 @@ def check_window(window: Window, source: Source) -> Window:
         raise CepError(f"emit='all' adds the columns {twice}; give the aggregates other names")
     check_free(added, source.schema)
     return window
+
+
+def with_types_of_window(window: Window, source: Source) -> Source:
+    """Return the source; columns without values have the types that a window gives them."""
+    trees = [tree for _, tree in window.trees()]
+    conditions = [window.where] if window.where is not None else []
+    is_timed = isinstance(window.time, str | timedelta) and window.order_by
+    types = {window.order_by[0]: pa.timestamp("ns")} if is_timed else {}
+    params = dict(window.params)
+    return with_types(source, Wishes(window.group_by, window.order_by, trees, conditions, params, types))
 
 
 def with_clock(window: Window, source: Source) -> Window:

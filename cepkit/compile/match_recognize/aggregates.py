@@ -58,6 +58,9 @@ AGGREGATES: dict[str, Steps] = {
     "count_if": Steps(0, lambda state, item: state + (item is True), _unchanged),
     "sum": Steps(None, lambda state, item: item if state is None else state + item, _unchanged),
     "avg": Steps((0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: s[0] / s[1] if s[1] else None),
+    "avg_of_times": Steps(
+        (0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: round(Fraction(*s)) if s[1] else None
+    ),  # a float has too few digits for nanoseconds
     "min": Steps(None, _EXTREME["min"], _unchanged),
     "max": Steps(None, _EXTREME["max"], _unchanged),
     "stddev": Steps(_NO_VALUES, _with_moments, lambda state: _deviation(state, 1)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -13,10 +14,10 @@ import numpy as np
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.shared.like import like_test
-from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.errors import CepError, PredicateError, column_not_found, nearest
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
 
@@ -56,11 +57,13 @@ class RowTotal:
     tree: rp.RowAggregate
     arguments: tuple[Value, ...]
     variable: str | None
+    is_of_times: bool = False
 
     @property
     def function(self) -> str:
         """The name of the aggregate."""
-        return self.tree.function
+        is_mean = self.is_of_times and self.tree.function == "avg"
+        return "avg_of_times" if is_mean else self.tree.function
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def compile_value(
             return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
+            _refuse_objects((left, right), schema)
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return _arithmetic(tree, sign, [part(left), part(right)])
@@ -162,6 +166,18 @@ def compile_value(
         case ex.Call(function=function, arguments=arguments):
             return _call(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
+
+
+def _refuse_objects(sides: Iterable[ex.Expression], schema: Mapping[str, ColumnType]) -> None:
+    """Raise for a column that no comparison can use, as in all languages."""
+    for side in sides:
+        if isinstance(side, ex.Attribute | ex.Reference):
+            name = column_of(side.name or "", schema)
+            if schema[name].kind == OTHER:
+                raise PredicateError(
+                    f"the values of {name} are of several types, or of one that conditions cannot use; make "
+                    "the column all numbers, text, times or truth values"
+                )
 
 
 def _type_of(value: object) -> ColumnType:
@@ -264,8 +280,19 @@ def compile_total(
     """Return an aggregate with its arguments as functions. Raise if no engine computes it."""
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
-    arguments = tuple(compile_value(node, schema, params, inside=True).call for node in tree.arguments)
-    return RowTotal(tree, arguments, variable_of(tree.arguments) if arguments else tree.variable)
+    made = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
+    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"} | (
+        {} if tree.function == "avg" else {TIME: "times"}
+    )
+    if tree.function in _OF_NUMBERS and made and made[0].type.kind in kinds:
+        name, refused = tree.function.upper(), kinds[made[0].type.kind]
+        raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
+    arguments = tuple(one.call for one in made)
+    variable = variable_of(tree.arguments) if arguments else tree.variable
+    return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind == TIME)
+
+
+_OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 
 
 def _all(values: Iterable[Any]) -> bool | None:
@@ -301,7 +328,7 @@ def _strict(
             return None
         try:
             return function(*values)
-        except PredicateError:
+        except CepError:
             raise
         except (ArithmeticError, ValueError):
             return None
@@ -329,26 +356,39 @@ def _membership(parts: list[Compiled]) -> Compiled:
 
 
 def _converted(parts: list[Compiled]) -> list[Compiled]:
-    """Return operands with texts in ticks next to a time or a duration."""
-    timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
-    if timed is None:
+    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration."""
+    timed = [part.type for part in parts if part.type.kind in (TIME, DURATION)]
+    if not timed:
         return parts
-    return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
+    if len({(of.kind, of.timezone is None) for of in timed if of.kind == TIME}) > 1:
+        raise PredicateError("one side has a time zone and the other has none; convert one of the columns")
+    finest = min(timed, key=lambda of: NANOSECONDS[of.unit or "ns"])
+    return [
+        _in_ticks(part, finest) if part.type.kind == TEXT else _in_unit(part, finest.unit) for part in parts
+    ]
+
+
+def _in_unit(part: Compiled, unit: str | None) -> Compiled:
+    """Return a time or a duration in a finer unit, and any other value unchanged."""
+    if part.type.kind not in (TIME, DURATION) or part.type.unit == unit:
+        return part
+    factor = NANOSECONDS[part.type.unit or "ns"] // NANOSECONDS[unit or "ns"]
+    return _strict(lambda ticks: ticks * factor, [part], replace(part.type, unit=unit))
 
 
 def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
     return _strict(lambda text: ticks_of(text, timed), [part], timed)
 
 
-def ticks_of(text: str, timed: ColumnType) -> int:
-    """Return a text next to a time or a duration as ticks."""
+def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
+    """Return a text next to a time or a duration as ticks; a fraction for a time between two ticks."""
     if timed.kind == DURATION:
         return duration_ticks(text, timed.unit)
     return _time_ticks(text, timed.unit or "ns", timed.timezone)
 
 
 @lru_cache(maxsize=256)
-def _time_ticks(text: str, unit: str, zone: str | None) -> int:
+def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
     """Return a time in ticks; without a zone of its own it is in the zone of the column."""
     import pandas as pd
 
@@ -361,20 +401,28 @@ def _time_ticks(text: str, unit: str, zone: str | None) -> int:
             f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
         )
     if moment.tzinfo is None and zone is not None:
-        moment = moment.tz_localize(zone)
+        try:
+            moment = moment.tz_localize(zone)
+        except ValueError:  # the clocks change
+            raise PredicateError(
+                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
+            ) from None
     if moment.tzinfo is not None:
         if zone is None:
             raise PredicateError(
                 f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
-    return int(moment.asm8.astype(f"datetime64[{unit}]").astype(np.int64))
+    exact = Fraction(int(moment.asm8.astype(np.int64)) * NANOSECONDS[moment.unit], NANOSECONDS[unit])
+    return int(exact) if exact.denominator == 1 else exact
 
 
 def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
     left, right = parts
     if left.type.kind == TIME and right.type.kind == TEXT:
         right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
+    elif {left.type.kind, right.type.kind} <= {TIME, DURATION} and sign in "+-":
+        left, right = _converted([left, right])
     kinds = (left.type.kind, right.type.kind)
     if kinds == (TIME, TIME) and sign == "-":
         kind = ColumnType(DURATION, left.type.unit)

@@ -235,6 +235,7 @@ class VectorReader(ABC):
     def _computed(self, sign: str, left: Vector, right: Vector) -> Vector:
         if left.type.kind == TIME and right.type.kind == TEXT:
             right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
+        _check_units([left, right])
         kinds = (left.type.kind, right.type.kind)
         kind = ColumnType(INTEGER if kinds == (INTEGER, INTEGER) and sign != "/" else FLOAT)
         if kinds == (TIME, TIME) and sign == "-":
@@ -346,16 +347,28 @@ def _converted(parts: list[Vector]) -> list[Vector]:
     timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
     if timed is None:
         return parts
+    _check_units(parts)
     return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
+
+
+def _check_units(parts: Sequence[Vector]) -> None:
+    """Raise for times or durations in several units, or with and without zones: Python converts them."""
+    timed = [part.type for part in parts if part.type.kind in (TIME, DURATION)]
+    zones = {of.timezone is None for of in timed if of.kind == TIME}
+    if len({of.unit for of in timed}) > 1 or len(zones) > 1:
+        raise NotVectorizedError
 
 
 def _in_ticks(part: Vector, timed: ColumnType) -> Vector:
     if not part.is_one:
         raise NotVectorizedError
     try:
-        return Vector(ticks_of(part.values, timed), timed)
+        ticks = ticks_of(part.values, timed)
     except (ValueError, PredicateError):
         raise NotVectorizedError from None
+    if not isinstance(ticks, int):  # between two ticks
+        raise NotVectorizedError
+    return Vector(ticks, timed)
 
 
 def _compared(sign: str, left: Vector, right: Vector) -> Vector:

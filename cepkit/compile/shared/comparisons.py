@@ -107,7 +107,21 @@ def compare(binder: TermBinder, e: ex.Comparison) -> Term:
             )
     else:
         raise binder.wrong(e, _mismatch(binder, e, left, right))
+    if sign in ("==", "!=") and left.kind == FLOAT and _is_no_float(binder, e):
+        # No float equals this integer; still, nothing is known about a missing float.
+        sides = (comparison("<", left, right), comparison(">=", left, right))
+        return Term("and" if sign == "==" else "or", sides, BOOLEAN, None, True, None, left.level)
     return comparison(sign, left, right)
+
+
+def _is_no_float(binder: TermBinder, e: ex.Comparison) -> bool:
+    """Return whether one side is a constant integer that a float cannot hold."""
+    for side in (e.left, e.right):
+        term = binder.bind(side) if isinstance(side, ex.Literal | ex.Parameter | ex.Negative) else None
+        if term is not None and term.op == "constant" and term.kind == INTEGER:
+            whole = binder.constants[term.data].value
+            return float(whole) != whole
+    return False
 
 
 def _nesting(term: Term) -> int:
@@ -119,7 +133,7 @@ def _nesting(term: Term) -> int:
 def _mismatch(binder: TermBinder, e: ex.Comparison, left: Term, right: Term) -> str:
     kinds = {left.kind, right.kind}
     for side, term in ((e.left, left), (e.right, right)):
-        if term.kind == OTHER:
+        if term.kind == OTHER and not isinstance(side, ex.Literal):
             return (
                 f"the values of {side} are of several types, or of one that conditions cannot use; "
                 "make the column all numbers, text, times or truth values"
@@ -153,13 +167,43 @@ def _compare_with_text(binder: TermBinder, e: ex.Comparison, left: Term, sign: s
             raise binder.wrong(e, f"{text!r} is compared with a duration but is not one: {error}") from None
         return comparison(sign, left, binder.ticks(ticks, DURATION, left.unit))
     if left.kind == TIME:
-        return comparison(sign, left, binder.ticks(_time(binder, e, text, left, sign), TIME, left.unit))
+        try:
+            sign, ticks = time_limit(text, left.unit, _timezone(binder, left), sign)
+        except ValueError as error:
+            raise binder.wrong(e, str(error)) from None
+        return comparison(sign, left, binder.ticks(ticks, TIME, left.unit))
+    if left.kind == OTHER:
+        raise binder.wrong(e, _mismatch(binder, e, left, left))
     shown = f"{e!s}"
     raise binder.wrong(e, f"a {described(left)} cannot be compared with the text {text!r} in {shown}")
 
 
-def _time(binder: TermBinder, e: ex.Expression, text: str, like: Term, sign: str) -> int:
-    """Return the ticks for the comparison ``like sign text``; a text between two ticks is rounded to one."""
+def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, int]:
+    """Return ``time sign text`` as a sign and the ticks to compare with, which fit 64 bits.
+
+    A text between two ticks is rounded to one of them; it equals no time.
+
+    Parameters
+    ----------
+    text : str
+        A time. Without a zone of its own it is in ``zone``.
+    unit : str
+        Unit of the ticks.
+    zone : str, optional
+        Time zone of the times.
+    sign : str
+        A comparison.
+
+    Raises
+    ------
+    ValueError
+        The message says what is wrong with the text.
+
+    Examples
+    --------
+    >>> time_limit("1970-01-01 00:00:01.5", "s", None, ">=")
+    ('>=', 2)
+    """
     import pandas as pd
 
     try:
@@ -167,30 +211,31 @@ def _time(binder: TermBinder, e: ex.Expression, text: str, like: Term, sign: str
     except ValueError:
         moment = pd.NaT
     if moment is pd.NaT:
-        raise binder.wrong(
-            e, f"{text!r} is compared with a time but is not one; write it as '2024-01-31 09:30:00'"
+        raise ValueError(
+            f"{text!r} is compared with a time but is not one; write it as '2024-01-31 09:30:00'"
         )
-    zone = _timezone(binder, like)
     if moment.tzinfo is not None:
         if zone is None:
-            raise binder.wrong(
-                e, f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
+            raise ValueError(
+                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
     elif zone is not None:
         try:
             moment = moment.tz_localize(zone)
         except ValueError:  # the clocks change
-            raise binder.wrong(
-                e,
-                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'",
+            raise ValueError(
+                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
             ) from None
         moment = moment.tz_convert("UTC").tz_localize(None)
     nanoseconds = int(moment.asm8.astype(np.int64)) * _NANOSECONDS[moment.unit]
-    ticks, rest = divmod(nanoseconds, _NANOSECONDS[like.unit])
-    if rest and sign in ("==", "!="):
-        return NULL_INTEGER  # equals no time
-    return ticks + 1 if rest and sign in (">=", "<") else ticks
+    ticks, rest = divmod(nanoseconds, _NANOSECONDS[unit])
+    if sign in ("==", "!="):
+        return sign, NULL_INTEGER if rest or not NULL_INTEGER < ticks < 2**63 else ticks
+    ticks += bool(rest) and sign in (">=", "<")
+    if sign in (">=", "<") and not NULL_INTEGER < ticks < 2**63 - 1:
+        sign, ticks = {">=": ">", "<": "<="}[sign], ticks - 1  # these signs suit limits beyond all times
+    return sign, clipped(ticks)
 
 
 def _timezone(binder: TermBinder, term: Term) -> str | None:
@@ -222,9 +267,9 @@ def _exact(binder: TermBinder, left: Term, sign: str, right: Term) -> tuple[Term
         # integers.
         return left, {">=": ">", "<": "<="}.get(sign, sign), _round_to_integer(binder, right, sign)
     if left.kind == FLOAT and right.kind == INTEGER and right.op == "constant":
-        return left, sign, _float_constant(binder, right)
+        return left, *_float_limit(binder, sign, right)
     if right.kind == FLOAT and left.kind == INTEGER and left.op == "constant":
-        return _float_constant(binder, left), sign, right
+        return right, *_float_limit(binder, _OPPOSITE[sign], left)
     return left, sign, right
 
 
@@ -240,8 +285,15 @@ def _round_to_integer(binder: TermBinder, constant: Term, sign: str) -> Term:
     return binder.constant(Constant(INTEGER, clipped(limit)))
 
 
-def _float_constant(binder: TermBinder, constant: Term) -> Term:
-    return binder.constant(Constant(FLOAT, float(binder.constants[constant.data].value)))
+def _float_limit(binder: TermBinder, sign: str, constant: Term) -> tuple[str, Term]:
+    """Return the sign and the float for floats that are compared with an integer, exactly."""
+    whole = binder.constants[constant.data].value
+    limit = float(whole)
+    if limit > whole:
+        sign = {"<=": "<", ">": ">="}.get(sign, sign)
+    elif limit < whole:
+        sign = {"<": "<=", ">=": ">"}.get(sign, sign)
+    return sign, binder.constant(Constant(FLOAT, limit))
 
 
 def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:

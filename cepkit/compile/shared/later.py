@@ -6,11 +6,16 @@ import atexit
 import threading
 from collections.abc import Callable
 
+from cepkit.progress import free_after_fork
+
 _DELAY_S = 1.0
 _waiting: list[Callable[[], object]] = []
 _ending = threading.Event()
 _thread: threading.Thread | None = None
 _lock = threading.Lock()
+_working = threading.Lock()  # LLVM has locks of its own, so a process must not fork while work runs
+free_after_fork(_lock)
+free_after_fork(_working)
 
 
 def run_later(work: Callable[[], object]) -> None:
@@ -37,7 +42,8 @@ def _call_all() -> bool:
             if not _waiting:
                 break
             work = _waiting.pop(0)
-        work()
+        with _working:
+            work()
         n += 1
     return n > 0
 

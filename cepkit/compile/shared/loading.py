@@ -25,9 +25,10 @@ from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
 from cepkit.compile.shared.later import run_later
 from cepkit.errors import CepError
-from cepkit.progress import hold
+from cepkit.progress import free_after_fork, hold
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
+free_after_fork(_loading)
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it

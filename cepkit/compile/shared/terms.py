@@ -117,7 +117,7 @@ def described(term: Term) -> str:
         TEXT: "text",
         TIME: "time",
         DURATION: "duration",
-        OTHER: "value of a type that predicates cannot use",
+        OTHER: "value of a type that conditions cannot use",
     }.get(term.kind, term.kind)
 
 

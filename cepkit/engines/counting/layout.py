@@ -21,13 +21,14 @@ from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests
 from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import PATHS, Places, accepted_places
 from cepkit.engines.shared.python_kernels import new_as_python
-from cepkit.progress import checkpoint
+from cepkit.progress import checkpoint, free_after_fork
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 _OF_POOLS = frozenset({"members", "ends", "since"})  # arrays that no condition on several events changes
 _KEPT_POOLS = 2  # of the events; a slider moves such a condition, and everything else stays
 _keeping = threading.Lock()
+free_after_fork(_keeping)
 _FEW = 1 << 12  # up to this many places, numpy is as fast as kernels, which must be compiled first
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cepkit.compile.match_recognize.values import AGGREGATES, RowTotal
+from cepkit.errors import PredicateError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 
@@ -175,8 +176,12 @@ def next_total(aggregate: RowTotal, place: Any, row: int, state: Any, seen: set)
     item = values[0] if len(values) == 1 else tuple(values)
     if item is None and aggregate.function != "array_agg":
         return state
-    if aggregate.tree.distinct:
-        if item in seen:
-            return state
-        seen.add(item)
-    return AGGREGATES[aggregate.function].add(state, item)
+    try:
+        if aggregate.tree.distinct:
+            if item in seen:
+                return state
+            seen.add(item)
+        return AGGREGATES[aggregate.function].add(state, item)
+    except TypeError:  # objects, whose type is not known before
+        name, kind = aggregate.function.upper(), type(item).__name__
+        raise PredicateError(f"{name}() is not defined for values of type {kind}") from None

@@ -60,12 +60,37 @@ def reduce_items(
 
 def _check(function: str, kind: pa.DataType) -> None:
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
-        raise TypeError(f"{function}() is not defined for values of type {kind}")
-    if function in ("min", "max") or _is_number(kind) or (function == "sum" and pa.types.is_duration(kind)):
+        raise TypeError(f"{function}() is not defined for {in_words(kind)}")
+    is_ordered = _is_text(kind) or pa.types.is_temporal(kind)
+    if _is_number(kind) or (function in ("min", "max") and is_ordered):
         return
-    raise TypeError(
-        f"{function}() needs numbers, not {'texts' if _is_text(kind) else f'values of type {kind}'}"
-    )
+    if function == "sum" and pa.types.is_duration(kind):
+        return
+    raise TypeError(f"{function}() needs numbers, not {in_words(kind)}")
+
+
+def in_words(kind: pa.DataType) -> str:
+    """Return what values of a type are called in errors. All frames have the same words, unlike types.
+
+    Examples
+    --------
+    >>> in_words(pa.large_string()), in_words(pa.date32())
+    ('texts', 'times')
+    """
+    if _is_text(kind) or pa.types.is_string_view(kind):
+        return "texts"
+    if pa.types.is_boolean(kind):
+        return "truth values"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "times"
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        return "durations"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "numbers"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return "bytes"
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return "lists" if is_list else "values that are no numbers, times or texts"
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduce_items
+from cepkit.compile.shared.comparisons import time_limit
+from cepkit.engines.measures.reducing import in_words, reduce_items
 from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
@@ -29,6 +30,9 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+
+
+_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def _power(base, exponent):
@@ -190,8 +194,9 @@ class Evaluator:
         if function in ("first", "last"):
             return self._row_value(operand, self._rows_of(function))
         if function == "delta":
-            ends = [self._row_value(operand, self._rows_of(end)) for end in ("last", "first")]
-            return self._arithmetic(e, "-", *ends)
+            return self._difference(
+                e, *(self._row_value(operand, self._rows_of(end)) for end in ("last", "first"))
+            )
         lineage = self.matches.lineage
         rows = self.matches.events.rows(lineage.event_of_item)
         values = repeat_scalar(self._row_value(operand, rows), len(rows))
@@ -199,6 +204,13 @@ class Evaluator:
             return reduce_items(function, values, lineage.first_item_of_match, self._order(operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
+
+    def _difference(self, e: ex.Expression, last, first) -> pa.Array:
+        """Return what ``delta`` is: the last value minus the first."""
+        try:
+            return self._arithmetic(e, "-", last, first)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+            raise self.wrong(e, f"delta() needs numbers or times, not {in_words(last.type)}") from None
 
     def _combine(self, e: ex.Expression, of) -> pa.Array | pa.Scalar:
         try:
@@ -231,8 +243,7 @@ class Evaluator:
             case ex.Arithmetic(operator=operator, left=left, right=right):
                 return self._arithmetic(e, operator, of(left), of(right))
             case ex.Comparison(operator=operator, left=left, right=right):
-                sides = self._rank_texts(e, *self._unify(e, of(left), of(right)))
-                return _COMPARE[operator](*sides)
+                return self._compare(e, operator, of(left), of(right))
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = pc.and_kleene if isinstance(e, ex.And) else pc.or_kleene
                 whole = of(operands[0])
@@ -244,7 +255,7 @@ class Evaluator:
             case ex.In(operand=operand, options=options):
                 whole = None
                 for option in options:
-                    equal = pc.equal(*self._unify(e, of(operand), of(option)))
+                    equal = self._compare(e, "==", of(operand), of(option))
                     whole = equal if whole is None else pc.or_kleene(whole, equal)
                 return whole
             case ex.IsNull(operand=operand):
@@ -256,9 +267,31 @@ class Evaluator:
                 return self._call(e, of)
         raise self.wrong(e, f"{e} has a value per row; name the row, as in first({e}) or last({e})")
 
+    def _compare(self, e: ex.Expression, sign: str, left, right):
+        left, right = _as_plain_time(left), _as_plain_time(right)
+        if _is_literal_text(left) and pa.types.is_timestamp(right.type):
+            left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+        if _is_literal_text(right) and pa.types.is_timestamp(left.type) and right.is_valid:
+            try:
+                sign, ticks = time_limit(right.as_py(), left.type.unit, left.type.tz, sign)
+            except ValueError as error:
+                raise self.wrong(e, str(error)) from None
+            return _COMPARE[sign](left.cast(pa.int64()), pa.scalar(ticks, pa.int64()))
+        left, right = self._unify(e, left, right)
+        if isinstance(e, ex.Comparison):
+            left, right = self._rank_texts(e, left, right)
+        if {pa.types.is_integer(left.type), pa.types.is_integer(right.type)} == {True, False} and (
+            pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
+        ):
+            return _compare_exactly(sign, left, right)
+        return _COMPARE[sign](left, right)
+
     def _unify(self, e: ex.Expression, left, right):
-        """Read a text that meets a time or a duration as such; a date becomes its midnight."""
-        left, right = _date_as_time(left), _date_as_time(right)
+        """Read a text that meets a time or a duration as such.
+
+        A date becomes its midnight, and a time of a day the duration since midnight.
+        """
+        left, right = _as_plain_time(left), _as_plain_time(right)
         return self._read(e, left, right.type), self._read(e, right, left.type)
 
     def _read(self, e: ex.Expression, side, of: pa.DataType):
@@ -388,8 +421,33 @@ def plain_values(array: pa.Array) -> pa.Array:
     return _clean(array)
 
 
-def _date_as_time(side):
-    return side.cast(pa.timestamp("s")) if pa.types.is_date32(side.type) else side
+def _compare_exactly(sign: str, left, right):
+    """Compare integers with floats. Arrow refuses integers that are no floats."""
+    if pa.types.is_floating(left.type):
+        left, right, sign = right, left, _OPPOSITE.get(sign, sign)
+    floats, as_floats = right.cast(pa.float64()), left.cast(pa.float64(), safe=False)
+    unequal = _COMPARE[sign](as_floats, floats)
+    # Where both are equal as floats, the float is a whole number and decides exactly. Only 2^63 is too large.
+    fits = pc.and_(pc.greater_equal(floats, -(2.0**63)), pc.less(floats, 2.0**63))
+    is_tie = pc.and_(pc.equal(as_floats, floats), fits)
+    whole = pc.if_else(is_tie, floats, pa.scalar(0.0)).cast(pa.int64(), safe=False)
+    too_large = pc.equal(floats, 2.0**63)
+    below = sign in ("<", "<=", "!=")
+    found = pc.if_else(is_tie, _COMPARE[sign](left, whole), unequal)
+    return pc.if_else(pc.and_(pc.equal(as_floats, floats), too_large), pa.scalar(below), found)
+
+
+def _is_literal_text(side) -> bool:
+    return isinstance(side, pa.Scalar) and _is_text(side.type)
+
+
+def _as_plain_time(side):
+    if pa.types.is_date(side.type):
+        return side.cast(pa.timestamp("s" if pa.types.is_date32(side.type) else "ms"))
+    if pa.types.is_time(side.type):
+        wide = pa.int32() if pa.types.is_time32(side.type) else pa.int64()
+        return side.cast(wide).cast(pa.int64()).cast(pa.duration(side.type.unit))
+    return side
 
 
 def _clean(array):

@@ -12,12 +12,14 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
+from cepkit.progress import free_after_fork
 
 WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 _KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
 _keeping = threading.Lock()
+free_after_fork(_keeping)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cepkit.api.matching import match_events
 from cepkit.api.sources import source_of
@@ -21,6 +19,7 @@ from cepkit.explorer.query.thresholds import SampledRows
 from cepkit.explorer.running.sampling import sample_rows
 from cepkit.frames.building import build_events
 from cepkit.frames.row_events import searched_rows
+from cepkit.frames.wrapped import WrappedSource
 from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -34,75 +33,6 @@ AnyProgram = Program | SequenceProgram | BoundRowQuery
 KEPT = 4  # event tables with different columns, keys or orders
 SAMPLE = 20_000  # rows that say which values a column has
 FEW_TEXTS = 12  # texts in the note on a column
-
-
-class WrappedSource:
-    """A source that asks another one; subclasses change some of the answers."""
-
-    def __init__(self, source: Source):
-        self._source = source
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return self._source.n_rows
-
-    @property
-    def schema(self) -> Mapping[str, ColumnType]:
-        """The type of every column by name."""
-        return self._source.schema
-
-    @property
-    def duplicates(self) -> frozenset[str]:
-        """Names that several columns have."""
-        return self._source.duplicates
-
-    @property
-    def owner(self) -> object | None:
-        """The user's frame, for which prepared columns are kept."""
-        return self._source.owner
-
-    @property
-    def clock(self) -> str | None:
-        """The column that orders the rows if a query names none."""
-        return self._source.clock
-
-    @property
-    def frame(self) -> Frame:
-        """The frame itself."""
-        return self._source.frame
-
-    def column(self, name: str) -> Column:
-        """Return a column by name."""
-        return self._source.column(name)
-
-    def item(self, name: str, index: int) -> Column:
-        """Return an item of a list column."""
-        return self._source.item(name, index)
-
-    def vectors(self, name: str) -> np.ndarray:
-        """Return an array column as a matrix."""
-        return self._source.vectors(name)
-
-    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
-        """Return the values of a column at these row numbers."""
-        return self._source.arrow(name, rows)
-
-    def index_labels(self, rows: np.ndarray) -> Any:
-        """Return the index labels of these row numbers."""
-        return self._source.index_labels(rows)
-
-    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
-        """Return these rows as a frame; the further columns come first."""
-        return self._source.rows(rows, columns)
-
-    def result(self, columns: Mapping[str, Any]) -> Frame:
-        """Return result columns as a frame of the same kind."""
-        return self._source.result(columns)
-
-    def tagged(self, columns: Mapping[str, Any]) -> Frame:
-        """Return the frame with the further columns appended."""
-        return self._source.tagged(columns)
 
 
 class KeptColumns(WrappedSource):

@@ -1,0 +1,141 @@
+"""Odd frames: the same rows in pandas, Arrow, polars and Spark, or the same error, always a `CepError`."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import cepkit as cep
+from tests.support.odd_frames import (
+    OddColumn,
+    OddTable,
+    arrow_table,
+    draw_stacked,
+    draw_table,
+    forms_of,
+    loses_types,
+)
+from tests.support.odd_queries import answer, difference, draw_comparison, draw_query, rows_that_hold
+
+QUICK, MANY, BLOCK = 40, 5_000, 20
+TOO_FAR = "overflow encountered in scalar subtract"  # windows over times more than 2^63 ticks apart
+WITHOUT_TYPES = ("arrow without types", "pandas", "pandas mixed", "pandas objects")
+
+
+def check_case(seed: int) -> None:
+    """Compare the answers of one query on all forms of one table."""
+    draw = Random(f"odd frames {seed}")
+    table = draw_table(draw)
+    forms = forms_of(table, draw)
+    query = draw_query(draw, table)
+    expected = answer(query, forms["arrow"])
+    assert not expected.is_fault or TOO_FAR in str(expected.error), (seed, query.text, expected.error)
+    for name, frame in forms.items():
+        knows_less = name in WITHOUT_TYPES and loses_types(table)
+        said = difference(expected, answer(query, frame), knows_less=knows_less)
+        if TOO_FAR in said:
+            continue
+        assert not said, (seed, name, query.text, said)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Queries run at once, as on the first call of a user; each of these queries is asked only once."""
+    monkeypatch.setenv("CEPKIT_TIER", "")
+
+
+@pytest.mark.parametrize("seed", range(0, QUICK, BLOCK))
+def test_odd_frames(seed, interpreted):
+    for own in range(seed, seed + BLOCK):
+        check_case(own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(QUICK, 1_000, BLOCK))
+def test_more_odd_frames(seed, interpreted):
+    for own in range(seed, seed + BLOCK):
+        check_case(own)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1_000, MANY, 200))
+def test_many_odd_frames(seed, interpreted):
+    for own in range(seed, seed + 200):
+        check_case(own)
+
+
+# --- comparisons with a known answer ---
+
+
+def check_comparison(seed: int) -> None:
+    """Compare the rows on which one condition holds with Python's answer, in every language and frame."""
+    draw = Random(f"odd comparisons {seed}")
+    table = draw_table(draw)
+    drawn = draw_comparison(draw, table)
+    if drawn is None:
+        return
+    column, sign, constant, expected = drawn
+    name = column.name
+    row = OddColumn("row_", "number", pa.array(range(table.n_rows), pa.int64()))
+    alone = OddTable((row, column), table.n_rows)
+    for kind, frame in forms_of(alone, draw).items():
+        if kind in WITHOUT_TYPES and loses_types(alone):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", cep.errors.CepWarning)
+            try:
+                found = rows_that_hold(frame, name, sign, constant)
+            except cep.CepError as error:  # integers that 64 bits with a sign cannot hold
+                assert re.search(r"signed 64|64 bits|-2\^63", str(error)), (seed, kind, constant, error)
+                continue
+        for language, rows in found.items():
+            assert rows == expected, (seed, kind, language, f"{name} {sign} {constant}", column.values)
+
+
+@pytest.mark.parametrize("seed", range(0, BLOCK, BLOCK))
+def test_comparisons(seed, interpreted):
+    for own in range(seed, seed + BLOCK):
+        check_comparison(own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(BLOCK, 1_000, BLOCK))
+def test_more_comparisons(seed, interpreted):
+    for own in range(seed, seed + BLOCK):
+        check_comparison(own)
+
+
+# --- Spark -------------------------------------------------------------------------------------------------
+
+TABLES = 40  # small tables that one job searches, as partitions
+
+
+def check_on_spark(spark, seed: int) -> int:
+    """Compare one query over many small tables, on Spark and in Arrow; return the number of rows."""
+    draw = Random(f"odd frames on Spark {seed}")
+    table = draw_stacked(draw, TABLES)
+    rows = arrow_table(table)
+    query = draw_query(draw, table)
+    expected = answer(query, rows)
+    assert not expected.is_fault, (seed, query.text, expected.error)
+    found = answer(query, spark.createDataFrame(rows))
+    if expected.error is not None:
+        assert found.error is not None, (seed, query.text, expected.error)
+        first = str(expected.error).splitlines()[0]
+        assert first[-60:] in str(found.error), (seed, query.text, expected.error, found.error)
+        return 0
+    assert found.error is None, (seed, query.text, found.error)
+    assert found.names == expected.names
+    assert sorted(map(repr, found.rows)) == sorted(map(repr, expected.rows)), (seed, query.text)
+    return len(expected.rows)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 12))])
+def test_odd_frames_on_spark(spark, seed):
+    pytest.importorskip("pyspark")
+    check_on_spark(spark, seed)
