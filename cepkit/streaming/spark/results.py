@@ -103,7 +103,7 @@ class SparkStreamResults(ABC):
         )
         names, late = list(self._search.empty.schema.names), None
         if self._late == "rows":
-            check_free(("late",), names)
+            check_free(("late",), [name.lower() for name in names])  # Spark ignores case
             types, late = self._with_late(types, columns)
             names.append("late")
         sending = Sending(output, tuple(columns), late, self._shed_names)
