@@ -79,13 +79,6 @@ def as_json(frame) -> list[dict]:
 
 
 CONNECT = """
-    import os
-    import cepkit as cep, pyarrow as pa
-    from cepkit.pipelines.java import find_java
-    from pyspark.sql import SparkSession
-
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
     table = pa.table({"k": [0, 1] * 20, "n": range(40), "x": [e * 7 % 5 for e in range(40)]})
     frame = session.createDataFrame(table)
     text = '''SELECT k, top, n FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY n
