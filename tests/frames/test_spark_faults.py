@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -431,3 +436,38 @@ def test_zones_of_the_frame_and_of_the_session_differ(session, zone, of_session)
                 same_rows(found, wanted)
     finally:
         session.conf.set("spark.sql.session.timeZone", before)
+
+
+# --- dead workers and executors -----------------------------------------------------------------------------
+
+
+def test_a_dead_worker_is_said_in_local_mode(session):
+    @cep.pure(name="dies_on_spark")
+    def dies(x):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = on_spark(session, of_keys(np.zeros(50, int), 1))
+    found = frame.cep.match("dead", define={"dead": "dies_on_spark(x)"}, partition_by="k", order_by="n")
+    with pytest.raises(CepError, match="a Python worker of Spark died in the middle of a task"):
+        found.count()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(2))
+def test_executors_die_while_they_work(seed, tmp_path, whole):
+    """A cluster of two executors: dead workers and executors change no answer."""
+    root = Path(__file__).resolve().parents[2]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.cluster_job",
+        str(tmp_path),
+        str(seed),
+        "25" if whole else "3",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=1500)
+    print(run.stdout)
+    assert "the same with a dead worker and a dead executor" in run.stdout, run.stderr[-4000:]
+    assert "answers are the same with" in run.stdout, run.stdout + run.stderr[-4000:]
