@@ -44,11 +44,11 @@ def run_job(job: Callable[[], T]) -> T:
     try:
         with watch_spark("Spark tasks"):
             return job()
-    except PySparkException as error:
-        found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
-        if found is None and _DEAD_WORKER in str(error):
+    except Exception as error:  # Spark does not translate each of Java's errors to its own
+        if _DEAD_WORKER in str(error):
             raise errors.CepError(_WORKER_DIED) from error
-        if found is None:
+        found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+        if found is None or not isinstance(error, PySparkException):
             raise
         raise getattr(errors, found[1])(found[2].strip()) from None
 
