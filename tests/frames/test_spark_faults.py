@@ -16,6 +16,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
+from cepkit.pipelines.spark_session import setting
 from cepkit.results.spark.part import part_of
 from tests.support.spark_cases import rows_of
 
@@ -39,7 +40,13 @@ def session(spark):
 def on_spark(session, frame: pd.DataFrame):
     """Return the rows on Spark in another order."""
     shuffled = frame.sample(frac=1, random_state=1)
-    return session.createDataFrame(pa.Table.from_pandas(shuffled, preserve_index=False))
+    return from_arrow(session, pa.Table.from_pandas(shuffled, preserve_index=False))
+
+
+def from_arrow(session, table: pa.Table):
+    """Return a table on Spark; times without a zone get none."""
+    with setting(session, "spark.sql.timestampType", "TIMESTAMP_NTZ"):
+        return session.createDataFrame(table)
 
 
 def same_rows(found, expected) -> None:
@@ -304,7 +311,7 @@ def test_measures_that_had_no_type(session):
     text = f"""MATCH_RECOGNIZE (PARTITION BY k ORDER BY n MEASURES {shown}
         PATTERN (S R*) DEFINE R AS n % 5 <> 0)"""
     here = cep.match(table, text).to_frame()
-    found = session.createDataFrame(table).cep.match(text).to_frame()
+    found = from_arrow(session, table).cep.match(text).to_frame()
     types = {field.name: field.type for field in here.schema}
     assert types["m0"].equals(pa.map_(pa.string(), pa.int64())) and types["m5"].key_type == pa.int64()
     assert types["m2"].item_type == pa.timestamp("us") and types["m6"] == pa.timestamp("us")
@@ -399,7 +406,7 @@ def around_jumps(zone: str) -> pd.DataFrame:
 def asked_of_times(frame, clock: str):
     """Yield the answers to questions about time."""
     by = {"partition_by": "k", "order_by": [clock, "n"]}
-    told = {"first": f"first({clock})", "lasted": f"delta({clock})", "day": "max(day)"}
+    told = {"first": f"first({clock})", "latest": f"max({clock})", "lasted": f"delta({clock})", "day": "max(day)"}
     after = "ts >= '2026-10-03 15:00:00+00:00'" if clock == "ts" else "local >= '2026-10-03 15:00:00'"
     up = {"up": f"x > prev(x) and {after}"}
     yield frame.cep.match(". up", define=up, within="15 min", measures=told, **by).to_frame()
@@ -429,15 +436,14 @@ def asked_of_times(frame, clock: str):
     ],
 )
 def test_zones_of_the_frame_and_of_the_session_differ(session, zone, of_session):
-    frame, before = around_jumps(zone), session.conf.get("spark.sql.session.timeZone")
-    session.conf.set("spark.sql.session.timeZone", of_session)
-    try:
+    frame = around_jumps(zone)
+    with setting(session, "spark.sql.session.timeZone", of_session):
         there = on_spark(session, frame)
         for clock in ("ts", "local"):
             for found, wanted in zip(asked_of_times(there, clock), asked_of_times(frame, clock), strict=True):
                 same_rows(found, wanted)
-    finally:
-        session.conf.set("spark.sql.session.timeZone", before)
+                of_type = dict(getattr(found, "dtypes", {})).get("latest", "")
+                assert not of_type or of_type == {"ts": "timestamp", "local": "timestamp_ntz"}[clock]
 
 
 # --- dead workers and executors -----------------------------------------------------------------------------

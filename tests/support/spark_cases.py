@@ -20,7 +20,7 @@ def plain(value):
     if isinstance(value, datetime):
         value = pd.Timestamp(value)
         return value.tz_convert("UTC").tz_localize(None) if value.tzinfo else value
-    if isinstance(value, list | np.ndarray):
+    if isinstance(value, list | tuple | np.ndarray):
         return tuple(map(plain, value))
     return value.item() if isinstance(value, np.generic) else value
 
