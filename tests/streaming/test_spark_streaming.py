@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 from cepkit.streaming import saved as saved_files
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from tests.support.killing import WORKER, kill_one
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
     END,
@@ -455,3 +457,77 @@ def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, whole)
     wanted = rows_wanted(frame, query)
     print(f"{n_kills} kills, after {places} micro-batches; {sum(wanted.values())} matches")
     assert n_kills and wanted and rows_written(spark, tmp_path / "out") == wanted
+
+
+def forget_last_commit(folder: Path) -> None:
+    """Leave a checkpoint as a crash does that comes after the sink has written, and before Spark says so."""
+    commits = folder / "state" / "commits"
+    numbers = [int(path.name) for path in commits.glob("*") if path.name.isdigit()]
+    if numbers:
+        (commits / str(max(numbers))).unlink()
+        (commits / f".{max(numbers)}.crc").unlink(missing_ok=True)
+
+
+class WorkersDie(threading.Thread):
+    """Kills Python workers of this process, from a random moment on, until it is stopped."""
+
+    def __init__(self, random: Random, folder: Path, n_wanted: int):
+        super().__init__(daemon=True)
+        self.random, self.folder, self.n_wanted = random, folder, n_wanted
+        self.stopped, self.n_kills = threading.Event(), 0
+
+    def run(self) -> None:
+        """Wait for so many micro-batches, and kill a worker after each random pause."""
+        while n_batches(self.folder) < self.n_wanted and not self.stopped.wait(0.05):
+            pass
+        while not self.stopped.wait(self.random.uniform(0, 1)):
+            self.n_kills += kill_one(self.random, (WORKER,)) is not None
+
+
+@QUIET
+@pytest.mark.parametrize("seed", [rarely(0, 3, seed) for seed in range(12)])
+def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
+    """A query dies with its workers four times in each of twelve streams with ``--full``, once in a tenth.
+
+    In local mode Spark does not repeat a task. So each death ends the query, which starts again from its
+    checkpoint. Half of the time the checkpoint also lacks the last commit.
+    """
+    kind, sink = [("sequence", "file"), ("regex", "by batch"), ("window", "by batch")][seed % 3]
+    rng, frame = Random(seed), orders(600 if whole else 300, seed)
+    write_files(frame, tmp_path / "in", 6 if whole else 3, seed, most_late=5)
+    window = {"total": "sum(x)"}, {"time": "9 s", "group_by": "k", "order_by": ["ts", "n"], "emit": "all"}
+
+    def opened():
+        stream = stream_of_files(spark, tmp_path / "in", "10 seconds")
+        if kind == "window":
+            return stream.cep.window(window[0], **window[1])
+        return stream.cep.match(**{"sequence": SEQUENCE, "regex": REGEX}[kind])
+
+    def run():
+        found = opened()
+        run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out") if sink == "by batch" else None)
+
+    places: list[int] = []
+    while len(places) < (4 if whole else 1):
+        killer = WorkersDie(rng, tmp_path, n_batches(tmp_path) + rng.choice([0, 1]))
+        killer.start()
+        try:
+            run()
+        except Exception as error:
+            assert "cepkit.errors" not in str(error), str(error)
+            places.append(n_batches(tmp_path))
+        else:
+            break
+        finally:
+            killer.stopped.set()
+            killer.join()
+        if rng.random() < 0.5:
+            forget_last_commit(tmp_path)
+    run()
+    wanted = (
+        Counter(rows_of(cep.window(frame, window[0], **window[1]))[1])
+        if kind == "window"
+        else rows_wanted(frame, {"sequence": SEQUENCE, "regex": REGEX}[kind])
+    )
+    print(f"{kind}: {len(places)} deaths, after {places} micro-batches; {sum(wanted.values())} results")
+    assert places and wanted and rows_written(spark, tmp_path / "out") == wanted

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -18,9 +20,9 @@ import pyarrow as pa
 
 import cepkit as cep
 from cepkit.pipelines.spark_session import spark_session
+from tests.support.killing import EXECUTOR, kill_one, parent_of
 from tests.support.spark_cases import rows_of
 
-EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "pyspark.daemon"
 SEQUENCE = {
     "query": "PATTERN SEQ(A a, B b, !C c) WHERE [k] AND b.x > a.x WITHIN 40",
     "event_type": "kind",
@@ -87,52 +89,25 @@ def sorted_rows(frame) -> list[tuple]:
 # --- kills --------------------------------------------------------------------------------------------------
 
 
-def descendants() -> Iterator[tuple[int, str]]:
-    """Yield the processes that this one has started, directly or not, with their command lines."""
-    parents, commands = {}, {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                stat = (path / "stat").read_text()
-                commands[int(path.name)] = (path / "cmdline").read_text(errors="replace").replace("\0", " ")
-            except OSError:
-                continue
-            parents[int(path.name)] = int(stat.rpartition(")")[2].split()[1])
-    for pid in commands:
-        above = pid
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        if above == os.getpid() != pid:
-            yield pid, commands[pid]
+def ask_while_one_dies(ask: Callable, there, random: Random, within_s: float) -> tuple[list[tuple], str]:
+    """Return the rows of an answer, and which process died while Spark computed it."""
+    killed: list[str] = []
+    done = threading.Event()
 
+    def kill() -> None:
+        while not done.wait(random.uniform(0, within_s)):
+            if name := kill_one(random):
+                killed.append(name)
+                return
 
-def kill_one(random: Random) -> str | None:
-    """Kill an executor, or the Python workers of one; return which, and None if there is none."""
-    found = [(pid, name) for pid, command in descendants() for name in (EXECUTOR, WORKER) if name in command]
-    if not found:
-        return None
-    pid, name = random.choice(found)
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
     try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return None
-    return name
-
-
-class Killer(threading.Thread):
-    """Kills at random times until it is stopped."""
-
-    def __init__(self, seed: int, longest_s: float):
-        super().__init__(daemon=True)
-        self.random, self.longest_s = Random(seed), longest_s
-        self.kills: list[str] = []
-        self.stopped = threading.Event()
-
-    def run(self) -> None:
-        """Kill a process after each random pause."""
-        while not self.stopped.wait(self.random.uniform(0.5, self.longest_s)):
-            if killed := kill_one(self.random):
-                self.kills.append(killed)
+        rows = sorted_rows(ask(there))
+    finally:
+        done.set()
+        thread.join()
+    return rows, killed[0] if killed else "nothing"
 
 
 def deadly(folder: str) -> Callable:
@@ -146,7 +121,7 @@ def deadly(folder: str) -> Callable:
                 continue
             pid = os.getpid()
             for _ in range(levels):  # the worker is a child of the daemon, and that one of the executor
-                pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                pid = parent_of(pid)
             os.kill(pid, signal.SIGKILL)
             os._exit(1)
         return x > 50
@@ -172,31 +147,26 @@ def check_task_that_dies(session, frame: pd.DataFrame, there, folder: Path) -> N
 
 
 def main(folder: str, seed: str, n_kills: str) -> None:
-    """Ask all questions again and again until so many processes are dead."""
+    """Ask questions, each while a process dies, until so many are dead."""
     warnings.simplefilter("ignore", cep.CepWarning)
     session = open_session(Path(folder))
     frame = events(int(seed))
     shuffled = frame.sample(frac=1, random_state=int(seed))
     there = session.createDataFrame(pa.Table.from_pandas(shuffled, preserve_index=False))
     check_task_that_dies(session, frame, there, Path(folder))
+    random, deaths, seconds = Random(int(seed)), Counter(), dict.fromkeys(QUESTIONS, 0.0)
     wanted = {name: sorted_rows(ask(frame)) for name, ask in QUESTIONS.items()}
-    killer = Killer(int(seed), longest_s=8)
-    killer.start()
-    n_answers = 0
-    while len(killer.kills) < int(n_kills) or n_answers < len(QUESTIONS):
-        for name, ask in QUESTIONS.items():
-            begin, n_before = time.monotonic(), len(killer.kills)
-            rows = sorted_rows(ask(there))
-            assert rows == wanted[name] and rows, f"{name}: {len(rows)} rows, {len(wanted[name])} wanted"
-            n_answers += 1
-            print(
-                f"{name}: {len(killer.kills) - n_before} kills, {time.monotonic() - begin:.1f} s", flush=True
-            )
-    killer.stopped.set()
-    n_executors = killer.kills.count(EXECUTOR)
+    for name in cycle(QUESTIONS):
+        if deaths.total() >= int(n_kills):
+            break
+        begin = time.monotonic()
+        rows, died = ask_while_one_dies(QUESTIONS[name], there, random, seconds[name] or 10)
+        assert rows == wanted[name] and rows, f"{name}: {len(rows)} rows, {len(wanted[name])} wanted"
+        seconds[name] = seconds[name] or time.monotonic() - begin
+        deaths.update([died] if died != "nothing" else [])
+        print(f"{name}: {died} died, {time.monotonic() - begin:.1f} s", flush=True)
     print(
-        f"{n_answers} answers are the same with {len(killer.kills)} kills, {n_executors} of executors",
-        flush=True,
+        f"all answers are the same with {deaths.total()} kills, {deaths[EXECUTOR]} of executors", flush=True
     )
     session.stop()
 
