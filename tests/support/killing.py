@@ -24,7 +24,7 @@ def descendants() -> Iterator[tuple[int, str]]:
             try:
                 parents[int(path.name)] = parent_of(path.name)
                 commands[int(path.name)] = (path / "cmdline").read_text(errors="replace").replace("\0", " ")
-            except OSError:
+            except (OSError, IndexError):  # it has ended meanwhile
                 continue
     for pid in commands:
         above = pid
@@ -35,7 +35,7 @@ def descendants() -> Iterator[tuple[int, str]]:
 
 
 def kill_one(random: Random, names: Sequence[str] = (EXECUTOR, WORKER)) -> str | None:
-    """Kill a random process with one of these names. Return the name, and None if there is no such process."""
+    """Kill a random process with one of these names. Return the name, or None without such a process."""
     found = [(pid, name) for pid, command in descendants() for name in names if name in command]
     if not found:
         return None
