@@ -485,16 +485,16 @@ class WorkersDie(threading.Thread):
 
 
 @QUIET
-@pytest.mark.parametrize("seed", [rarely(0, 3, seed) for seed in range(12)])
+@pytest.mark.parametrize("seed", [rarely(0, 3, seed) for seed in range(10)])
 def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
-    """A query dies with its workers four times in each of twelve streams with ``--full``, once in a tenth.
+    """A query dies with its workers five times in each of ten streams with ``--full``, once in a tenth.
 
     In local mode Spark does not repeat a task. So each death ends the query, which starts again from its
     checkpoint. Half of the time the checkpoint also lacks the last commit.
     """
     kind, sink = [("sequence", "file"), ("regex", "by batch"), ("window", "by batch")][seed % 3]
-    rng, frame = Random(seed), orders(600 if whole else 300, seed)
-    write_files(frame, tmp_path / "in", 6 if whole else 3, seed, most_late=5)
+    rng, frame = Random(seed), orders(300, seed)
+    write_files(frame, tmp_path / "in", 4 if whole else 2, seed, most_late=5)
     window = {"total": "sum(x)"}, {"time": "9 s", "group_by": "k", "order_by": ["ts", "n"], "emit": "all"}
 
     def opened():
@@ -508,7 +508,7 @@ def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole)
         run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out") if sink == "by batch" else None)
 
     places: list[int] = []
-    for _ in range(4 if whole else 1):
+    for _ in range(5 if whole else 1):
         killer = WorkersDie(rng, tmp_path, n_batches(tmp_path) + rng.choice([0, 1]))
         killer.start()
         try:
