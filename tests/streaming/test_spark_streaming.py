@@ -325,7 +325,7 @@ def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     assert progress["watermark_lag"].iloc[-1] == pd.Timedelta("10s") and (progress["state_bytes"] > 0).all()
 
 
-def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
+def test_a_regex_with_a_sink_that_fails_once_another_query_and_damage(spark, tmp_path):
     frame = orders(600, 2)
     write_files(frame, tmp_path / "in", 3, 2, most_late=8)
     stream = stream_of_files(spark, tmp_path / "in", "10 seconds")
@@ -349,8 +349,17 @@ def test_a_regex_with_a_sink_that_fails_once_and_another_query(spark, tmp_path):
     for path in (tmp_path / "more").iterdir():
         path.rename(tmp_path / "in" / f"9{path.name}")
     other = stream.cep.match(**{**REGEX, "query": ". up{1,2} down"})
-    with pytest.raises(Exception, match=r"the checkpoint holds the state of another query: query was .*1,3"):
+    with pytest.raises(CepError, match=r"^the checkpoint holds the state of another query: query was .*1,3"):
         run_stream(other, tmp_path, write)
+    state, said = tmp_path / "state", "^the checkpoint of the stream is damaged: .*Restore the folder"
+    parts = [path for path in state.glob("state/0/*/*.zip") if not path.name.startswith(".")]
+    newest = max(state.glob("commits/*[0-9]"), key=lambda path: int(path.name))
+    for paths in (parts, [newest], [state / "metadata"]):
+        for path in paths:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+        with pytest.raises(CepError, match=said):
+            run_stream(stream.cep.match(**REGEX), tmp_path, write)
 
 
 @QUIET

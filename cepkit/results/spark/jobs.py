@@ -39,18 +39,26 @@ def run_job(job: Callable[[], T]) -> T:
     CepError
         When a Python worker died as often as Spark repeats a task. In local mode Spark repeats none.
     """
-    from pyspark.errors import PySparkException
-
     try:
         with watch_spark("Spark tasks"):
             return job()
     except Exception as error:  # Spark does not translate each of Java's errors to its own
         if _DEAD_WORKER in str(error):
             raise errors.CepError(_WORKER_DIED) from error
-        found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
-        if found is None or not isinstance(error, PySparkException):
+        own = error_of_task(error)
+        if own is None:
             raise
-        raise getattr(errors, found[1])(found[2].strip()) from None
+        raise own from None
+
+
+def error_of_task(error: Exception) -> errors.CepError | None:
+    """Return the error of cepkit that made a job fail; None if something else did."""
+    from pyspark.errors import PySparkException
+
+    found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+    if found is None or not isinstance(error, PySparkException):
+        return None
+    return getattr(errors, found[1])(found[2].strip())
 
 
 def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:
