@@ -61,11 +61,12 @@ def open_session(folder: Path):
 
 
 def events(seed: int, n: int = 20_000) -> pd.DataFrame:
-    """Return events of 40 keys in order."""
+    """Return events of 40 keys in order. The keys first come in their order, as Spark numbers matches."""
     rng = np.random.default_rng(seed)
+    keys = [*range(40), *rng.integers(0, 40, n - 40)]
     return pd.DataFrame(
         {
-            "k": rng.integers(0, 40, n), "n": np.arange(n), "kind": rng.choice(list("ABC"), n),
+            "k": keys, "n": np.arange(n), "kind": rng.choice(list("ABC"), n),
             "x": rng.integers(0, 100, n),
         }
     )  # fmt: skip
