@@ -21,6 +21,7 @@ from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryErro
 from cepkit.streaming import saved as saved_files
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from cepkit.streaming.spark.progress import progress_frame
 from tests.support.killing import WORKER, kill_one
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
@@ -211,6 +212,29 @@ def test_the_state_does_not_grow_with_the_stream():
         bucket.receive(events("AXBX" * 25, start), start * MS)
         sizes.append(len(bucket.pack()))
     assert max(sizes[10:]) <= 1.1 * sizes[10]
+
+
+class OneBatch:
+    """A query that reports its first micro-batch, which has no watermark yet."""
+
+    class Observed:
+        def asDict(self):
+            return dict.fromkeys(("late", "found", "kept", "live", "state_bytes"), 0) | {
+                "rows": 3, "held": 3, "n_buckets": 1
+            }  # fmt: skip
+
+    recentProgress = [  # noqa: RUF012
+        {"batchId": 0, "timestamp": "2026-01-01T00:00:00.000Z", "durationMs": {},
+         "observedMetrics": {"me": Observed()},
+         "eventTime": {"max": "2026-01-01T00:00:09.000Z", "watermark": "1970-01-01T00:00:00.000Z"}}
+    ]  # fmt: skip
+
+
+def test_the_progress_of_a_first_micro_batch_has_no_watermark():
+    progress = progress_frame([OneBatch()], "me", 1)
+    assert progress["rows"].tolist() == [3] and progress["held"].tolist() == [3]
+    assert progress["watermark"].isna().all() and progress["watermark_lag"].isna().all()
+    assert progress["watermark_lag"].dtype == "timedelta64[ms]"
 
 
 def test_spark_spreads_buckets_evenly():
