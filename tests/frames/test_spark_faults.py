@@ -372,6 +372,7 @@ def check_sizes(session, frame: pd.DataFrame) -> None:
         there.unpersist()
 
 
+@pytest.mark.slow
 def test_one_key_has_nearly_all_rows(session):
     rng = np.random.default_rng(1)
     check_sizes(session, of_keys(np.where(rng.random(20_000) < 0.99, 0, rng.integers(1, 50, 20_000)), 1))
@@ -427,28 +428,23 @@ def asked_of_times(frame, clock: str):
     yield frame.cep.sessions(gap="10 min", **by)
 
 
+FIRST = (ZONES[1], ZONES[2], "local")
+OTHERS = [(one, other, clock) for one in ZONES for other in ZONES for clock in ("ts", "local")]
+
+
 @QUIET
 @pytest.mark.parametrize(
-    ("zone", "of_session"),
-    [
-        (ZONES[1], ZONES[2]),
-        *(
-            pytest.param(a, b, marks=pytest.mark.slow)
-            for a in ZONES
-            for b in ZONES
-            if (a, b) != (ZONES[1], ZONES[2])
-        ),
-    ],
+    ("zone", "of_session", "clock"),
+    [FIRST, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS if case != FIRST)],
 )
-def test_zones_of_the_frame_and_of_the_session_differ(session, zone, of_session):
+def test_zones_of_the_frame_and_of_the_session_differ(session, zone, of_session, clock):
     frame = around_jumps(zone)
     with setting(session, "spark.sql.session.timeZone", of_session):
         there = on_spark(session, frame)
-        for clock in ("ts", "local"):
-            for found, wanted in zip(asked_of_times(there, clock), asked_of_times(frame, clock), strict=True):
-                same_rows(found, wanted)
-                of_type = dict(getattr(found, "dtypes", {})).get("latest", "")
-                assert not of_type or of_type == {"ts": "timestamp", "local": "timestamp_ntz"}[clock]
+        for found, wanted in zip(asked_of_times(there, clock), asked_of_times(frame, clock), strict=True):
+            same_rows(found, wanted)
+            of_type = dict(getattr(found, "dtypes", {})).get("latest", "")
+            assert not of_type or of_type == {"ts": "timestamp", "local": "timestamp_ntz"}[clock]
 
 
 # --- dead workers and executors -----------------------------------------------------------------------------

@@ -393,9 +393,9 @@ def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
 MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
 
 
-@pytest.mark.parametrize(("seed", "family"), [rarely(2, *case) for case in MANY])
+@pytest.mark.parametrize(("seed", "family"), [rarely(1, *case) for case in MANY])
 def test_random_streams_packed_as_partitions(session, seed, family):
-    """A run of CI takes a tenth of two seeds of every family. ``--full`` takes four seeds."""
+    """A run of CI takes a tenth of one seed of every family. ``--full`` takes four seeds."""
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
