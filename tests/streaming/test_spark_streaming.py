@@ -542,7 +542,7 @@ def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole)
 
     places: list[int] = []
     for _ in range(5 if whole else 1):
-        killer = WorkersDie(rng, tmp_path, n_batches(tmp_path) + rng.choice([0, 1]))
+        killer = WorkersDie(rng, tmp_path, n_batches(tmp_path) + rng.choice([0, 0, 0, 1]))
         killer.start()
         try:
             run()
