@@ -21,7 +21,7 @@ Frame: TypeAlias = Any
 NULL_INTEGER = np.iinfo(np.int64).min
 NULL_CODE = -1
 
-INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, OTHER = (
+INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
     "integer",
     "float",
     "boolean",
@@ -29,6 +29,7 @@ INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, OTHER = (
     "time",
     "duration",
     "list",
+    "map",
     "other",
 )
 NUMBERS = (INTEGER, FLOAT)
@@ -41,7 +42,8 @@ class ColumnType:
     Parameters
     ----------
     kind : str
-        One of the module's names: integer, float, boolean, text, time, duration, list, other.
+        One of the module's names: integer, float, boolean, text, time, duration, list, map, other. Only
+        measures of MATCH_RECOGNIZE are maps; a column of maps is ``other``.
     unit : str, optional
         Only for times and durations: ``s``, ``ms``, ``us`` or ``ns``.
     timezone : str, optional
@@ -51,7 +53,9 @@ class ColumnType:
     ordered : tuple of str, optional
         Values from least to greatest. Only for text with its own order (ordered categories).
     item : ColumnType, optional
-        Type of an item. Only for lists.
+        Type of an item. Only for lists and maps.
+    key : ColumnType, optional
+        Type of a key. Only for maps.
     """
 
     kind: str
@@ -60,9 +64,12 @@ class ColumnType:
     nullable: bool = False
     ordered: tuple[str, ...] | None = None
     item: ColumnType | None = None
+    key: ColumnType | None = None
 
     def __str__(self) -> str:
         name = {TIME: f"time[{self.unit}]", DURATION: f"duration[{self.unit}]"}.get(self.kind, self.kind)
+        if self.kind == MAP:
+            return f"map of {self.key} to {self.item}"
         return f"list of {self.item}" if self.kind == LIST else name
 
 

@@ -195,7 +195,7 @@ def result_types(
                 "name it by adding a number, as in 'f(last(x)) + 0.0'"
             )
         else:
-            of = from_arrow_type(values.type)
+            of = from_arrow_type(values.type, prefer_timestamp_ntz=True)  # a time without a zone has none
         fields.append(StructField(f"c{i}", of))
         types.append(pa.field(f"c{i}", _arrow_type(of, source.timezone)))
     return StructType(fields), pa.schema(types)

@@ -149,6 +149,8 @@ def _settings(cores: int, memory: str, quick: bool, conf: dict[str, object]) -> 
         _FALLBACK: "false",
         # The default, INT96, has no statistics in Parquet, so a filter on time would read everything.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A worker that waits for a processor longer than 15 s, the default, would fail its task.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.executorEnv.NUMBA_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONWARNINGS": f"ignore:{_PANDAS_WARNING}",
         **conf,

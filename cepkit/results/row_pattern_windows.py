@@ -21,7 +21,7 @@ from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
 from cepkit.progress import checkpoint
-from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.match_recognize.select import Projection, order_and_limit, project
 
 _MADE = "\0over"  # begins the names of columns that the SELECT computes from
@@ -188,6 +188,12 @@ class RowWindowSearch:
         self._values = [self._compiled(node.operand) for node in self._over]
         self._found = self._search()
 
+    def _tree_of(self, tree: ex.Expression) -> ex.Expression:
+        """Return the expression of a function OVER the window: a name stands for a measure."""
+        if not isinstance(tree, ex.Attribute):
+            return _navigation(tree) if isinstance(tree, ex.Call) else tree
+        return next(own for name, own in self.query.rows.measures if name.lower() == tree.name.lower())
+
     def _compiled(self, tree: ex.Expression) -> Compiled:
         """Return a function OVER the window as a measure; ROW_NUMBER is none, and is computed later."""
         if isinstance(tree, ex.Attribute):
@@ -268,8 +274,10 @@ class RowWindowSearch:
         places = np.array(rows, np.int64)[by_row]
         columns = _columns_of_table(self._source, places)
         hidden = {
-            f"{_MADE}{i}": ResultColumn(measure.type, [values[row][i] for row in by_row])
-            for i, measure in enumerate(self._values)
+            f"{_MADE}{i}": column_of_measure(
+                self._tree_of(node.operand), measure.type, [values[row][i] for row in by_row], self._source
+            )
+            for i, (node, measure) in enumerate(zip(self._over, self._values, strict=True))
         }
         return project(self.selected, columns | hidden, len(places), self._params)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,6 +20,12 @@ from cepkit.errors import CepError
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
+# What zipfile, json, numpy and Arrow raise for damaged content. zipfile reads some damage as a method of
+# compression or encryption that it does not know.
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
+    OverflowError, struct.error, pa.ArrowException,
+)  # fmt: skip
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
 
 
@@ -82,7 +90,12 @@ def save_bytes(saved: Saved) -> bytes:
 
 
 def _write(file: IO[bytes], saved: Saved, compression: int) -> None:
-    header = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, **saved.header}
+    names = [
+        *(f"arrays/{name}.npy" for name in saved.arrays),
+        *(f"tables/{name}.arrow" for name in saved.tables),
+    ]
+    own = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, "members": names}
+    header = {**own, **saved.header}
     for name, array in saved.arrays.items():
         if array.dtype == object:
             raise CepError(f"{name} holds Python objects, which cannot be saved")
@@ -131,6 +144,8 @@ def _read(file: Path | IO[bytes], path: str, kind: str) -> Saved:
             header = json.loads(members.read("header.json"))
             _check_header(path, header, kind)
             arrays, tables = {}, {}
+            if missing := sorted({*header.get("members", ())} - {*members.namelist()}):
+                raise CepError(f"{path} is damaged: it lacks {', '.join(missing)}")
             for name in members.namelist():
                 folder, _, rest = name.partition("/")
                 if folder == "arrays":
@@ -139,9 +154,13 @@ def _read(file: Path | IO[bytes], path: str, kind: str) -> Saved:
                 elif folder == "tables":
                     with pa.ipc.open_file(pa.py_buffer(members.read(name))) as reader:
                         tables[rest.removesuffix(".arrow")] = reader.read_all()
-    except _DAMAGE as error:
-        if isinstance(error, CepError):
+    except CepError:
+        raise
+    except OSError as error:
+        if error.errno not in (None, errno.EINVAL):  # damage may name a place before the begin of the file
             raise
+        raise CepError(f"{path} is damaged: {error}") from error
+    except _DAMAGED as error:
         raise CepError(f"{path} is not a state file of cepkit, or it is damaged: {error}") from error
     return Saved(header, arrays, tables)
 
@@ -151,7 +170,7 @@ def kind_of_file(path: str | os.PathLike) -> str | None:
     try:
         with zipfile.ZipFile(path) as members:
             return json.loads(members.read("header.json")).get("kind")
-    except (OSError, *_DAMAGE):
+    except (OSError, AttributeError, *_DAMAGED):
         return None
 
 

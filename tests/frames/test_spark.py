@@ -397,13 +397,6 @@ def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
 # --- Connect ----------------------------------------------------------------------------------------------
 
 CONNECT = """
-    import os
-    import cepkit as cep, pyarrow as pa
-    from cepkit.pipelines.java import find_java
-    from pyspark.sql import SparkSession
-
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
     table = pa.table({"k": [0, 1] * 20, "n": range(40), "x": [e * 7 % 5 for e in range(40)]})
     keywords = dict(define={"up": "x > prev(x)"}, partition_by="k", order_by="n", measures={"x": "max(x)"})
     found = session.createDataFrame(table).cep.match(". up+", **keywords)

@@ -393,9 +393,9 @@ def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
 MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
 
 
-@pytest.mark.parametrize(("seed", "family"), [rarely(2, *case) for case in MANY])
+@pytest.mark.parametrize(("seed", "family"), [rarely(1, *case) for case in MANY])
 def test_random_streams_packed_as_partitions(session, seed, family):
-    """A run of CI takes a tenth of two seeds of every family. ``--full`` takes four seeds."""
+    """A run of CI takes a tenth of one seed of every family. ``--full`` takes four seeds."""
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
@@ -834,14 +834,6 @@ def test_nothing_to_search(events_on_spark):
 # --- Connect ------------------------------------------------------------------------------------------------
 
 CONNECT = """
-    import os, sys
-    import cepkit as cep, pyarrow as pa
-    from cepkit.pipelines.java import find_java
-    from pyspark.sql import SparkSession
-
-    os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
-    session.conf.set("spark.sql.shuffle.partitions", "3")
     table = pa.table({"kind": ["A", "B", "C"] * 20, "k": [0, 1] * 30, "n": range(60), "x": range(60)})
     query = "PATTERN SEQ(A a, B+ b[], C c) WHERE c.x > a.x"
     for keywords in ({"within": 9}, {"within": 9, "partition_by": "k"}):

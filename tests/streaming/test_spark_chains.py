@@ -12,6 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
+from cepkit.pipelines.spark_session import setting
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.operators.sides import SIDE, Sides
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, keys_of_buckets
@@ -294,6 +295,13 @@ def test_ties_matter_only_to_joins_that_count_rows():
 # --- on Spark -----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def one_task(spark):
+    """A session whose streams have one task, which takes half as long. Other tests have several tasks."""
+    with setting(spark, "spark.sql.shuffle.partitions", "1"):
+        yield spark
+
+
 def written(spark, folder) -> Counter:
     return Counter(rows_of(spark.read.parquet(str(folder)).drop("batch"))[1])
 
@@ -301,10 +309,11 @@ def written(spark, folder) -> Counter:
 RISES = "PATTERN SEQ(_ a, _ b, !D c) WHERE b.total > a.total + 30 WITHIN 15 seconds"
 
 
-def test_a_chain_with_late_rows_and_a_restart(spark, tmp_path):
+def test_a_chain_with_late_rows_and_a_restart(one_task, tmp_path):
+    spark = one_task
     frame = orders(400, 1)
-    write_files(frame, tmp_path / "in", 3, 1, most_late=30)
-    later = [path.name for path in sorted((tmp_path / "in").iterdir())[2:]]
+    write_files(frame, tmp_path / "in", 2, 1, most_late=30)
+    later = [path.name for path in sorted((tmp_path / "in").iterdir())[1:]]
     for name in later:  # these arrive while the stream is down
         (tmp_path / "in" / name).rename(tmp_path / name)
     sums = cep.Window({"total": "sum(x)"}, time="20 s", group_by="k", order_by=["ts", "n"])
@@ -327,12 +336,13 @@ def test_a_chain_with_late_rows_and_a_restart(spark, tmp_path):
     assert "step 1       Window(" in said and "buckets      3 by a hash of k" in said
 
 
-def test_a_join_with_late_rows_and_a_restart(spark, tmp_path):
+def test_a_join_with_late_rows_and_a_restart(one_task, tmp_path):
+    spark = one_task
     sides = {"left": orders(200, 1), "right": orders(200, 2)}
     later = {}
     for number, (side, frame) in enumerate(sides.items()):
-        write_files(frame, tmp_path / side, 3, number, most_late=30)
-        later[side] = [path.name for path in sorted((tmp_path / side).iterdir())[2:]]
+        write_files(frame, tmp_path / side, 2, number, most_late=30)
+        later[side] = [path.name for path in sorted((tmp_path / side).iterdir())[1:]]
         for name in later[side]:
             (tmp_path / side / name).rename(tmp_path / f"{side} {name}")
     settings = {"left": cep.Window(time="8 s"), "right": cep.Window(time="3 s", where="x > 20"),

@@ -15,7 +15,7 @@ from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUM
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.shared.like import like_test
 from cepkit.errors import CepError, PredicateError, column_not_found, nearest
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, OTHER, TEXT, TIME, ColumnType
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.match_recognize import patterns as rp
@@ -271,6 +271,8 @@ def _aggregate(
         kind = ColumnType(FLOAT)
     elif tree.function == "array_agg":
         kind = ColumnType(LIST, item=arguments[0].type)
+    elif tree.function == "map_agg":
+        kind = ColumnType(MAP, key=arguments[0].type, item=arguments[1].type)
     return Compiled(lambda place, row: place.total(total), kind)
 
 
@@ -485,6 +487,8 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
     made, kind = STRICT_FUNCTIONS[function]
     of = _common_type(parts) if kind is None else ColumnType(kind)
+    if function == "element_at" and parts:
+        of = parts[0].type.item or ColumnType(OTHER)
     return _strict(made, parts, of, tree)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -87,7 +87,10 @@ Measured = Picked | pa.Array
 
 
 def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], ...]:
-    """Return the query's measures, or the default: first and last of every order column, and the count."""
+    """Return the query's measures, or the default: first and last of every order column, and the count.
+
+    A default name that a partition column has gets an underscore at its end.
+    """
     if query.measures is not None:
         return query.measures
     ends = [
@@ -95,7 +98,26 @@ def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], .
         for name in query.order_by
         for end in ("first", "last")
     ]
-    return (*ends, ("count", ex.Aggregate("count")))
+    made = [*ends, ("count", ex.Aggregate("count"))]
+    names = unused_names([name for name, _ in made], query.partition_by)
+    return tuple((name, tree) for name, (_, tree) in zip(names, made, strict=True))
+
+
+def unused_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
+    """Return names that differ from each other, and from the taken ones also in lower case.
+
+    Examples
+    --------
+    >>> unused_names(["first_ts", "count"], ["Count"])
+    ['first_ts', 'count_']
+    """
+    used = {name.lower() for name in taken}
+    names: list[str] = []
+    for name in wanted:
+        while name.lower() in used or name in names:
+            name += "_"
+        names.append(name)
+    return names
 
 
 def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Measured]:
@@ -129,8 +151,8 @@ def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Mea
     last_rows = matches.events.rows(matches.last)
     columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
     if query.measures is None and not query.order_by:
-        columns["first_position"] = pa.array(matches.first)
-        columns["last_position"] = pa.array(matches.last)
+        first, last = unused_names(["first_position", "last_position"], query.partition_by)
+        columns |= {first: pa.array(matches.first), last: pa.array(matches.last)}
     evaluator = Evaluator(query, matches, source)
     for name, expression in measure_expressions(query):
         checkpoint()

@@ -10,13 +10,22 @@ import pyarrow as pa
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.measures.reducing import reduce_items
-from cepkit.engines.measures.regex_measures import Evaluator, Measured, Picked, Rows, repeat_scalar
+from cepkit.engines.measures.regex_measures import (
+    Evaluator,
+    Measured,
+    Picked,
+    Rows,
+    repeat_scalar,
+    unused_names,
+)
 from cepkit.engines.shared.match_set import Lineage
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.progress import checkpoint
+
+_ONLY, _ENDS = [("", 1)], [("first_", 1), ("last_", ex.LAST)]  # parts of names, and events of a variable
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
 
     A variable for one event has the values of the order columns at this event, ``a_ts``. A variable for
     several events has their number and the values at the first and last, ``b_count``, ``b_first_ts``,
-    ``b_last_ts``.
+    ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
     """
     made: list[tuple[str, ex.Expression]] = []
     for variable in query.variables:
@@ -93,7 +102,8 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
                 made.append((f"{variable}_last_{column}", ex.Reference(variable, column, ex.LAST)))
         else:
             made += [(f"{variable}_{column}", ex.Reference(variable, column)) for column in query.order_by]
-    return tuple(made)
+    names = unused_names([name for name, _ in made], query.partition_by)
+    return tuple((name, tree) for name, (_, tree) in zip(names, made, strict=True))
 
 
 def sequence_measures(
@@ -131,10 +141,14 @@ def sequence_measures(
         columns = {name: Picked(name, last_rows) for name in query.partition_by}
     evaluator = _SequenceEvaluator(query, found, source)
     if query.measures is None and not query.order_by:
-        for variable in query.variables:
-            ends = [("first_", 1), ("last_", ex.LAST)] if variable in query.group_variables else [("", 1)]
-            for name, index in ends:
-                columns[f"{variable}_{name}position"] = evaluator.positions(variable, index)
+        ends = [
+            (f"{variable}_{end}position", variable, index)
+            for variable in query.variables
+            for end, index in (_ENDS if variable in query.group_variables else _ONLY)
+        ]
+        names = unused_names([name for name, *_ in ends], query.partition_by)
+        for name, (_, variable, index) in zip(names, ends, strict=True):
+            columns[name] = evaluator.positions(variable, index)
     measures = default_measures(query) if query.measures is None else query.measures
     for name, expression in measures:
         checkpoint()

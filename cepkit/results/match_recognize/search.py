@@ -17,7 +17,7 @@ from cepkit.errors import CepError, PredicateError
 from cepkit.events import ColumnType, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
-from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.row_pattern_search import RowPatternSearch
 
 
@@ -129,8 +129,8 @@ def result_columns(
     places, values = search.measured(shown)
     shown = bound.clause.rows_per_match if shown is None else shown
     made = {
-        name: ResultColumn(measure.type, own)
-        for (name, _), measure, own in zip(bound.clause.measures, bound.measures, values, strict=True)
+        name: column_of_measure(tree, measure.type, own, source)
+        for (name, tree), measure, own in zip(bound.clause.measures, bound.measures, values, strict=True)
     }
     before, after = columns_around(bound, shown)
     picked = {

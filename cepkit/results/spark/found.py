@@ -108,11 +108,16 @@ class SparkFound(ABC, Generic[OneProgram]):
         run = self._run(self._tell_measures, limit=limit)
         return self._result(self._with_numbers(run, place, limit).orderBy("number"))
 
-    def matched_rows(self, columns: list[str], limit: int | None) -> DataFrame:
-        """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order."""
+    def matched_rows(self, columns: list[str], limit: int | None, number: int | None = None) -> DataFrame:
+        """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order.
+
+        ``number`` is the only match wanted; None for all matches.
+        """
         check_free(("match", "variable"), columns)
         rows, place = self._with_rows(self._tell_rows, columns, limit)
         joined = self._join(rows, place, "inner", limit)
+        if number is not None:
+            joined = joined.where(joined["number"] == number)
         order = [f"r{1 + columns.index(name)}" for name in self.query.order_by]
         shown = [f"r{i}" for i in range(1, len(columns) + 1)]
         ordered = joined.orderBy("number", *order)

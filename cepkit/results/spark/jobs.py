@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 T = TypeVar("T")
+_DEAD_WORKER = "Python worker exited unexpectedly"  # in Spark's message
+_WORKER_DIED = (
+    "a Python worker of Spark died in the middle of a task; often the system kills it when memory runs out. "
+    "Divide the rows among more tasks (partition_by, spark.sql.shuffle.partitions), or give each one more "
+    "memory. In local mode Spark never repeats a task; the master 'local[2,4]' tries each one four times"
+)
 
 
 def collect(frame: DataFrame) -> pd.DataFrame:
@@ -26,17 +32,33 @@ def collect(frame: DataFrame) -> pd.DataFrame:
 
 
 def run_job(job: Callable[[], T]) -> T:
-    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping."""
-    from pyspark.errors import PySparkException
+    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping.
 
+    Raises
+    ------
+    CepError
+        When a Python worker died as often as Spark repeats a task. In local mode Spark repeats none.
+    """
     try:
         with watch_spark("Spark tasks"):
             return job()
-    except PySparkException as error:
-        found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
-        if found is None:
+    except Exception as error:  # Spark does not translate each of Java's errors to its own
+        if _DEAD_WORKER in str(error):
+            raise errors.CepError(_WORKER_DIED) from error
+        own = error_of_task(error)
+        if own is None:
             raise
-        raise getattr(errors, found[1])(found[2].strip()) from None
+        raise own from None
+
+
+def error_of_task(error: Exception) -> errors.CepError | None:
+    """Return the error of cepkit that made a job fail; None if something else did."""
+    from pyspark.errors import PySparkException
+
+    found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+    if found is None or not isinstance(error, PySparkException):
+        return None
+    return getattr(errors, found[1])(found[2].strip())
 
 
 def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:

@@ -314,9 +314,7 @@ class SparkMatches:
         names = self._found.event_names
         if number is None:
             return self._found.matched_rows(names, limit_of(limit, None))
-        number = number_of(number, self.count())
-        rows = self._found.matched_rows(names, None)
-        return rows.where(rows["match"] == number)
+        return self._found.matched_rows(names, None, number_of(number, self.count()))
 
     def tag(self) -> DataFrame:
         """Return the searched frame with two extra columns, ``match`` and ``variable``; null if unmatched.

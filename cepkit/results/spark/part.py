@@ -37,6 +37,13 @@ def part_of(
 
     from cepkit.results.spark.jobs import collect
 
+    names = frame.columns
+    # Numbered columns, since names may have dots and backticks, or differ only in case.
+    plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
+
+    def keyed(columns: Sequence[str]) -> list[Any]:
+        return [F.col(f"c{names.index(name)}") for name in columns]
+
     if not order_by:
         raise OrderError(
             "order_by is missing: the rows of a Spark frame have no order; name the columns that sort the "
@@ -46,15 +53,15 @@ def part_of(
     if n <= most:
         return _sort_rows(collect(frame), order_by), ""
     if partition_by:
-        cell = F.pmod(F.xxhash64(*(F.col(f"`{name}`") for name in partition_by)), F.lit(_CELLS))
+        cell = F.pmod(F.xxhash64(*keyed(partition_by)), F.lit(_CELLS))
         share = 0.8 * most / n
         for _ in range(_ATTEMPTS):
-            part = collect(frame.where(cell < F.lit(int(share * _CELLS))).limit(most + 1))
+            part = collect(plain.where(cell < F.lit(int(share * _CELLS))).limit(most + 1).toDF(*names))
             if 0 < len(part) <= most:
                 keys = f"all rows of some keys of {', '.join(partition_by)}"
                 return _sort_rows(part, order_by), f"a sample of {len(part):,} of {n:,} rows: {keys}"
             share = share / 2 if len(part) else share * 4
-    part = collect(frame.orderBy(*(F.col(f"`{name}`") for name in order_by)).limit(most))
+    part = collect(plain.orderBy(*keyed(order_by)).limit(most).toDF(*names))
     return part, f"a sample of {len(part):,} of {n:,} rows: the first ones by {', '.join(order_by)}"
 
 

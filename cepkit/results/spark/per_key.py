@@ -40,7 +40,7 @@ def run_per_key(
     CepError
         As `cepkit.match`; without ``partition_by``, or when the queries differ in it.
     """
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from cepkit.pipelines.spark_session import worker_python
 
@@ -53,17 +53,22 @@ def run_per_key(
         )
     if taken := sorted(set(keys) & set(type_of_column)):
         raise CepError(f"partition_by: the result has columns of its own named {taken}; rename these columns")
-    schema = StructType([frame.schema[name] for name in keys])
-    for name, of in type_of_column.items():
-        schema = schema.add(name, of)
+    # Numbered columns, since names may have dots and backticks, or differ only in case.
+    names = frame.columns
+    place_of_key = [names.index(name) for name in keys]
+    schema = StructType([StructField(f"k{i}", frame.schema[name].dataType) for i, name in enumerate(keys)])
+    for i, of in enumerate(type_of_column.values()):
+        schema = schema.add(f"m{i}", of)
 
     def of_key(rows: pa.Table) -> pa.Table:
-        made = task(rows)
+        made = task(rows.rename_columns(names))
         first = pa.array([0] * len(made), pa.int64())
-        columns = {name: rows.column(name).take(first) for name in keys}
+        columns = [rows.column(place).take(first) for place in place_of_key]
         for name, of in type_of_column.items():
-            columns[name] = pa.array([row[name] for row in made], _ARROW[of])
-        return pa.table(columns)
+            columns.append(pa.array([row[name] for row in made], _ARROW[of]))
+        return pa.table(columns, schema.names)
 
     worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-    return frame.groupBy(*(f"`{name}`" for name in keys)).applyInArrow(of_key, schema)
+    plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
+    made = plain.groupBy(*(f"c{place}" for place in place_of_key)).applyInArrow(of_key, schema)
+    return made.toDF(*keys, *type_of_column)

@@ -156,14 +156,15 @@ class RowsOnSpark:
     def lineage(self, number: int | None) -> DataFrame:
         """Return ``match``, ``variable`` and the columns that identify the row, for each matched row."""
         keys = [*self.bound.partition_by, *(key.column for key in self.bound.order_by)]
-        rows = self._matched([*dict.fromkeys(keys)])
-        return rows if number is None else rows.where(rows["match"] == number)
+        return self._matched([*dict.fromkeys(keys)], number)
 
-    def _matched(self, columns: list[str]) -> DataFrame:
+    def _matched(self, columns: list[str], number: int | None = None) -> DataFrame:
         from pyspark.sql import functions as F
 
         check_free(("match", "variable"), columns)
         run = self._numbered(self._run(TellItems(tuple(columns)), columns))
+        if number is not None:
+            run = run.where(run["match"] == number)
         shown = [F.col(f"c{4 + i}") for i in range(len(columns))]
         ordered = run.orderBy("match", "c3")
         return ordered.select("match", "c2", *shown).toDF("match", "variable", *columns)

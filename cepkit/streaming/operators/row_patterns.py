@@ -18,7 +18,7 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
 from cepkit.language.expressions import trees as ex
-from cepkit.results.match_recognize.columns import ResultColumn
+from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.match_recognize.select import selected_columns
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.coding import keys_of_batch
@@ -237,8 +237,8 @@ class OpenPatternSearch(Search):
         places, n_rows = np.arange(len(made)), len(made)
         measures = zip(self.query.clause.measures, self._measures, strict=True)
         computed = {
-            name: ResultColumn(measure.type, [row.measures[i] for row in made])
-            for i, ((name, _), measure) in enumerate(measures)
+            name: column_of_measure(tree, measure.type, [row.measures[i] for row in made], source)
+            for i, ((name, tree), measure) in enumerate(measures)
         }
         before, after = (
             {name: ResultColumn(source.schema[name], None, Picked(name, places), source) for name in names}

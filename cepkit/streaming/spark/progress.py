@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any
         "matches": observed["found"] or 0,
         **{shown: observed[name] if is_whole else None for name, shown in _STATE.items()},
         "watermark": watermark,
-        "watermark_lag": newest - watermark,
+        # pandas takes a column that has only NaT for times, and casts no times to durations.
+        "watermark_lag": np.timedelta64("NaT", "ms") if pd.isna(newest - watermark) else newest - watermark,
         "seconds": one["durationMs"].get("triggerExecution", 0) / 1000,
     }
 

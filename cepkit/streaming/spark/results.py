@@ -24,6 +24,7 @@ from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.saved_queries import query_as_json
 from cepkit.streaming.spark.bucket import BucketPlan, BucketQuery, keys_of_buckets
+from cepkit.streaming.spark.failures import with_clear_errors
 from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
 from cepkit.streaming.spark.sending import STATISTICS, Sending
 from cepkit.streaming.spark.sinks import ParquetByBatch
@@ -103,7 +104,7 @@ class SparkStreamResults(ABC):
         )
         names, late = list(self._search.empty.schema.names), None
         if self._late == "rows":
-            check_free(("late",), names)
+            check_free(("late",), [name.lower() for name in names])  # Spark ignores case
             types, late = self._with_late(types, columns)
             names.append("late")
         sending = Sending(output, tuple(columns), late, self._shed_names)
@@ -141,7 +142,8 @@ class SparkStreamResults(ABC):
     def writeStream(self) -> DataStreamWriter:
         """Spark's writer of `to_frame`; give it a ``checkpointLocation`` and start it.
 
-        `progress` follows the queries that it starts.
+        `progress` follows the queries that it starts. Their ``awaitTermination`` raises `CepError` for a
+        checkpoint that is damaged or holds the state of another query.
 
         Examples
         --------
@@ -155,10 +157,11 @@ class SparkStreamResults(ABC):
     def _remember(self, start: Callable[..., StreamingQuery]) -> Callable[..., StreamingQuery]:
         def start_and_remember(*given: Any, **more: Any) -> StreamingQuery:
             query = start(*given, **more)
+            query.awaitTermination = with_clear_errors(query.awaitTermination)
             self._started.append(query)
             return query
 
-        return start_and_remember
+        return with_clear_errors(start_and_remember)
 
     def parquet_by_batch(
         self, path: str | os.PathLike, late: str | os.PathLike | None = None

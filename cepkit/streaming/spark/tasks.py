@@ -51,9 +51,10 @@ class Dealer:
             yield pa.record_batch({"bucket": pa.array(self.labels, pa.int32()), "rows": nothing})
 
     def _dealt(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        table = received_table(batches, (*self.columns, "bucket"))
+        table = received_table(batches, (*self.columns, ""))
         assert table is not None
-        number, rows = table.column("bucket").to_numpy(), table.select(list(self.columns))
+        n = len(self.columns)  # by places, since a column may have any name
+        number, rows = table.column(n).to_numpy(), table.select(range(n))
         found = np.unique(number)
         parts = [rows] if len(found) == 1 else [rows.filter(pa.array(number == one)) for one in found]
         labels = pa.array([self.labels[one] for one in found], pa.int32())
