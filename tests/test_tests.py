@@ -14,7 +14,7 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "cepkit"
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if "benchmarks" not in path.parts]
 # The folders beside those that are named like a room of the package.
-OTHER_FOLDERS = {"oracle", "support", "conformance", "fixtures", "benchmarks"}
+OTHER_FOLDERS = {"oracle", "support", "conformance", "fixtures", "benchmarks", "campaigns"}
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "time_ns", "perf_counter_ns"}
 MOST_SLEEP_S = 0.5
 
