@@ -96,6 +96,11 @@ def case(
             n_attempts += 1
 
 
+def random_query(seed: int, family: str | None = None) -> SequenceQuery:
+    """Return a random query; it may have no match in any stream."""
+    return _case(_shape(seed, family, 0), Random(f"query {seed}"), family, 0, 0).query
+
+
 def _shape(shape_seed: int, family: str | None, variant: int) -> Random:
     return Random(f"shape {shape_seed} {family} {variant}")
 
