@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cepkit import progress
 from tests.campaigns.questions import check_idioms
 from tests.campaigns.regexes import check_regex
 from tests.campaigns.row_patterns import check_row_patterns
@@ -42,13 +43,13 @@ class Part:
 
 
 PARTS = {
-    "regex": Part(check_regex, 150, 3, 600),
-    "sequences": Part(check_sequences, 100, 4, 400),
-    "match_recognize": Part(check_row_patterns, 60, 3),
-    "siddhi": Part(check_siddhi, 40, 3),
+    "regex": Part(check_regex, 600, 3, 1500),
+    "sequences": Part(check_sequences, 300, 4, 800),
+    "match_recognize": Part(check_row_patterns, 200, 3),
+    "siddhi": Part(check_siddhi, 150, 3),
     "windows": Part(check_windows, 25),
-    "joins": Part(check_joins, 15),
-    "idioms": Part(check_idioms, 400, 1, 400),
+    "joins": Part(check_joins, 20),
+    "idioms": Part(check_idioms, 1000, 1, 1000),
 }
 
 
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=[*PARTS], choices=[*PARTS])
     parser.add_argument("--compiled-every", type=int, default=40, help="one of so many queries is compiled")
     given = parser.parse_args()
+    progress.SILENT_S = float("inf")
     print(run(given.folder, given.minutes, given.parts, given.compiled_every).table())
 
 

@@ -246,10 +246,16 @@ def _windowed(drawn: Any, asked: oracle.Query, rows: list[dict[str, Any]]) -> li
         else name
         for name, tree in drawn.columns
     }  # fmt: skip
+    counts = {
+        name for name, tree in drawn.columns
+        if isinstance(tree, rp.OverWindow) and getattr(tree.operand, "function", "") == "count"
+    }  # fmt: skip
     made = []
     for part in oracle.partitions(asked, rows):
         after = len(part) if drawn.frame_end is None else drawn.frame_end
         ends = [min(len(part), i + 1 + after) for i in range(len(part))]
         for row in oracle.result_of_window(asked, part, ends, seek=drawn.seek):
-            made.append({name: row[source] for name, source in source_of.items()})
+            shown = {name: row[source] for name, source in source_of.items()}
+            # Without a match, the frame of a function OVER the window is empty: its count is 0.
+            made.append({name: 0 if name in counts and own is None else own for name, own in shown.items()})
     return made

@@ -135,7 +135,7 @@ def _ways(query: SequenceQuery, streams: Streams, source: Random) -> Iterator[tu
             yield name, _matched(query, streams, value), True
     if source.random() < 0.25:
         nodes = cep.ScatterGather(
-            nodes=source.randint(1, 6), layout=source.choice(["auto", "keys", "replicated"])
+            nodes=source.randint(1, 6), layout=source.choice(["states", "keys", "replicated", "grouped"])
         )
         yield "ScatterGather", _matched(query, streams, nodes), True
     if source.random() < 0.25:
