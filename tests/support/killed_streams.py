@@ -34,6 +34,8 @@ import pandas as pd
 import cepkit as cep
 
 N_ROWS = 600
+MOST_KILLS = 30  # of one stream
+_MOST_WAIT_S = 5  # for a process that writes no more
 _MOST_RESTARTS = 400  # of one stream; a stream that never ends is an error
 
 
@@ -288,17 +290,26 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run_stream(name: str, seed: int, outcome: Outcome, most_pause_s: float = 0.12) -> None:
-    """Run one stream to its end through kills, and compare its results with the answer for all rows."""
+def run_stream(name: str, seed: int, outcome: Outcome, most_kills: int, most_pause_s: float = 0.25) -> None:
+    """Run one stream to its end through kills, and compare its results with the answer for all rows.
+
+    After ``most_kills`` kills, a process runs to the end.
+    """
+    most_kills += outcome.kills[name]
     random, frame = Random(f"kills {name} {seed}"), frame_of(seed)
     with tempfile.TemporaryDirectory() as path, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         folder = Path(path)
         for _ in range(_MOST_RESTARTS):
             state = _state_for_restart(name, folder, random, outcome)
+            started = time.time_ns()
             child = fork(lambda state=state: work(name, frame, seed, folder, state), folder / "log")
-            time.sleep(random.uniform(0, most_pause_s))
-            ended, status = os.waitpid(child, os.WNOHANG)
+            ended = status = 0
+            if outcome.kills[name] < most_kills:
+                _wait(folder, started, random)
+                ended, status = os.waitpid(child, os.WNOHANG)
+            else:
+                ended, status = os.waitpid(child, 0)
             if not ended:
                 os.kill(child, signal.SIGKILL)
                 _, status = os.waitpid(child, 0)
@@ -308,7 +319,6 @@ def run_stream(name: str, seed: int, outcome: Outcome, most_pause_s: float = 0.1
             if os.WIFEXITED(status) and os.WEXITSTATUS(status):
                 outcome.faults.append(f"{name}, seed {seed}\n{(folder / 'log').read_text()}")
                 return
-            most_pause_s *= 1.02
         else:
             outcome.faults.append(f"{name}, seed {seed}: no end after {_MOST_RESTARTS} starts")
             return
@@ -316,6 +326,17 @@ def run_stream(name: str, seed: int, outcome: Outcome, most_pause_s: float = 0.1
         fault = _compare(name, frame, folder, outcome)
         if fault:
             outcome.faults.append(f"{name}, seed {seed}: {fault}")
+
+
+def _wait(folder: Path, started: int, random: Random) -> None:
+    """Wait until a process has written the results of some batches, and a moment more."""
+    wanted, end = random.choice([0, 1, 3, 6, 10]), time.monotonic() + _MOST_WAIT_S
+    while time.monotonic() < end and not (folder / "end").exists():
+        written = [path.stat().st_mtime_ns for path in folder.glob("*.results")]
+        if sum(time_of > started for time_of in written) >= wanted:
+            break
+        time.sleep(0.002)
+    time.sleep(random.choice([0, 0.002, 0.01, 0.03]) * random.random())
 
 
 def _state_for_restart(name: str, folder: Path, random: Random, outcome: Outcome) -> Path | None:
@@ -432,7 +453,7 @@ def write_members(path: Path, contents: dict[str, bytes]) -> None:
 
 
 def run(n_kills: int, seed: int = 0, kinds: Sequence[str] = (*KINDS,)) -> Outcome:
-    """Run streams of all kinds in turn until there were enough kills."""
+    """Run streams of all kinds in turn until there were enough kills, or a fault."""
     outcome, number = Outcome(), seed
     for name in kinds:  # what a fork needs is compiled and imported here
         frame = frame_of(0, 60)
@@ -447,11 +468,9 @@ def run(n_kills: int, seed: int = 0, kinds: Sequence[str] = (*KINDS,)) -> Outcom
                 stream.save(Path(folder) / "state")
             with stream:
                 pass
-    while sum(outcome.kills.values()) < n_kills:
+    while (left := n_kills - sum(outcome.kills.values())) > 0 and not outcome.faults:
         for name in kinds:
-            run_stream(name, number, outcome)
-            if sum(outcome.kills.values()) >= n_kills:
-                break
+            run_stream(name, number, outcome, most_kills=min(-(-left // len(kinds)), MOST_KILLS))
         number += 1
     return outcome
 
