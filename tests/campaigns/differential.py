@@ -43,13 +43,13 @@ class Part:
 
 
 PARTS = {
-    "regex": Part(check_regex, 600, 3, 1500),
-    "sequences": Part(check_sequences, 300, 4, 800),
-    "match_recognize": Part(check_row_patterns, 200, 3),
-    "siddhi": Part(check_siddhi, 150, 3),
-    "windows": Part(check_windows, 25),
-    "joins": Part(check_joins, 20),
-    "idioms": Part(check_idioms, 1000, 1, 1000),
+    "regex": Part(check_regex, 1500, 2, 3000),
+    "sequences": Part(check_sequences, 500, 3, 800),
+    "match_recognize": Part(check_row_patterns, 300, 3),
+    "siddhi": Part(check_siddhi, 200, 3),
+    "windows": Part(check_windows, 12),
+    "joins": Part(check_joins, 10),
+    "idioms": Part(check_idioms, 1500, 1, 1500),
 }
 
 

@@ -30,7 +30,7 @@ def check_regex(seed: int, n_streams: int, tally: Tally, *, compiled: bool) -> N
     for number in range(n_streams):
         own = Random(f"regex {seed} {number}")
         n_keys = own.randint(1, 2) if case.partition_by else 1
-        rows_of[number] = generate.stream(own, own.choice([1, 2, 3, 4, 5, 6, 7, 9]), n_keys, nulls)
+        rows_of[number] = generate.stream(own, own.choice([1, 2, 3, 3, 4, 4, 5, 6, 7, 9]), n_keys, nulls)
     streams = streams_of(rows_of, generate.DTYPE_OF_COLUMN, source, in_blocks=False)
     options = {"params": dict(case.params), "within": case.within, "within_closed": case.within_closed}
     with_labels = source.random() < 0.25

@@ -82,7 +82,7 @@ def _streams_of_query(
     for number in range(n_streams):
         own = Random(f"sequences {seed} {number}")
         n_keys = own.randint(1, 2) if query.partition_by else 1
-        n_events = own.choice([1, 2, 3, 4, 5, 5, 6, 6, 7, 8])
+        n_events = own.choice([1, 2, 3, 3, 4, 4, 5, 5, 6, 8])
         rows = gs.stream(own, query, n_events, n_keys, nulls=nulls, extra_types=extra_types)
         while gs.n_candidates(gs.Case(query, rows)) > MOST_CANDIDATES:
             rows.pop()
