@@ -33,23 +33,24 @@ from tests.campaigns.windows_and_joins import check_joins, check_windows
 class Part:
     """A part of the campaign: its check, the streams of a query, and the queries of a round.
 
-    ``n_compiled`` is the number of streams of a query that is compiled; 0 for what is never compiled.
+    One of ``compiled_every`` queries is compiled, on ``n_compiled`` streams; 0: what is never compiled.
     """
 
     check: Callable[..., None]
     n_streams: int
     n_queries: int = 1
     n_compiled: int = 0
+    compiled_every: int = 0
 
 
 PARTS = {
-    "regex": Part(check_regex, 1500, 2, 3000),
-    "sequences": Part(check_sequences, 500, 3, 800),
+    "regex": Part(check_regex, 1000, 3, 3000, compiled_every=4),
+    "sequences": Part(check_sequences, 400, 3, 600, compiled_every=16),
     "match_recognize": Part(check_row_patterns, 300, 3),
     "siddhi": Part(check_siddhi, 200, 3),
     "windows": Part(check_windows, 12),
     "joins": Part(check_joins, 10),
-    "idioms": Part(check_idioms, 1500, 1, 1500),
+    "idioms": Part(check_idioms, 1500, 1, 1500, compiled_every=20),
 }
 
 
@@ -67,7 +68,7 @@ def check_one(
         )
 
 
-def run(folder: Path, minutes: float, names: list[str], compiled_every: int) -> Tally:
+def run(folder: Path, minutes: float, names: list[str]) -> Tally:
     """Run rounds until the time is over. Seeds go on where the last run in this folder ended."""
     folder.mkdir(parents=True, exist_ok=True)
     tally, first = _read(folder / "counts.json")
@@ -77,7 +78,7 @@ def run(folder: Path, minutes: float, names: list[str], compiled_every: int) -> 
         for name in names:
             part = PARTS[name]
             for seed in range(number * part.n_queries, (number + 1) * part.n_queries):
-                compiled = bool(part.n_compiled and compiled_every) and seed % compiled_every == 0
+                compiled = part.compiled_every > 0 and seed % part.compiled_every == 0
                 check_one(name, seed, tally, compiled=compiled)
         number += 1
         for text in tally.differences[told:]:
@@ -121,10 +122,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--parts", nargs="*", default=[*PARTS], choices=[*PARTS])
-    parser.add_argument("--compiled-every", type=int, default=40, help="one of so many queries is compiled")
     given = parser.parse_args()
     progress.SILENT_S = float("inf")
-    print(run(given.folder, given.minutes, given.parts, given.compiled_every).table())
+    print(run(given.folder, given.minutes, given.parts).table())
 
 
 if __name__ == "__main__":

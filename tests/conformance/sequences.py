@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from tests.conformance import flink as fl
-from tests.conformance import siddhi as si
+from tests.conformance import siddhi_sequences as si
 from tests.conformance.cases import (
     CONSUMPTION,
     FOLDER,
@@ -28,7 +28,7 @@ from tests.conformance.cases import (
     opencep,
 )
 from tests.conformance.flink import flink, processed
-from tests.conformance.siddhi import siddhi
+from tests.conformance.siddhi_sequences import siddhi
 from tests.conformance.verdicts import DIFFERS, EQUAL, OPEN, REFUSED, Verdict
 from tests.oracle.naive_sequences import sequence_matches
 
