@@ -25,6 +25,7 @@ def test_ten_thousand_random_queries(language, seed):
     assert check(language, range(n + n * seed, n + n * seed + n)) > n / 2
 
 
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
 @pytest.mark.parametrize(
     "pattern", [". a (b (c | d)+){2}", "a{1}", "((a b) c){1,1}", "a | (b | (c | d)) | ()", "(a (b))+ ((c)?)*"]
 )
