@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,7 +50,7 @@ def check_regex(seed: int, n_streams: int, tally: Tally, *, compiled: bool) -> N
     with warnings.catch_warnings(), inside:
         warnings.simplefilter("ignore", cep.CepWarning)
         query = cep.regex_query(case.pattern, define=dict(case.define), **keywords)
-        ways = ["frame"]
+        ways = ["frame", "table in another order"]
         if compiled:  # a stream has no interpreter
             ways += ["stream", "stream", "stream, saved", "stream, threads", "stream, threads"]
         for way in ways:
@@ -60,6 +61,9 @@ def check_regex(seed: int, n_streams: int, tally: Tally, *, compiled: bool) -> N
                     found, n_counted = matches.to_frame("all"), matches.count()
                     if n_counted != sum(map(len, expected.values())):
                         tally.fail(LANGUAGE, "count", tier, f"{n_counted} matches\n{say(0)}")
+                elif way == "table in another order":
+                    query_of_rows = replace(query, order_by=("t", "n"))
+                    found = cep.match(streams.shuffled(), query_of_rows).to_frame("all").to_pandas()
                 else:
                     found, n_divided = _streamed(query, streams, source, way)
             except (NeedsCompilationError, cep.UnsupportedQueryError):

@@ -124,6 +124,7 @@ def _ways(query: SequenceQuery, streams: Streams, source: Random) -> Iterator[tu
     for name in automatic:
         if engines()[name].unsupported(program) is None:
             yield name, _matched(query, streams, name), True
+    yield "table in another order", _in_another_order(query, streams), True
     yield "stream", _streamed(query, streams, source, saved=False), True
     if source.random() < 0.5:
         yield "stream, saved", _streamed(query, streams, source, saved=True), True
@@ -159,6 +160,14 @@ def _matched(query: SequenceQuery, streams: Streams, engine: Any) -> Run:
         if n_matches != n_listed:
             raise AssertionError(f"count() is {n_matches}, and the list has {n_listed} matches")
         return found, None
+
+    return run
+
+
+def _in_another_order(query: SequenceQuery, streams: Streams) -> Run:
+    def run() -> tuple[pd.DataFrame, None]:
+        ordered = replace(query, order_by=("t", "n"))
+        return cep.match(streams.shuffled(), ordered).to_frame("all").to_pandas(), None
 
     return run
 

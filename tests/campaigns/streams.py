@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 Rows = list[dict[str, Any]]
 Answer = tuple[tuple[str, ...], tuple[int, ...]]  # variables and rows of a match
@@ -52,6 +53,11 @@ class Streams:
             batch[begin:end] = number
         ends = pd.Series(batch).groupby(self.stream_of_row).agg(["min", "max"])
         return int((ends["min"] != ends["max"]).sum())
+
+    def shuffled(self) -> pa.Table:
+        """Return the rows in another order, as an Arrow table."""
+        order = np.random.default_rng(len(self.frame)).permutation(len(self.frame))
+        return pa.Table.from_pandas(self.frame.iloc[order], preserve_index=False)
 
     @cached_property
     def n_rows(self) -> int:
