@@ -169,8 +169,8 @@ def said_as_damage(path: str | os.PathLike) -> Iterator[None]:
     except Exception as error:
         reason = str(error)[:_MOST_SAID] or type(error).__name__
         raise CepError(
-            f"{path} is not a state file of cepkit, or it is damaged: {reason}. Load an earlier copy, or open "
-            "a new stream"
+            f"{path} is not a state file of cepkit, or it is damaged: {reason}. Load an earlier copy, or "
+            "open a new stream"
         ) from error
 
 
