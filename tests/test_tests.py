@@ -14,7 +14,9 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "cepkit"
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if "benchmarks" not in path.parts]
 # The folders beside those that are named like a room of the package.
-OTHER_FOLDERS = {"oracle", "support", "conformance", "fixtures", "benchmarks", "security"}
+OTHER_FOLDERS = {
+    "oracle", "support", "conformance", "fixtures", "benchmarks", "security", "campaigns",
+}  # fmt: skip
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "time_ns", "perf_counter_ns"}
 MOST_SLEEP_S = 0.5
 

@@ -227,9 +227,9 @@ def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
     table = pa.table(arrays, schema=schema.arrow)
     for name, texts in schema.ordered.items():
         present = table.column(name).drop_null()
-        known = pc.is_in(present, pa.array(texts, present.type))
-        if not pc.all(known).as_py():
-            other = present.filter(pc.invert(known))[0].as_py()
+        others = present.filter(pc.invert(pc.is_in(present, pa.array(texts, present.type))))
+        if len(others):
+            other = others[0].as_py()
             raise CepError(
                 f"batch: column {name!r} holds {other!r}, but its ordered categories are {list(texts)}"
             )

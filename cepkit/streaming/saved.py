@@ -6,9 +6,10 @@ import errno
 import io
 import json
 import os
-import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,20 +21,9 @@ from cepkit.errors import CepError
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
-# What zipfile, json, numpy and Arrow raise for damaged content. zipfile reads some damage as a method of
-# compression or encryption that it does not know.
-_DAMAGED = (
-    zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError,
-    OverflowError, struct.error, pa.ArrowException,
-)  # fmt: skip
+_HEADER, _CHECKSUM = "header.json", "checksum"  # the checksum covers the other values and members
+_MOST_SAID = 200  # characters of the reason for damage
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
-
-
-# What reading a damaged file may raise: also sizes that do not fit into memory, and too many brackets.
-_DAMAGE = (
-    zipfile.BadZipFile, zlib.error, pa.ArrowException, EOFError, LookupError, ValueError, TypeError,
-    AttributeError, NotImplementedError, RuntimeError, MemoryError, OverflowError,
-)  # fmt: skip
 
 
 class Saved(NamedTuple):
@@ -90,26 +80,34 @@ def save_bytes(saved: Saved) -> bytes:
 
 
 def _write(file: IO[bytes], saved: Saved, compression: int) -> None:
-    names = [
-        *(f"arrays/{name}.npy" for name in saved.arrays),
-        *(f"tables/{name}.arrow" for name in saved.tables),
-    ]
-    own = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, "members": names}
-    header = {**own, **saved.header}
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "kernels": KERNEL_VERSION, **saved.header}
     for name, array in saved.arrays.items():
         if array.dtype == object:
             raise CepError(f"{name} holds Python objects, which cannot be saved")
     with zipfile.ZipFile(file, "w", compression, compresslevel=1) as members:
-        _add(members, "header.json", json.dumps(header, indent=1).encode())
-        for name, array in saved.arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-            _add(members, f"arrays/{name}.npy", buffer.getbuffer())
-        for name, table in saved.tables.items():
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-            _add(members, f"tables/{name}.arrow", sink.getvalue())
+        checksum = 0
+        for name, content in _members(saved):
+            _add(members, name, content)
+            checksum = _checksum(name, content, checksum)
+        text = json.dumps(header, indent=1)
+        header[_CHECKSUM] = _checksum(_HEADER, text.encode(), checksum)
+        _add(members, _HEADER, json.dumps(header, indent=1).encode())
+
+
+def _members(saved: Saved) -> Iterator[tuple[str, Any]]:
+    for name, array in saved.arrays.items():
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+        yield f"arrays/{name}.npy", buffer.getbuffer()
+    for name, table in saved.tables.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        yield f"tables/{name}.arrow", memoryview(sink.getvalue())
+
+
+def _checksum(name: str, content: Any, before: int) -> int:
+    return zlib.crc32(content, zlib.crc32(name.encode(), before))
 
 
 def _add(members: zipfile.ZipFile, name: str, content: Any) -> None:
@@ -129,8 +127,8 @@ def load_file(path: str | os.PathLike, kind: str) -> Saved:
     CepError
         When the file is no state file, is damaged, or has the state layout of another version of cepkit.
     """
-    path = Path(path)
-    return _read(path, str(path), kind)
+    with open(path, "rb") as file:
+        return _read(file, str(path), kind)
 
 
 def load_bytes(content: bytes, name: str, kind: str) -> Saved:
@@ -138,39 +136,54 @@ def load_bytes(content: bytes, name: str, kind: str) -> Saved:
     return _read(io.BytesIO(content), name, kind)
 
 
-def _read(file: Path | IO[bytes], path: str, kind: str) -> Saved:
-    try:
+def _read(file: IO[bytes], path: str, kind: str) -> Saved:
+    with said_as_damage(path):
         with zipfile.ZipFile(file) as members:
-            header = json.loads(members.read("header.json"))
+            header = json.loads(members.read(_HEADER))
             _check_header(path, header, kind)
-            arrays, tables = {}, {}
-            if missing := sorted({*header.get("members", ())} - {*members.namelist()}):
-                raise CepError(f"{path} is damaged: it lacks {', '.join(missing)}")
+            arrays, tables, checksum = {}, {}, 0
             for name in members.namelist():
+                if name == _HEADER:
+                    continue
+                content = members.read(name)
+                checksum = _checksum(name, content, checksum)
                 folder, _, rest = name.partition("/")
                 if folder == "arrays":
-                    content = io.BytesIO(members.read(name))
-                    arrays[rest.removesuffix(".npy")] = np.lib.format.read_array(content, allow_pickle=False)
+                    array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+                    arrays[rest.removesuffix(".npy")] = array
                 elif folder == "tables":
-                    with pa.ipc.open_file(pa.py_buffer(members.read(name))) as reader:
+                    with pa.ipc.open_file(pa.py_buffer(content)) as reader:
                         tables[rest.removesuffix(".arrow")] = reader.read_all()
+        known = header.pop(_CHECKSUM, None)  # files of earlier versions have none
+        if known not in (None, _checksum(_HEADER, json.dumps(header, indent=1).encode(), checksum)):
+            raise ValueError("its parts do not belong together")
+    return Saved(header, arrays, tables)
+
+
+@contextmanager
+def said_as_damage(path: str | os.PathLike) -> Iterator[None]:
+    """Raise one CepError for whatever goes wrong while the content of a file is read."""
+    try:
+        yield
     except CepError:
         raise
-    except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # damage may name a place before the begin of the file
+    except Exception as error:
+        # Damage may name a place before the beginning of the file. Other errors of the disk are no damage.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        raise CepError(f"{path} is damaged: {error}") from error
-    except _DAMAGED as error:
-        raise CepError(f"{path} is not a state file of cepkit, or it is damaged: {error}") from error
-    return Saved(header, arrays, tables)
+        reason = str(error)[:_MOST_SAID] or type(error).__name__
+        raise CepError(
+            f"{path} is not a state file of cepkit, or it is damaged: {reason}. Load an earlier copy, or "
+            "open a new stream"
+        ) from error
 
 
 def kind_of_file(path: str | os.PathLike) -> str | None:
     """Return the kind of state in a file; None if it is no state file."""
     try:
         with zipfile.ZipFile(path) as members:
-            return json.loads(members.read("header.json")).get("kind")
-    except (OSError, AttributeError, *_DAMAGED):
+            return json.loads(members.read(_HEADER)).get("kind")
+    except Exception:  # `load_file` says what is wrong
         return None
 
 

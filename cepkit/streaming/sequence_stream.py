@@ -174,7 +174,7 @@ class SequenceSearch(Search):
         if self._searched_at is None:
             return 0
         time = _times(program, events)
-        return int(np.searchsorted(time, max(self._searched_at - _window(program), _LONG_AGO)))
+        return int(np.searchsorted(time, max(self._searched_at - math.ceil(_window(program)), _LONG_AGO)))
 
     def _latest(self, time: np.ndarray) -> int:
         """Return the time before which no later event comes."""

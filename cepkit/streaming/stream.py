@@ -18,7 +18,7 @@ from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.saved import Saved, kind_of_file, load_file, save_file
+from cepkit.streaming.saved import Saved, kind_of_file, load_file, said_as_damage, save_file
 from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.windows.chains import Chain, said
@@ -326,10 +326,15 @@ class Stream:
         Stream of 'up': 0 events, 0 matches, 0 rows kept
         """
         if is_saved_join(path):
-            return load_join(path)
+            with said_as_damage(path):
+                return load_join(path)
         if kind_of_file(path) == AFTER_BUFFER:
-            return open_door(SAVED_AFTER_BUFFER)(load_file(path, AFTER_BUFFER), shedding, clock)
-        return open_packed(load_file(path, "stream"), shedding, clock)
+            saved = load_file(path, AFTER_BUFFER)
+            with said_as_damage(path):
+                return open_door(SAVED_AFTER_BUFFER)(saved, shedding, clock)
+        saved = load_file(path, "stream")
+        with said_as_damage(path):
+            return open_packed(saved, shedding, clock)
 
 
 def pack_stream(stream: Stream) -> Saved:

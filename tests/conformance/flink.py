@@ -202,7 +202,7 @@ def with_absence_in_loops(steps: Steps) -> list[Steps]:
     return [
         [
             {**this, "until": following["condition"]}
-            if following["contiguity"] == "not_followed_by"
+            if following["contiguity"] in ("not_followed_by", "not_next")
             else this
             for this, following in pairs
         ]

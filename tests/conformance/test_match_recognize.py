@@ -7,14 +7,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import cepkit as cep
 from cepkit.errors import CepError, PatternSyntaxError
 from cepkit.events import FLOAT, INTEGER, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.results.match_recognize.columns import arrow_of
+from tests.conformance.sql import check_window
 from tests.oracle.match_recognize import MatchError, Query, partitions, result, result_of_window
 from tests.support.row_pattern_cases import (
     FOLDER,
@@ -190,20 +188,6 @@ def column_type(values: list[Any]) -> ColumnType:
         TEXT if kinds == {str} else INTEGER if kinds == {int} else FLOAT if kinds <= {int, float} else OTHER
     )
     return ColumnType(kind, nullable=True)
-
-
-def check_window(case: dict[str, Any]) -> None:
-    query = parse_match_recognize(select_of_window(case))
-    assert parse_match_recognize(str(query)) == query
-    types = [column_type([row[i] for row in case["rows"]]) for i in range(len(case["columns"]))]
-    arrays = [arrow_of([row[i] for row in case["rows"]], of) for i, of in enumerate(types)]
-    table = pa.table(arrays, case["columns"])
-    if case["expected_error"]:
-        with pytest.raises(CepError, match="has no row of"):
-            cep.match(table, str(query))
-        return
-    found = cep.match(table, str(query)).to_frame()
-    assert bag([list(row.values()) for row in found.to_pylist()]) == bag(case["expected_rows"])
 
 
 def test_windows_with_sub_queries_are_refused_with_the_reason():

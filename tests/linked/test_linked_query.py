@@ -142,7 +142,7 @@ def any_case(shape_seed: int, seed: int) -> gs.Case:
         drawn = gs.case(1000 * number + seed, number, family)
         query = replace(drawn.query, within_events=None, gap_within=None, strategy="any")
         case = replace(drawn, query=query)
-        if linked_query_unsupported(bound(case)[0]) is None and gs._n_candidates(case) <= gs.MOST_CANDIDATES:
+        if linked_query_unsupported(bound(case)[0]) is None and gs.n_candidates(case) <= gs.MOST_CANDIDATES:
             return case
     raise RuntimeError(f"no case for shape {shape_seed}")
 

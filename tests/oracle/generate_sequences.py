@@ -88,12 +88,17 @@ def case(
     while True:
         values = Random(f"values {seed} {n_attempts} {less}")
         drawn = _case(_shape(shape_seed, family, variant), values, family, n_events, less)
-        if n_events is None and _n_candidates(drawn) > MOST_CANDIDATES:
+        if n_events is None and n_candidates(drawn) > MOST_CANDIDATES:
             less += 1
         elif n_events is not None or seed % 10 == 0 or n_attempts == 6 or _has_matches(drawn):
             return drawn
         else:
             n_attempts += 1
+
+
+def random_query(seed: int, family: str | None = None) -> SequenceQuery:
+    """Return a random query; it may have no match in any stream."""
+    return _case(_shape(seed, family, 0), Random(f"query {seed}"), family, 0, 0).query
 
 
 def _shape(shape_seed: int, family: str | None, variant: int) -> Random:
@@ -106,7 +111,7 @@ def _variant_with_matches(shape_seed: int, family: str | None) -> int:
     for variant in range(50):
         for probe in range(6):
             drawn = _case(_shape(shape_seed, family, variant), Random(f"probe {probe}"), family, None, 0)
-            if _n_candidates(drawn) <= MOST_CANDIDATES and _has_matches(drawn):
+            if n_candidates(drawn) <= MOST_CANDIDATES and _has_matches(drawn):
                 return variant
     raise RuntimeError(f"no matches for shape {shape_seed} of family {family}")
 
@@ -384,7 +389,7 @@ def to_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 # --- size ------------------------------------------------------------------------------------------------
 
 
-def _n_candidates(drawn: Case) -> int:
+def n_candidates(drawn: Case) -> int:
     """Return how many matches types, keys and window allow."""
     return sum(_n_candidates_of(drawn, line) for line in lines(drawn.query.pattern))
 

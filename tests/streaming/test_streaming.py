@@ -592,6 +592,16 @@ def test_other_texts_than_the_ordered_ones_are_refused():
     assert stream.push([{"size": None}, {"size": "M"}, {"size": "L"}]) == [{"to": "L"}]
 
 
+def test_a_batch_without_texts_of_ordered_categories():
+    size = pd.CategoricalDtype(["S", "M", "L"], ordered=True)
+    frame = pd.DataFrame({"size": pd.Series(["S", None, "L"], dtype=size)})
+    stream = cep.stream(
+        ". up", frame.head(0), define={"up": "size > prev(size, 2)"}, measures={"to": "last(size)"}
+    )
+    found = [stream.push(frame.iloc[begin:end]) for begin, end in [(0, 0), (0, 1), (1, 2), (2, 3), (3, 3)]]
+    assert [len(own) for own in found] == [0, 0, 0, 1, 0]
+
+
 # --- schemas and frames -----------------------------------------------------------------------------------
 
 

@@ -39,6 +39,6 @@ def tree_case(shape_seed: int, seed: int, family: str) -> gs.Case:
             shape.shuffle(names)
             query = replace(query, evaluation_order=tuple(names))
         case = replace(drawn, query=query)
-        if gs._n_candidates(case) <= gs.MOST_CANDIDATES and tree_unsupported(bound(case)[0]) is None:
+        if gs.n_candidates(case) <= gs.MOST_CANDIDATES and tree_unsupported(bound(case)[0]) is None:
             return case
     raise RuntimeError(f"no case for shape {shape_seed}")

@@ -170,6 +170,16 @@ def _random_side(rng: np.random.Generator) -> tuple[cep.Window | None, dict]:
     return cep.Window(**settings, where="k > -50" if where else None), side
 
 
+def joined(case: JoinCase, left: Any = None, right: Any = None) -> Any:
+    """Return the join of a case, by the function that users call."""
+    join = case.join
+    return cep.join(
+        case.left if left is None else left, case.right if right is None else right, left=join.left,
+        right=join.right, on=dict(join.on) or None, where=join.where, how=join.how, trigger=join.trigger,
+        measures=dict(join.measures), order_by="ts",
+    )  # fmt: skip
+
+
 def join_result(case: JoinCase) -> list[tuple]:
     """Return the oracle's rows as tuples: the columns of both sides, then the measures."""
     found = []

@@ -7,21 +7,11 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from tests.support.window_cases import found_by_join, join_result, random_join_case
+from tests.support.window_cases import found_by_join, join_result, joined, random_join_case
 
 pl = pytest.importorskip("polars")
 MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
-
-
-def joined(case, left=None, right=None):
-    """Return the join of a case, by the function that users call."""
-    join = case.join
-    return cep.join(
-        case.left if left is None else left, case.right if right is None else right, left=join.left,
-        right=join.right, on=dict(join.on) or None, where=join.where, how=join.how, trigger=join.trigger,
-        measures=dict(join.measures), order_by="ts",
-    )  # fmt: skip
 
 
 def check(seed: int) -> None:

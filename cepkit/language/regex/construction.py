@@ -110,7 +110,7 @@ the current one, and 'rise' can be the first of a match; put '.' first: '. rise 
         partition_by=as_columns("partition_by", partition_by),
         order_by=as_columns("order_by", order_by),
         within=None if within is None else positive_duration("within", within),
-        within_closed=truth("within_closed", within_closed),
+        within_closed=truth("within_closed", within_closed) or within is None,  # it belongs to a window
         params=tuple(as_mapping("params", params).items()),
         functions=tuple(called.items()),
         sources=tuple(sources.items()),

@@ -138,6 +138,8 @@ def sequence_query(
         query, within=window("within", query.within), gap_within=window("gap_within", query.gap_within)
     )
     query = replace(query, **{name: READERS[name](value) for name, value in given.items() if name in READERS})
+    if query.within is None and query.gap_within is None:
+        query = replace(query, within_closed=True)  # it belongs to a window; without one, queries are equal
     query = replace(query, params=tuple({**dict(query.params), **as_mapping("params", params)}.items()))
     query = make_query(query, more, given.get("measures"))
     for check in WHOLE_CHECKS:

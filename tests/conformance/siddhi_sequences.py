@@ -1,5 +1,7 @@
 """Cases of Siddhi's test suite as sequence queries: patterns under skip till next match, sequences strict.
 
+`tests.conformance.siddhiql` asks the same cases in Siddhi's own language. Here they test sequence engines.
+
 Siddhi has clocks: ``not X for 1 sec`` waits from the event before it, in front from the start of the test.
 That is said with conditions on the time of X and of the event that follows.
 """

@@ -1,0 +1,42 @@
+"""A printed query is read as an equal query, in all languages and in the files of streams."""
+
+from __future__ import annotations
+
+import pytest
+
+import cepkit as cep
+from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from tests.campaigns.printing import LANGUAGES, check
+
+QUICK, LONG, PARTS = 60, 10_000, 10
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_queries(language, seed):
+    assert check(language, range(QUICK * seed, QUICK * seed + QUICK)) > QUICK / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("seed", range(PARTS))
+def test_ten_thousand_random_queries(language, seed):
+    n = LONG // PARTS
+    assert check(language, range(n + n * seed, n + n * seed + n)) > n / 2
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
+@pytest.mark.parametrize(
+    "pattern", [". a (b (c | d)+){2}", "a{1}", "((a b) c){1,1}", "a | (b | (c | d)) | ()", "(a (b))+ ((c)?)*"]
+)
+def test_a_saved_regex_is_equal(pattern):
+    define = {
+        "a": "x > 1 and (x < 9 and x != 4)",
+        "b": "not not x > 2",
+        "c": "x = -3",
+        "d": "x - (2 - x) > 1",
+    }
+    used = {name: text for name, text in define.items() if name in pattern}
+    query = cep.regex_query(pattern, define=used)
+    again = query_of_json(query_as_json(query))
+    assert again == query and str(again) == str(query)
