@@ -159,11 +159,12 @@ def read_kept(path: Path) -> bytes | None:
         if error.errno in _LASTING:
             drop_kept(path, f"cannot be read ({error.strerror})")
         return None
+    whole, changed = b"", 0.0
     try:
         found = os.fstat(number)
+        changed = found.st_mtime
         is_file = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST
         trouble = _reason_with_mode(found) if is_file else _NO_FILE
-        whole = b""
         if trouble is None:
             with os.fdopen(os.dup(number), "rb") as file:
                 whole = file.read()
@@ -181,7 +182,7 @@ def read_kept(path: Path) -> bytes | None:
         elif name != path.name:
             trouble = f"is foreign or outdated: it was written as {name}"
         else:
-            if time.time() - found.st_mtime > _DAY_S:
+            if time.time() - changed > _DAY_S:
                 with suppress(OSError):
                     os.utime(path)  # it is in use
             return content
