@@ -510,6 +510,7 @@ def test_spark_gives_what_pandas_gives(run, spark, peaks, rows):
     assert len(texts) == 3 and len({tuple(text) for text in texts.values()}) == 1
 
 
+@pytest.mark.slow
 def test_spark_says_when_the_order_is_not_total(run, spark):
     query = ["down", "--define", "down=price < prev(price)", "--order-by", "ts", "--partition-by", "symbol"]
     code, out, err = run("match", "sample:trades", *query, "--engine", "spark")

@@ -721,7 +721,8 @@ def test_a_first_look_gives_way_to_what_was_found_before():
     # Searched for: none among the first events, and too many to be found while this test waits.
     explorer.text = "PATTERN SEQ(A a, B b, C c, D d, E e) WHERE e.x > a.x + b.x AND d.x < c.x + a.x"
     wait_until(lambda: explorer.board.table.total.startswith("≥"))
-    assert explorer.status["state"] == "running" and "finding all of them" in explorer.status["message"]
+    wait_until(lambda: "finding all of them" in explorer.status["message"])  # "compiling" on the way
+    assert explorer.status["state"] == "running"
     assert set(explorer.board.table.numbers) == {""} and len(explorer.board.table.rows) == 15
     explorer.cancel()
     explorer.wait(60)

@@ -482,7 +482,10 @@ ASKED = {
 
 @pytest.mark.parametrize(
     "keywords",
-    [pytest.param(KEYED, id="partitions"), pytest.param(SLICED, id="slices", marks=pytest.mark.slow)],
+    [
+        pytest.param(KEYED, id="partitions", marks=pytest.mark.slow),
+        pytest.param(SLICED, id="slices", marks=pytest.mark.slow),
+    ],
 )
 def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywords):
     told = {**keywords, "measures": TOLD}
@@ -516,6 +519,7 @@ def test_samples_do_not_depend_on_the_tasks(session, events_on_spark):
     assert rows_of(found.sample(10**6)) == rows_of(found.to_frame())
 
 
+@pytest.mark.slow
 def test_tags(events, events_on_spark):
     pattern, keywords = "PATTERN SEQ(A a, B b)", {**KEYED, "after_match": "past_last"}
     expected = cep.tag(events, pattern, **keywords)

@@ -324,7 +324,7 @@ def _with_windows(query: SequenceQuery, shape: Random, values: Random, often: bo
     return replace(
         query,
         within=within if in_time else None,
-        within_closed=closed,
+        within_closed=closed or not (in_time or with_gap),  # it belongs to a window
         within_events=n_events if in_events else None,
         gap_within=gap if with_gap else None,
     )

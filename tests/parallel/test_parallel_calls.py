@@ -349,7 +349,7 @@ def test_errors_of_simulate(frame):
     "query",
     [
         pytest.param(QUERY, id="keys", marks=pytest.mark.slow),
-        pytest.param(QUERY.replace("[k] AND ", ""), id="time slices"),
+        pytest.param(QUERY.replace("[k] AND ", ""), id="time slices", marks=pytest.mark.slow),
     ],
 )
 def test_spark(spark, frame, query, full):

@@ -304,6 +304,7 @@ def test_every_strategy_serves_several_patterns(name):
 # --- Spark
 
 
+@pytest.mark.slow
 def test_spark_replays_each_key_as_a_task(spark):
     frame = pd.concat([frame_of(400, seed, "abc").assign(key=f"k{seed}") for seed in range(3)])
     frame = pd.concat([frame, frame[:3].assign(key="short")])
