@@ -1,4 +1,4 @@
-"""Runs, sessions and funnels on many streams, each of which is a partition of one frame."""
+"""Runs, sessions and funnels on many streams, and each stream is a partition of one frame."""
 
 from __future__ import annotations
 

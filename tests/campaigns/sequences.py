@@ -213,7 +213,7 @@ def _bounded(query: SequenceQuery, streams: Streams, source: Random) -> Run:
 
 
 def _slackened(query: SequenceQuery, streams: Streams, source: Random) -> Run:
-    """Return a run as a stream behind a buffer, with rows that come late by at most its slack."""
+    """Return a run as a stream after a buffer. Rows come late by at most the slack of the buffer."""
     seed = source.random()
 
     def run() -> tuple[pd.DataFrame, int]:

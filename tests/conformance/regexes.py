@@ -48,7 +48,7 @@ NOT_RUN = {
     "RowRecogPrev/RowRecogTimeWindowPartitioned#1": EXPIRES,
 }
 
-# How a reference to the row of another variable is said: that row is the first, or so many rows earlier.
+# How a reference names the row of another variable: it is the first row, or it lies a number of rows back.
 REFERENCES = {
     "RowRecogAfter/RowRecogAfterSkipPastLast#1": {"A.value": "first(value)"},
     "RowRecogOps/RowRecogConcatenation#1": {"A.value": "first(value)"},

@@ -22,7 +22,7 @@ OPTIONS = {"event_type": "kind", "order_by": "ts"}
 
 
 def pairs_frame(n: int) -> pd.DataFrame:
-    """Return a frame with n² pairs, all of which end after the first half."""
+    """Return a frame with n² pairs. All of them end after the first half."""
     return pd.DataFrame({"kind": ["a"] * n + ["b"] * n, "ts": np.arange(2 * n), "v": np.arange(2 * n) % 7})
 
 

@@ -455,7 +455,7 @@ def n_batches(folder: Path) -> int:
 
 
 def wait_for_batch(process: subprocess.Popen, folder: Path, n_wanted: int) -> None:
-    """Wait until the stream has finished so many micro-batches, or the job has ended."""
+    """Wait until the stream has finished this number of micro-batches, or the job has ended."""
     end = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < end and n_batches(folder) < n_wanted:
         time.sleep(0.05)
@@ -510,7 +510,7 @@ class WorkersDie(threading.Thread):
         self.stopped, self.n_kills = threading.Event(), 0
 
     def run(self) -> None:
-        """Wait for so many micro-batches, and kill a worker after each random pause."""
+        """Wait for a number of micro-batches, and kill a worker after each random pause."""
         while n_batches(self.folder) < self.n_wanted and not self.stopped.wait(0.05):
             pass
         while not self.stopped.wait(self.random.uniform(0, 0.7)):

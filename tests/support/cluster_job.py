@@ -148,7 +148,7 @@ def check_task_that_dies(session, frame: pd.DataFrame, there, folder: Path) -> N
 
 
 def main(folder: str, seed: str, n_kills: str) -> None:
-    """Ask questions, each while a process dies, until so many are dead."""
+    """Ask questions while processes die, until a number of them are dead."""
     warnings.simplefilter("ignore", cep.CepWarning)
     session = open_session(Path(folder))
     frame = events(int(seed))
