@@ -181,6 +181,15 @@ def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:
         budget.check(n_bytes, what, is_held=is_held)
 
 
+def refuse_limit_on_spark(limit: MemoryLimit) -> None:
+    """Raise if a limit is given for a Spark frame, whose tasks have their own."""
+    if limit != "auto":
+        raise UnsupportedQueryError(
+            f"memory_limit={limit!r}: the settings of Spark bound the memory of its tasks, such as "
+            "spark.executor.memory. Leave memory_limit out"
+        )
+
+
 def fits_memory(n_bytes: int, *, is_held: bool = False) -> bool:
     """Return whether `check_memory` would let this much pass."""
     budget = _budget.get()

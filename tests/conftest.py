@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sizes import is_full, is_in_third, tenth, third
+from tests.support.sizes import is_full, leave_out_cases, tenth, third
 
 # Tests compile what they run, in the foreground; tests/engines/test_interpreted.py has interpretation.
 os.environ.setdefault("CEPKIT_TIER", "compiled")
@@ -18,6 +18,11 @@ def pytest_addoption(parser):
     parser.addoption(
         "--full", action="store_true", help="run the slow tests too, at the sizes that issues name"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc):
+    leave_out_cases(metafunc)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -32,7 +37,6 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip_slow)
             others.append(item)
     left_out = set(map(id, others)) if tenth() is not None else set()
-    left_out.update(id(item) for item in items if not is_in_third(item))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
@@ -43,7 +47,7 @@ def pytest_report_header(config):
     if tenth() is not None:
         lines.append(f"slow cases: tenth {tenth()} of 0 to 9 (CEPKIT_TENTH)")
     if third() is not None:
-        lines.append(f"cases with a seed: third {third()} of 0 to 2 (CEPKIT_THIRD)")
+        lines.append(f"cases with a seed or many values: third {third()} of 0 to 2 (CEPKIT_THIRD)")
     return lines
 
 

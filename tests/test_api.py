@@ -138,7 +138,7 @@ def test_the_accessor_has_the_functions_and_nothing_else():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_accessor_has_the_docstrings_of_the_functions_with_examples_that_run(name):
+def test_the_accessor_has_the_docstrings_of_the_functions(name):
     function, method = getattr(cep, name), getattr(CepAccessor, name)
     doc = inspect.getdoc(method)
     for section in ("Parameters", "Returns", "Raises", "Examples"):
@@ -148,6 +148,12 @@ def test_the_accessor_has_the_docstrings_of_the_functions_with_examples_that_run
     [example] = doctest.DocTestFinder().find(method, name)
     code = "".join(one.source for one in example.examples)
     assert f".cep.{name}(" in code and f" cep.{name}(" not in code
+
+
+@pytest.mark.slow  # the doctests of the functions run the same examples
+@pytest.mark.parametrize("name", METHODS)
+def test_the_examples_of_the_accessor_run(name):
+    [example] = doctest.DocTestFinder().find(getattr(CepAccessor, name), name)
     failed, tried = doctest.DocTestRunner().run(example)
     assert tried > 2 and not failed
 

@@ -191,7 +191,7 @@ def test_tutorials_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 3, execute, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS[5:], ids=lambda path: path.stem)
 def test_papers_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 2, execute, monkeypatch)

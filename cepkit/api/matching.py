@@ -19,7 +19,7 @@ from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of
+from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
@@ -176,13 +176,14 @@ def match(
     if isinstance(query, str) and is_match_recognize(query):
         return _match_rows(frame, query, engine, trace, keywords, memory_limit)
     if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
+        refuse_limit_on_spark(memory_limit)
         return _match_chain(frame, query, engine, bounded, keywords)
     value = query_of(match, frame, query, keywords)
     check_engine(engine, trace=truth("match: trace", trace))
     if spark := spark_module(frame):
         if trace:
             raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
-        _refuse_limit(memory_limit)
+        refuse_limit_on_spark(memory_limit)
         from cepkit.pipelines.spark_session import worker_python
 
         matches = spark.match(frame, value, engine, bounded=bounded)
@@ -201,14 +202,6 @@ def match(
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
         return match_events(program, source, events, native, chosen, progress, memory_limit)
-
-
-def _refuse_limit(memory_limit: MemoryLimit) -> None:
-    if memory_limit != "auto":
-        raise UnsupportedQueryError(
-            f"memory_limit={memory_limit!r}: the settings of Spark bound the memory of its tasks, such as "
-            "spark.executor.memory. Leave memory_limit out"
-        )
 
 
 def _match_chain(
@@ -252,10 +245,10 @@ def _match_rows(
     if others := [name for name in said if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
     value = parse_match_recognize(query)
-    if spark_module(frame) is not None and frame.isStreaming:
-        return open_door("row patterns in a stream of a Spark frame")(frame, query, given.params)
     if spark_module(frame) is not None:
-        _refuse_limit(memory_limit)
+        refuse_limit_on_spark(memory_limit)
+        if frame.isStreaming:
+            return open_door("row patterns in a stream of a Spark frame")(frame, query, given.params)
     return match_rows(frame, value, given.params, memory_limit)
 
 

@@ -11,7 +11,7 @@ from cepkit.events import Frame, Source
 from cepkit.frames.arrow import repeated_column
 from cepkit.frames.empty import with_types
 from cepkit.language.expressions import trees as ex
-from cepkit.limits import MemoryLimit
+from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def sql(
-    query: str, /, *, params: Mapping[str, Any] | None = None, **tables: Frame
+    query: str,
+    /,
+    *,
+    params: Mapping[str, Any] | None = None,
+    memory_limit: MemoryLimit = "auto",
+    **tables: Frame,
 ) -> RowPatternMatches | RowPatternWindow | SparkStreamRowPatterns:
     """Return the result of a SELECT with a row pattern; each keyword names a table.
 
@@ -35,6 +40,9 @@ def sql(
         DuckDB or Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
     params : mapping, optional
         Values of the parameters, written ``:name``.
+    memory_limit : str, int or None
+        The most memory that the matches and the rows of the result may take, as in `cepkit.match`. On Spark
+        its settings bound the memory.
     **tables
         Frames by name: pandas, polars and Spark DataFrames, Arrow tables, DuckDB relations, and any object
         with the Arrow stream protocol. Names may differ in case. For a name that is not a Python name, write
@@ -95,9 +103,12 @@ def sql(
             0,
         )
     frame = _table(parsed.table, query, tables)
-    if spark_module(frame) and frame.isStreaming:
-        return open_door("row patterns in a stream of a Spark frame")(frame, query, params)
-    return match_rows(frame, parsed, params)
+    memory_limit_of(memory_limit)  # raises for a value that is no limit
+    if spark_module(frame):
+        refuse_limit_on_spark(memory_limit)
+        if frame.isStreaming:
+            return open_door("row patterns in a stream of a Spark frame")(frame, query, params)
+    return match_rows(frame, parsed, params, memory_limit)
 
 
 def match_rows(
@@ -108,10 +119,10 @@ def match_rows(
 ) -> Any:
     """Return the matches of a query of MATCH_RECOGNIZE in a frame, or its rows with a WINDOW."""
     from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
-    from cepkit.results.row_pattern_matches import RowPatternMatches
+    from cepkit.results.row_pattern_matches import ROWS_CURE, RowPatternMatches
 
     if isinstance(query, WindowedRows):
-        return _window_rows(frame, query, params)
+        return _window_rows(frame, query, params, memory_limit)
     if spark_module(frame):
         from cepkit.results.spark.row_patterns import RowsOnSpark
 
@@ -121,7 +132,9 @@ def match_rows(
     source, native = source_of(frame)
     source = with_types(source, query, params)
     _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
-    return RowPatternMatches(RowsInMemory(query, source, native, params), memory_limit)
+    with bound_memory(memory_limit, ROWS_CURE):
+        found = RowsInMemory(query, source, native, params)
+    return RowPatternMatches(found, memory_limit)
 
 
 def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
@@ -133,7 +146,9 @@ def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
             raise repeated_column(node.name)
 
 
-def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None) -> RowPatternWindow:
+def _window_rows(
+    frame: Frame, query: WindowedRows, params: Mapping[str, Any] | None, memory_limit: MemoryLimit
+) -> RowPatternWindow:
     """Return the rows of a frame with a WINDOW."""
     from cepkit.results.row_pattern_windows import RowPatternWindow, RowWindowInMemory
 
@@ -143,7 +158,8 @@ def _window_rows(frame: Frame, query: WindowedRows, params: Mapping[str, Any] | 
         return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)
     source = with_types(source, query, params)
-    return RowPatternWindow(RowWindowInMemory(query, source, native, params))
+    with bound_memory(memory_limit, "Narrow the frame of the WINDOW"):
+        return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 
 
 def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
-from cepkit.limits import MemoryLimit, bound_memory
+from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.arguments import names_keywords
 from cepkit.planning.planner import EngineValue
 
@@ -259,15 +259,11 @@ def join(
     if any(is_spark):
         if not all(is_spark):
             raise CepError("a join needs two Spark frames or none; convert one side, as in other.toPandas()")
+        refuse_limit_on_spark(memory_limit)
         if frame.isStreaming or other.isStreaming:
             return _join_stream(frame, other, value, engine)
         from cepkit.windows.spark import join_spark
 
-        if memory_limit != "auto":
-            raise UnsupportedQueryError(
-                f"memory_limit={memory_limit!r}: the settings of Spark bound the memory of its tasks, such "
-                "as spark.executor.memory. Leave memory_limit out"
-            )
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
     (one, native), (two, _) = source_of(frame), source_of(other)
     sources = with_types_of_join(value, (one, two))

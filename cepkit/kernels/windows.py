@@ -12,6 +12,16 @@ _LIMITS = [(time, _PLACES, width, T.int64, _OUT) for time, width in _CLOCKS]
 _OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
+@njit(nogil=True, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True)
+def _is_inside(time, start, width, closed):
+    """Return whether a time is less than ``width`` after another one, or exactly so if ``closed``.
+
+    Integers that are 2^63 or more apart have a negative distance, and are not inside.
+    """
+    distance = time - start
+    return distance >= 0 and (distance <= width if closed else distance < width)
+
+
 @njit(_LIMITS, **_OPTIONS)
 def window_ends(time, end_of_partition, width, closed, out):
     """Write for every place the first later place of its partition that is outside its window.
@@ -37,7 +47,7 @@ def window_ends(time, end_of_partition, width, closed, out):
         if p >= end:
             end = p + 1
         stop = end_of_partition[p]
-        while end < stop and (time[end] - time[p] <= width if closed else time[end] - time[p] < width):
+        while end < stop and _is_inside(time[end], time[p], width, closed):
             end += 1
         out[p] = end
 
@@ -54,7 +64,7 @@ def window_starts(time, start_of_partition, width, closed, out):
     for p in range(len(time)):
         if start < start_of_partition[p]:
             start = start_of_partition[p]
-        while start < p and not (time[p] - time[start] <= width if closed else time[p] - time[start] < width):
+        while start < p and not _is_inside(time[p], time[start], width, closed):
             start += 1
         out[p] = start
 
@@ -80,17 +90,17 @@ def window_starts_of(places, time, start_of_partition, width, closed, out):
         outside, last, step = low - 1, p, 1
         while start > low:
             s = max(low, start - step)
-            if not (time[p] - time[s] <= width if closed else time[p] - time[s] < width):
+            if not _is_inside(time[p], time[s], width, closed):
                 outside = s
                 break
             start, step = s, 2 * step
         step = 1
-        while start < p and not (time[p] - time[start] <= width if closed else time[p] - time[start] < width):
+        while start < p and not _is_inside(time[p], time[start], width, closed):
             outside = start
             start, step = min(p, start + step), 2 * step
         while outside + 1 < start:
             s = (outside + start) >> 1
-            if time[p] - time[s] <= width if closed else time[p] - time[s] < width:
+            if _is_inside(time[p], time[s], width, closed):
                 start = s
             else:
                 outside = s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,8 +21,12 @@ from cepkit.results.matches import SHOWN, Matches, as_pandas
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    import pyarrow as pa
 
     from cepkit.results.match_recognize.search import BoundRows
+
+
+ROWS_CURE = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
 
 
 class FoundRowPatterns(Protocol):
@@ -53,6 +58,10 @@ class FoundRowPatterns(Protocol):
 
     def matched_rows(self) -> Frame:
         """Return the matched rows of the frame, after ``match`` and ``variable``."""
+        ...
+
+    def table(self, rows: str) -> pa.Table:
+        """Return the rows of the result, or the matched rows, without an index."""
         ...
 
     def lineage(self, number: int | None) -> Frame:
@@ -113,7 +122,7 @@ class RowPatternMatches:
     0    5       2      4
     """
 
-    _cure = "Narrow the pattern, or write AFTER MATCH SKIP PAST LAST ROW and ONE ROW PER MATCH"
+    _cure = ROWS_CURE
 
     def __init__(self, found: FoundRowPatterns, memory_limit: MemoryLimit = "auto"):
         self._found, self._memory_limit = found, memory_limit
@@ -235,6 +244,48 @@ class RowPatternMatches:
         """
         check_rows(rows)
         return self._found.to_frame() if rows == "one" else self._found.matched_rows()
+
+    @show_progress("writing rows")
+    @bounded
+    def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
+        """Write the rows of the result into a Parquet file, and return their number.
+
+        The file gets its name when it is complete. Nothing is left of an interrupted call.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        rows : str
+            ``"one"`` or ``"all"``, as for `to_frame`. The index of a pandas frame is not written.
+        overwrite : bool
+            Whether a file of this name is replaced.
+
+        Raises
+        ------
+        CepError
+            When the file exists and ``overwrite`` is False, or its folder does not exist.
+        UnsupportedQueryError
+            For a Spark frame, whose tasks write: ``to_frame().write.parquet(path)``.
+
+        Notes
+        -----
+        Memory O(rows of the result).
+
+        Examples
+        --------
+        >>> import cepkit as cep
+        >>> import pandas as pd
+        >>> found = cep.match(pd.DataFrame({"x": [1, 2]}), "MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x = 1)")
+        >>> found.write_parquet("rows.parquet")  # doctest: +SKIP
+        1
+        """
+        from cepkit.frames.writing import check_target, write_blocks
+
+        check_rows(rows)
+        target = check_target(path, overwrite=overwrite)
+        table = self._found.table(rows)
+        return write_blocks(target, table.slice(0, 0), [table])
 
     @bounded
     def lineage(self, number: int | None = None) -> Frame:

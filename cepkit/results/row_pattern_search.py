@@ -100,11 +100,13 @@ class RowPatternSearch:
         used |= {program.within[0]} if program.within else set()
         values = {name: self._plain_column(name) for name in sorted(used)}
         known = None if self._by_kernels is None else self._by_kernels.by_partition(self.order)
-        made = []
+        made, n_bytes = [], 0
         for i, rows in enumerate(self.order.partitions()):
             checkpoint()
             columns = {name: column[rows].tolist() for name, column in values.items()}
             matches = find_row_matches(program, columns, len(rows)) if known is None else known[i]
+            n_bytes += sum(match.n_bytes for match in matches)
+            check_memory(n_bytes, "the matches", is_held=True)
             made.append((rows, columns, matches))
         return made
 

@@ -20,6 +20,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.match_recognize.select import Projection, order_and_limit, project
@@ -227,13 +228,15 @@ class RowWindowSearch:
         values = {name: plain_values(source.column(name)) for name in sorted(used)}
         keep = kept_rows(self.query, source, self._params)
         self.order = order_of_rows(source, self.partition_by, self.order_by)
-        found = []
+        found, n_bytes = [], 0
         for every in self.order.partitions():
             checkpoint()
             rows = every if keep is None else every[keep[every]]
             columns = {name: column[rows].tolist() for name, column in values.items()}
             ends = _frame_ends(len(rows), columns[column_of(end, schema)] if isinstance(end, str) else end)
             matches = find_window_matches(self._program, columns, ends, seek=self.query.seek)
+            n_bytes += sum(match.n_bytes for match in matches if match is not None)
+            check_memory(n_bytes, "the matches", is_held=True)
             found.append((rows, ends, columns, matches))
         return found
 

@@ -8,6 +8,7 @@ from typing import Any
 from cepkit.errors import CepError
 from cepkit.events import Frame
 from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.siddhiql.binding import OrderBy, bind_app
 from cepkit.siddhiql.inputs import is_on_spark, source_of_stream
 from cepkit.siddhiql.on_spark import SparkSiddhiResult
@@ -22,6 +23,7 @@ def siddhi(
     order_by: OrderBy = None,
     start: Any = None,
     end: Any = None,
+    memory_limit: MemoryLimit = "auto",
     **streams: Frame,
 ) -> SiddhiResult | SparkSiddhiResult:
     """Run SiddhiQL on frames, with the answer that Siddhi gives.
@@ -45,6 +47,9 @@ def siddhi(
     end : time or number, optional
         When the app stops. Timers fire when a later event arrives, before it, and up to ``end`` after the
         last event. Default: the time of the last event.
+    memory_limit : str, int or None
+        The most memory that the rows of all results may take, as in `cepkit.match`. On Spark its settings
+        bound the memory.
     **streams : DataFrame or table
         pandas, Arrow, polars or Spark; the name of the keyword is the name of the stream.
 
@@ -65,6 +70,8 @@ def siddhi(
         depends on the order of its threads.
     UnsupportedQueryError
         For queries that feed themselves.
+    ResultTooLargeError
+        When the rows of the results take more than ``memory_limit``.
     CepError
         For a stream without a frame, and a clause of time without a clock.
 
@@ -98,16 +105,20 @@ def siddhi(
     """
     app = parse_siddhi(text)
     given = _named_frames(frames, streams)
+    memory_limit_of(memory_limit)  # raises for a value that is no limit
     on_spark = {name: is_on_spark(frame) for name, frame in given.items()}
     if any(on_spark.values()):
         if not all(on_spark.values()):
             name = next(name for name in given if not on_spark[name])
             raise CepError(f"{name} is no Spark frame, and others are; convert them all to one kind")
+        refuse_limit_on_spark(memory_limit)
         return SparkSiddhiResult(text, app, given, order_by, start, end)
     read = {name: source_of_stream(name, frame) for name, frame in given.items()}
     bound = bind_app(app, {name: source for name, (source, _) in read.items()}, order_by)
     source, native = next(iter(read.values()))
-    return SiddhiResult(bound.run(start, end), bound.plan.schemas, source, native, bound.clock)
+    with bound_memory(memory_limit, "Narrow the conditions, or add 'within'"):
+        rows = bound.run(start, end)
+    return SiddhiResult(rows, bound.plan.schemas, source, native, bound.clock)
 
 
 def _named_frames(frames: Mapping[str, Frame] | None, streams: Mapping[str, Frame]) -> dict[str, Frame]:

@@ -193,6 +193,7 @@ def test_the_rows_of_a_regex_are_counted_without_a_list(run, monkeypatch):
     assert n_built and max(n_built) < len(expected())
 
 
+@pytest.mark.slow
 def test_the_rows_of_sequences_are_counted(run, tmp_path):
     pd.DataFrame({"kind": list("aabb") * 9, "x": range(36)}).to_parquet(tmp_path / "x.parquet")
     query = [
@@ -517,6 +518,7 @@ def test_spark_says_when_the_order_is_not_total(run, spark):
     assert (code, out) == (2, "") and "ties" in err.splitlines()[-1] and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_spark_cannot_read_a_damaged_file(run, spark, peaks):
     (peaks / "damaged.parquet").write_bytes((peaks / "peaks.parquet").read_bytes()[:200])
     code, out, err = run("match", peaks / "damaged.parquet", *PEAKS, "--engine", "spark")

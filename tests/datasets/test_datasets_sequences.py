@@ -183,10 +183,12 @@ def test_a_seed_gives_the_same_traffic_and_another_seed_another(seed):
     assert frame["vehicle_count"].sum() != other["vehicle_count"].sum()
 
 
+@pytest.mark.slow
 def test_traffic_has_the_figures_of_the_city(days):
     check_figures(figures(days, 6 * 288))
 
 
+@pytest.mark.slow
 def test_late_reports_are_one_round_late_and_of_sensors_that_often_are(days):
     newest = days["ts"].cummax()
     late = days["ts"] < newest

@@ -4,8 +4,10 @@ from random import Random
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.shared import places as module
 from cepkit.engines.shared.places import Places, accepted_places
@@ -69,3 +71,25 @@ def test_accepted_places_are_listed(n, few, monkeypatch):
     monkeypatch.setattr(module, "_FEW", few)
     accept = np.random.default_rng(n).integers(0, 2, n).astype(np.uint8)
     assert accepted_places(accept).tolist() == [p for p in range(n) if accept[p]]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_windows_of_times_that_are_far_apart(closed):
+    """Differences of some times are beyond 64 bits, and wrap around without a test for it."""
+    edge = 2**63 - 1
+    times = [-edge, -edge + 3, -edge + 5, -5, 5, edge - 4, edge]
+    wanted = [
+        (one, two) for i, one in enumerate(times) for two in times[i + 1 :] if two - one <= 5 - (not closed)
+    ]
+    given = {"event_type": "kind", "order_by": "t", "within_closed": closed}
+    query, within = "PATTERN SEQ(A a, A b)", 5
+    for frame in (
+        pd.DataFrame({"t": times, "kind": "A"}),
+        pa.table({"t": times, "kind": ["A"] * len(times)}),
+    ):
+        found = cep.match(frame, f"{query} WITHIN {within}", **given).to_frame()
+        rows = found if isinstance(found, pd.DataFrame) else found.to_pandas()
+        assert sorted(zip(rows["a_t"].tolist(), rows["b_t"].tolist(), strict=True)) == sorted(wanted)
+        sums = cep.window(frame, {"n": "count()"}, time=within, order_by="t")
+        counts = sums["n"].to_pylist() if isinstance(sums, pa.Table) else sums["n"].tolist()
+        assert counts == [sum(0 <= t - s < within for s in times) for t in times]

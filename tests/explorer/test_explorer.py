@@ -910,6 +910,7 @@ def test_traits_that_python_writes_are_no_wishes():
     assert wishes == ["2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 30))
 def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     rng = Random(seed)

@@ -395,6 +395,7 @@ def test_a_selected_match_that_does_not_pass_leaves_the_page(explorer):
     assert str(kept) in explorer.wait(60).board.table.numbers != page
 
 
+@pytest.mark.slow
 def test_first_matches_of_a_sequence_are_filtered_when_all_are_counted():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"t": range(4000), "kind": rng.choice(list("ABC"), 4000), "x": rng.random(4000)})

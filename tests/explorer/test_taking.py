@@ -247,6 +247,7 @@ def test_a_file_of_too_many_matches_says_so_before_and_has_the_first(monkeypatch
     pd.testing.assert_frame_equal(read(parcel), explorer.matches.to_frame().head(5))
 
 
+@pytest.mark.slow
 def test_matches_beyond_any_machine_word_are_taken_in_part(monkeypatch):
     monkeypatch.setattr(taking, "MOST_ROWS", 50)
     frame = pd.DataFrame({"t": np.arange(300), "kind": ["A"] * 300})

@@ -107,6 +107,7 @@ def test_a_burst_that_returns_is_no_step():
 # --- undo and redo in the explorer
 
 
+@pytest.mark.slow
 def test_every_choice_is_taken_back_and_made_again():
     explorer = opened()
     shots, keys = [seen(explorer)], [None]

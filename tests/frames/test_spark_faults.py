@@ -177,6 +177,7 @@ ROLES = [
 SOME = [pytest.param(of, marks=pytest.mark.slow if i else (), id=of.key) for i, of in enumerate(ROLES)]
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("of", SOME)
 @pytest.mark.parametrize("find", MATCHES)

@@ -426,6 +426,7 @@ def test_random_streams_in_slices(session, seed, family):
     assert rows_of(chosen.count_by_last())[1] == rows_of(expected.count_by_last().drop(columns="index"))[1]
 
 
+@pytest.mark.slow
 def test_a_hundred_slices_give_the_answer_of_one(session):
     """Every slice is there once, owns its own events once, and adds its own matches once."""
     from pyspark.sql import functions as F
@@ -507,6 +508,7 @@ def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywor
     )
 
 
+@pytest.mark.slow
 def test_samples_do_not_depend_on_the_tasks(session, events_on_spark):
     found = events_on_spark.cep.match(ABC, **KEYED)
     one = rows_of(found.sample(5, seed=1))
@@ -533,6 +535,7 @@ def test_tags(events, events_on_spark):
     assert rows_of(cep.tag(events_on_spark, pattern, **SLICED).orderBy("n")) == rows_of(expected)
 
 
+@pytest.mark.slow
 def test_a_row_of_several_matches_has_no_tag(session):
     table = pa.table({"kind": list("ABB"), "t": [1, 2, 8], "k": [1, 1, 1]})
     frame = session.createDataFrame(table)
@@ -550,6 +553,7 @@ def test_a_row_of_several_matches_has_no_tag(session):
         found.tag().collect()
 
 
+@pytest.mark.slow
 def test_more_matches_than_64_bits(session, small):
     from pyspark import cloudpickle
 

@@ -345,6 +345,7 @@ def test_every_branch_has_steps():
     assert [line[:8] for line in result.words()] == ["branch 0", "branch 1"]
 
 
+@pytest.mark.slow
 def test_numbers_that_take_too_long_are_lower_bounds(monkeypatch):
     n = 80
     frame = pd.DataFrame({"kind": ["A"] * n, "t": range(n)})
@@ -516,6 +517,7 @@ def test_spark_frames_are_told_the_way_out():
             call(frame, QUERY, **KEYWORDS)
 
 
+@pytest.mark.slow
 def test_conditions_on_the_first_event_are_counted_without_enumeration():
     rng = np.random.default_rng(5)
     n = 150

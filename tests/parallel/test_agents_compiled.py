@@ -105,6 +105,7 @@ ALL_ENGINES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loop", *(pytest.param(of, marks=SLOW) for of in ("chain", "rising"))])
 def test_engines_find_what_the_search_engine_finds(name):
     agents, wanted = prepared(name)

@@ -48,6 +48,7 @@ def wanted(frame) -> pd.DataFrame:
     return frame.cep.match(QUERY, engine="search", **CALL).to_frame()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, ids=as_text)
 def test_match(frame, wanted, engine):
     found = frame.cep.match(QUERY, engine=engine, **CALL)

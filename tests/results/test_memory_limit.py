@@ -111,7 +111,9 @@ def test_policies_and_row_patterns_and_joins_have_limits():
     text = """MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A{1,5})
         DEFINE A AS v >= 0)"""
     many = pd.concat([frame] * 30, ignore_index=True).assign(ts=range(2400))  # few rows are matched by Python
-    rows = cep.match(many, text, memory_limit="20 kB")
+    with pytest.raises(ResultTooLargeError, match="SKIP PAST LAST ROW"):
+        cep.match(many, text, memory_limit="20 kB")
+    rows = cep.match(many, text, memory_limit="300 kB")
     with pytest.raises(ResultTooLargeError, match="SKIP PAST LAST ROW"):
         rows.to_frame()
     wide = cep.Window(length=80)
@@ -119,6 +121,73 @@ def test_policies_and_row_patterns_and_joins_have_limits():
         ResultTooLargeError, match=r"[\d,]+ pairs would take about .* kB; .*Make the windows shorter"
     ):
         cep.join(frame, frame, left=wide, right=wide, order_by="ts", memory_limit="100 kB")
+
+
+LABELLED = """MATCH_RECOGNIZE (ORDER BY ts {rows} AFTER MATCH SKIP TO NEXT ROW PATTERN (A+)
+    DEFINE A AS v >= 0 AND (COUNT(A.v) > 0 OR LAST(A.v, 1) IS NULL))"""
+
+
+@pytest.mark.parametrize("rows", ["ONE ROW PER MATCH", "ALL ROWS PER MATCH"])
+def test_matches_that_python_searches_have_a_limit(rows):
+    frame, text = pairs_frame(150), LABELLED.format(rows=rows)
+    with pytest.raises(
+        ResultTooLargeError, match=r"the matches.* already take about 10\d kB; memory_limit is 100 kB"
+    ):
+        cep.match(frame, text, memory_limit="100 kB")
+    with pytest.raises(ResultTooLargeError, match="SKIP PAST LAST ROW"):
+        cep.sql(f"SELECT * FROM t {text}", t=frame, memory_limit="100 kB")
+    assert cep.sql(f"SELECT * FROM t {text}", t=frame, memory_limit="100 MB").count() == 300
+
+
+def test_matches_of_several_partitions_count_together():
+    frame = pairs_frame(150).assign(key=np.arange(300) % 10)
+    text = LABELLED.format(rows="ONE ROW PER MATCH").replace("ORDER BY", "PARTITION BY key ORDER BY")
+    assert cep.match(frame, text, memory_limit="100 kB").count() == 300
+    with pytest.raises(ResultTooLargeError, match="the matches already take"):
+        cep.match(frame, text, memory_limit="60 kB")
+
+
+def test_a_window_of_row_patterns_has_a_limit():
+    text = """SELECT COUNT(*) OVER w AS n FROM t WINDOW w AS (ORDER BY ts
+        ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING AFTER MATCH SKIP TO NEXT ROW PATTERN (A+)
+        DEFINE A AS v >= 0)"""
+    assert cep.sql(text, t=pairs_frame(150)).count() == 300
+    with pytest.raises(ResultTooLargeError, match="Narrow the frame of the WINDOW"):
+        cep.sql(text, t=pairs_frame(150), memory_limit="100 kB")
+
+
+def test_siddhi_has_a_limit():
+    text = "from every a=T[kind == 'a'] -> every b=T[kind == 'b'] select a.ts as a, b.ts as b insert into Out"
+    n = cep.siddhi(text, T=pairs_frame(40), order_by="ts").count()
+    with pytest.raises(ResultTooLargeError, match=r"the rows of the results already take .*Narrow the cond"):
+        cep.siddhi(text, T=pairs_frame(40), order_by="ts", memory_limit=n * 100)
+
+
+@pytest.mark.parametrize("call", [cep.sql, cep.siddhi])
+def test_wrong_limits_are_refused_first(call):
+    text = "from T select v insert into B" if call is cep.siddhi else "SELECT * FROM T " + LABELLED
+    with pytest.raises(CepError, match="give a size such as '2 GB'"):
+        call(text.format(rows=""), T=pairs_frame(2), memory_limit="2 apples")
+
+
+@pytest.mark.parametrize("rows", ["one", "all"])
+@pytest.mark.parametrize("kind", ["pandas", "arrow"])
+def test_rows_of_match_recognize_are_written(rows, kind, tmp_path):
+    frame = pairs_frame(4).assign(
+        day=pd.Timestamp("2026-01-01", tz="Europe/Berlin"), maybe=pd.array([1, None] * 4)
+    )
+    frame = pa.Table.from_pandas(frame, preserve_index=False) if kind == "arrow" else frame
+    found = cep.match(frame, """MATCH_RECOGNIZE (PARTITION BY kind ORDER BY ts MEASURES FIRST(A.day) AS day,
+        LAST(A.maybe) AS maybe, A.kind AS label PATTERN (A B) DEFINE B AS v > A.v)""")  # fmt: skip
+    path = tmp_path / "rows.parquet"
+    wanted = found.to_frame(rows)
+    wanted = pa.Table.from_pandas(wanted, preserve_index=False) if kind == "pandas" else wanted
+    assert found.write_parquet(path, rows) == len(wanted) > 1
+    assert pq.read_table(path).to_pylist() == wanted.to_pylist()
+    assert pq.read_schema(path).names == wanted.schema.names
+    with pytest.raises(CepError, match="exists already"):
+        found.write_parquet(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
 
 
 # --- numbers of a million bits
@@ -242,6 +311,7 @@ def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
     assert len(pq.read_table(path)) == 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [PAIRS, "PATTERN SEQ(a x, b+ y[])", ". high"])
 def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
     """A cycle of references keeps a block in memory until Python looks for garbage, perhaps much later."""

@@ -134,7 +134,10 @@ def test_no_rows():
         ),
         ("PARTITION BY symbl PATTERN (A) DEFINE A AS true", ColumnNotFoundError, "Did you mean 'symbol'?"),
         ("PATTERN (A) DEFINE A AS uper(symbol) = 'A'", PredicateError, "Did you mean 'UPPER'?"),
-        ("PATTERN (A) DEFINE A AS symbol > 3", PredicateError, "types str and int do not go together"),
+        ("PATTERN (A) DEFINE A AS symbol > 3", PredicateError, "compares texts with numbers"),
+        ("PATTERN (A) DEFINE A AS price = '3'", PredicateError, "price = '3' compares numbers with texts"),
+        ("PATTERN (A) DEFINE A AS price IN (3, 'x')", PredicateError, "compares numbers with texts"),
+        ("PATTERN (A) DEFINE A AS symbol <> TRUE", PredicateError, "compares texts with truth values"),
         ("PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", PredicateError, "WITHIN needs ORDER BY"),
         ("ORDER BY size PATTERN (A) WITHIN INTERVAL '1' HOUR DEFINE A AS true", CepError, "duration"),
         ("PATTERN (A) DEFINE B AS true", PatternSyntaxError, "the pattern has no variable 'B'"),
@@ -190,3 +193,27 @@ def plain(row: dict) -> dict:
         else:
             cells[name] = cell if isinstance(cell, str) else float(cell)
     return cells
+
+
+@pytest.mark.parametrize("n_rows", [6, 3000])  # by Python, by kernels
+@pytest.mark.parametrize("items", ["2, 2.5, 1e300, {many}", "{many}, 4", "3.0, 1000000.5, {many}"])
+@pytest.mark.parametrize("dtype", ["int64", "float64", "int8"])
+def test_long_lists(items, dtype, n_rows):
+    listed = items.format(many=", ".join(map(str, range(1000, 1500))))
+    x = np.resize([1, 2, 3, 4, 5, 6], n_rows).astype(dtype)
+    frame = pd.DataFrame({"t": range(n_rows), "x": x + 0.5 if dtype == "float64" else x})
+    found = cep.match(
+        frame, f"MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS t PATTERN (A) DEFINE A AS x IN ({listed}))"
+    )
+    wanted = [t for t, value in enumerate(frame["x"].tolist()) if value in eval(f"[{listed}]")]
+    assert found.to_frame()["t"].tolist() == wanted
+
+
+@pytest.mark.parametrize("n_rows", [6, 3000])
+def test_the_mean_of_durations_is_a_duration(n_rows):
+    frame = pd.DataFrame({"t": range(n_rows), "d": pd.to_timedelta(np.arange(n_rows), unit="s")})
+    text = """MATCH_RECOGNIZE (ORDER BY t MEASURES AVG(d) AS d, AVG(A.t) AS t PATTERN (A{3})
+        DEFINE A AS t >= 0)"""
+    found = cep.match(frame, text).to_frame()
+    assert found["d"].dtype.kind == "m" and (found["d"].dt.total_seconds() == found["t"]).all()
+    assert len(found) == n_rows // 3

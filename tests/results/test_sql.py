@@ -186,6 +186,7 @@ def test_the_select_on_spark(walk_on_spark):
     assert [list(row) for row in cep.sql(text, t=walk_on_spark).to_frame().collect()] == expected
 
 
+@pytest.mark.slow
 def test_matched_rows_on_spark(walk_on_spark):
     """Spark sorts partitions by their columns, so a comes first."""
     found = walk_on_spark.cep.match(FALL)

@@ -320,6 +320,7 @@ def test_spark_replays_each_key_as_a_task(spark):
         assert found.loc[key, alone.index].to_dict() == alone.to_dict()
 
 
+@pytest.mark.slow
 def test_spark_replays_many_keys(spark):
     """Every key is a replay of its own; keys that differ in length and load do not disturb one another."""
     frame = pd.concat([frame_of(60 + 10 * seed, seed, "abc").assign(key=seed) for seed in range(40)])

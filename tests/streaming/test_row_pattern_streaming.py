@@ -261,6 +261,7 @@ def test_micro_batches_of_spark_do_not_matter(seed):
         assert Counter(map(repr, found)) == Counter(repr(tuple(row.values())) for row in wanted.to_pylist())
 
 
+@pytest.mark.slow
 def test_a_spark_stream(spark, tmp_path):
     frame = orders(200, 1)
     write_files(frame, tmp_path / "in", 2, 1, most_late=5)

@@ -309,6 +309,7 @@ def written(spark, folder) -> Counter:
 RISES = "PATTERN SEQ(_ a, _ b, !D c) WHERE b.total > a.total + 30 WITHIN 15 seconds"
 
 
+@pytest.mark.slow
 def test_a_chain_with_late_rows_and_a_restart(one_task, tmp_path):
     spark = one_task
     frame = orders(400, 1)
@@ -336,6 +337,7 @@ def test_a_chain_with_late_rows_and_a_restart(one_task, tmp_path):
     assert "step 1       Window(" in said and "buckets      3 by a hash of k" in said
 
 
+@pytest.mark.slow
 def test_a_join_with_late_rows_and_a_restart(one_task, tmp_path):
     spark = one_task
     sides = {"left": orders(200, 1), "right": orders(200, 2)}

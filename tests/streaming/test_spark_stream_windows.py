@@ -143,6 +143,7 @@ def test_ties_of_other_groups_matter_when_rows_count():
 # --- on Spark -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_window_with_late_rows_and_a_restart(spark, tmp_path):
     """Expired rows appear, late rows have a table, and a restart loses and doubles nothing."""
     frame = orders(300, 1)

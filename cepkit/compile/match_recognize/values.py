@@ -14,7 +14,7 @@ import numpy as np
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.shared.like import like_test
-from cepkit.errors import CepError, PredicateError, column_not_found, nearest
+from cepkit.errors import CepError, PredicateError, column_not_found, nearest, short_text
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
@@ -139,12 +139,13 @@ def compile_value(
             call = part(operand).call
             return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
         case ex.In(operand=operand, options=options):
-            return _membership([part(node) for node in (operand, *options)])
+            return _membership(tree, part(operand), [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern):
             return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
             _refuse_objects((left, right), schema)
+            _refuse_unlike(tree, *sides)
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return _arithmetic(tree, sign, [part(left), part(right)])
@@ -178,6 +179,19 @@ def _refuse_objects(sides: Iterable[ex.Expression], schema: Mapping[str, ColumnT
                     f"the values of {name} are of several types, or of one that conditions cannot use; make "
                     "the column all numbers, text, times or truth values"
                 )
+
+
+_WORDS = {INTEGER: "numbers", FLOAT: "numbers", TEXT: "texts", BOOLEAN: "truth values"}
+
+
+def _refuse_unlike(tree: ex.Expression, *parts: Compiled) -> None:
+    """Raise for a test of numbers, texts and truth values against each other, which never holds."""
+    first = _WORDS.get(parts[0].type.kind)
+    for part in parts[1:]:
+        other = _WORDS.get(part.type.kind)
+        if first and other and first != other:
+            said = short_text(print_sql(tree))
+            raise PredicateError(f"{said} compares {first} with {other}; convert one side by CAST")
 
 
 def _type_of(value: object) -> ColumnType:
@@ -264,7 +278,7 @@ def _aggregate(
     elif tree.function in OF_FIRST_ARGUMENT:
         kind = arguments[0].type
     elif tree.function == "avg":
-        kind = arguments[0].type if arguments[0].type.kind == TIME else ColumnType(FLOAT)
+        kind = arguments[0].type if arguments[0].type.kind in (TIME, DURATION) else ColumnType(FLOAT)
     elif tree.function in ("bool_and", "bool_or", "every"):
         kind = ColumnType(BOOLEAN)
     elif tree.function.startswith(("stddev", "var")):
@@ -291,7 +305,7 @@ def compile_total(
         raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
     arguments = tuple(one.call for one in made)
     variable = variable_of(tree.arguments) if arguments else tree.variable
-    return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind == TIME)
+    return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind in (TIME, DURATION))
 
 
 _OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
@@ -342,8 +356,14 @@ def _strict(
     return Compiled(call, kind)
 
 
-def _membership(parts: list[Compiled]) -> Compiled:
-    item, *options = [part.call for part in _converted(parts)]
+def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
+    converted = _converted([operand, *choices])
+    _refuse_unlike(tree, *converted)
+    item, *options = [part.call for part in converted]
+    if operand.type.kind in _WORDS and all(isinstance(option, ex.Literal) for option in tree.options):
+        given = {option.value for option in tree.options if isinstance(option, ex.Literal)}
+        if None not in given and all(one == one for one in given):
+            return _strict(given.__contains__, [converted[0]], ColumnType(BOOLEAN))
 
     def call(place: Place, row: int) -> bool | None:
         one = item(place, row)

@@ -394,13 +394,25 @@ def _compared(sign: str, left: Vector, right: Vector) -> Vector:
 def _is_in(item: Vector, *options: Vector) -> Vector:
     if not all(option.is_one for option in options):
         raise NotVectorizedError
-    if item.is_whole and all(option.is_whole for option in options) and len(options) > _FEW:
-        values = np.isin(item.values, np.array([option.values for option in options], np.int64))
+    if len(options) > _FEW and item.is_number and all(option.is_number for option in options):
+        of = int if item.is_whole else float
+        equal = [_as_equal(of, option.values) for option in options]
+        wanted = [value for value in equal if value is not None]
+        values = np.isin(item.values, np.array(wanted, np.int64 if item.is_whole else np.float64))
     else:
         values = np.zeros(1, bool)
         for option in options:
             values = values | _compared("==", item, option).values
     return Vector(values if len(values) > 1 else bool(values[0]), ColumnType(BOOLEAN), item.missing)
+
+
+def _as_equal(of: type, value: float) -> Any:
+    """Return the number of a type that equals a number, or None if there is none in 64 bits."""
+    try:
+        made = of(value)
+    except OverflowError:
+        return None
+    return made if made == value and (of is float or abs(made) <= _LARGEST) else None
 
 
 _KINDS_OF_TEXTS: dict[type, tuple[Any, tuple[str, ...]]] = {

@@ -17,6 +17,7 @@ from cepkit.compile.match_recognize.values import RowTotal
 from cepkit.engines.match_recognize.history import LABELS, MatchHistory, Needs, Trial
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.match_recognize.patterns import RowAggregate
+from cepkit.limits import check_memory
 
 # Partial matches that one partition may try. Those with all labels as their history are hardly ever equal.
 BUDGET, BUDGET_WITH_LABELS = 10_000_000, 1_000_000
@@ -37,6 +38,11 @@ class RowMatch:
     def rows(self) -> range:
         """Return the positions of the rows."""
         return range(self.start, self.start + len(self.states))
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory the match takes."""
+        return 128 + 8 * len(self.states)
 
 
 @dataclass(frozen=True)
@@ -84,18 +90,22 @@ def find_row_matches(
     ------
     UnsupportedQueryError
         If the search needs more than ``budget`` partial matches.
+    ResultTooLargeError
+        If the matches take more memory than the call may take.
     CepError
         If AFTER MATCH skips to the first row of a match, or to a variable without a row.
     """
     search = RowSearch(program, columns, n_rows, budget)
     found: list[RowMatch] = []
-    start = 0
+    start = n_bytes = 0
     while start < n_rows:
         states = search.preferred(start, len(found) + 1)
         if states is None:
             start += 1
         else:
             found.append(RowMatch(len(found) + 1, start, states))
+            n_bytes += found[-1].n_bytes
+            check_memory(n_bytes, "the matches of a partition", is_held=True)
             start = next_start(program, found[-1])
     return found
 

@@ -199,7 +199,7 @@ class MeasureReader(VectorReader):
 
     def _summands(self, function: str, vector: Vector) -> tuple[np.ndarray, ColumnType]:
         """Return the values to aggregate and the type of the result, unless integers may be too large."""
-        if not vector.is_number or (function == "avg" and vector.type.kind == TIME):
+        if not vector.is_number or (function == "avg" and vector.type.kind in (TIME, DURATION)):
             raise NotVectorizedError
         if function in ("sum", "avg") and vector.is_whole:
             sizes = self.found.end_of_match - self.found.start_of_match

@@ -8,6 +8,7 @@ from typing import Any
 from cepkit.compile.match_recognize.values import Compiled
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, next_start
 from cepkit.engines.match_recognize.output import MatchPlace
+from cepkit.limits import check_memory
 
 
 def find_window_matches(
@@ -33,7 +34,7 @@ def find_window_matches(
     """
     search = RowSearch(program, columns, len(ends))
     found: list[RowMatch | None] = []
-    resume = 0
+    resume = n_bytes = 0
     for current, end in enumerate(ends):
         match = None
         if current >= resume:
@@ -43,6 +44,8 @@ def find_window_matches(
             found.append(None)
             continue
         found.append(match)
+        n_bytes += match.n_bytes
+        check_memory(n_bytes, "the matches of a partition", is_held=True)
         resume = current + 1 if program.after_match == "to_next_row" else next_start(program, match)
     return found
 

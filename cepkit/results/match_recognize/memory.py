@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
+from cepkit.frames.arrow import check_free
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.results.match import Match, plain_value
 from cepkit.results.match_recognize.columns import ResultColumn
@@ -97,6 +100,20 @@ class RowsInMemory:
     def matched_rows(self) -> Frame:
         """Return the matched rows of the frame, after ``match`` and ``variable``."""
         return self.native(self.source.rows(self._rows, self._numbers()))
+
+    def table(self, rows: str) -> pa.Table:
+        """Return the rows of the result, or the matched rows, without an index."""
+        if rows == "one":
+            made = {name: column.measured() for name, column in self._columns[0].items()}
+            arrays = {
+                name: self.source.arrow(of.column, of.rows) if isinstance(of, Picked) else of
+                for name, of in made.items()
+            }
+            return pa.table(arrays)
+        check_free(self._numbers(), self.source.schema)
+        names = [name for name in self.source.schema if name not in self.source.duplicates]
+        columns = {name: self.source.arrow(name, self._rows) for name in names}
+        return pa.table({**{name: pa.array(of) for name, of in self._numbers().items()}, **columns})
 
     def lineage(self, number: int | None) -> pd.DataFrame:
         """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""

@@ -43,6 +43,11 @@ _ONE_BY_ONE = (
     "number of them; use head() or sample() for some, or iterate over to_frame().toLocalIterator()"
 )
 
+_BY_TASKS = (
+    "write_parquet(): the tasks of Spark write the rows of the result, each its own part: "
+    "to_frame().write.parquet(path)"
+)
+
 
 class RowsOnSpark:
     """The matches in a Spark frame, as `RowPatternMatches` reads them.
@@ -152,6 +157,10 @@ class RowsOnSpark:
     def matched_rows(self) -> DataFrame:
         """Return the matched rows of the frame, after ``match`` and ``variable``."""
         return self._matched(self.source.names)
+
+    def table(self, rows: str) -> NoReturn:
+        """Raise: the tasks write the rows, each its own part."""
+        raise UnsupportedQueryError(_BY_TASKS)
 
     def lineage(self, number: int | None) -> DataFrame:
         """Return ``match``, ``variable`` and the columns that identify the row, for each matched row."""

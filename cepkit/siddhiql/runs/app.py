@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.siddhiql.planning import AppPlan, PlannedPartition, PlannedQuery
 from cepkit.siddhiql.runs.queries import QueryRun
@@ -12,6 +13,7 @@ from cepkit.siddhiql.runs.timers import RunClock
 from cepkit.siddhiql.selecting import Row
 
 _EVENTS_PER_CHECKPOINT = 4096
+_PER_ROW, _PER_VALUE = 192, 40  # about how many bytes a row of a result takes, and each of its values
 Send = Callable[[str, list[Row]], None]
 
 
@@ -40,6 +42,7 @@ class _AppRun:
     def __init__(self, plan: AppPlan, start: int):
         self._clock = RunClock(start)
         self._rows: dict[str, list[Row]] = {name: [] for name in plan.outputs}
+        self._n_bytes = 0  # of all rows
         self._readers: dict[str, list[QueryRun | _PartitionRun]] = {}
         for element in plan.elements:
             if isinstance(element, PlannedPartition):
@@ -68,6 +71,8 @@ class _AppRun:
 
     def _send(self, target: str, rows: list[Row]) -> None:
         self._rows[target] += rows
+        self._n_bytes += len(rows) * (_PER_ROW + _PER_VALUE * len(rows[0][2]))
+        check_memory(self._n_bytes, "the rows of the results", is_held=True)
         for reader in self._readers.get(target, ()):
             for _, time, values in rows:
                 reader.receive(target, (time, *values))
