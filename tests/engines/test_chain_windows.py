@@ -59,6 +59,7 @@ def test_many_random_cases_are_compared(monkeypatch):
     assert sum(compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES) >= 8
 
 
+@pytest.mark.slow
 def test_few_matches_of_many_events_need_no_walk(monkeypatch):
     rng = np.random.default_rng(3)
     n = 20_000

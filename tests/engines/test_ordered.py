@@ -344,6 +344,7 @@ def test_the_order_is_part_of_the_query():
         sequence_query(query, evaluation_order=["a", "b", "c"])
 
 
+@pytest.mark.slow
 def test_options_and_orders_take_their_part_of_the_order(letters, full):
     if JIT and not full:
         pytest.skip("eight kernels: with --full, or without the JIT")

@@ -87,6 +87,7 @@ def explorer_key(explorer):
     return explorer._data.source.frame["k"].iloc[int(events.rows(np.array([first]))[0])]
 
 
+@pytest.mark.slow
 def test_the_strip_counts_more_matches_than_an_integer_holds():
     n = 4000
     frame = pd.DataFrame(

@@ -197,6 +197,7 @@ def test_matches_with_hostile_names(session, find, of, full):
                 call()
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("of", SOME)
 @pytest.mark.parametrize("find", TABLES)
@@ -462,7 +463,7 @@ def test_a_dead_worker_is_said_in_local_mode(session):
         found.count()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(2))
 def test_executors_die_while_they_work(seed, tmp_path, whole):

@@ -186,6 +186,7 @@ def test_a_mask_leaves_out_tags_that_another_tag_goes_with():
     assert tag_mask(sets).tolist() == [1, 1, 1, 2, 0, pd.NA]
 
 
+@pytest.mark.slow
 def test_the_same_on_spark(spark):
     from pyspark.sql import functions as F
 

@@ -69,6 +69,7 @@ def test_a_frame_of_too_many_matches_is_refused_with_the_figure():
         matches.to_frame()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "query"),
     [
@@ -94,6 +95,7 @@ def test_a_result_keeps_the_limit_of_its_call(call, query):
     assert len(call(cep.match(frame, query, memory_limit=None, **OPTIONS))) > 1500
 
 
+@pytest.mark.slow
 def test_a_search_stops_while_it_collects(monkeypatch):
     """The figure is not known before: a loop has any number of events."""
     looked_at = []
@@ -350,6 +352,7 @@ def test_very_many_matches_are_written_in_constant_memory(tmp_path):
     assert peaks[1] < 1.2 * peaks[0] + (8 << 20), peaks
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_writes_by_its_tasks(spark, tmp_path):
     frame = spark.createDataFrame(pairs_frame(2))

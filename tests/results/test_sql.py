@@ -163,6 +163,7 @@ def rows_of(frame) -> list[tuple]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_spark_is_lazy_and_gives_the_same_rows(spark, walk_on_spark):
     found = walk_on_spark.cep.match(FALL)
     spark.sparkContext.setJobGroup("lazy", "lazy")

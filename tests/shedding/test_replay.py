@@ -336,6 +336,7 @@ def test_spark_replays_many_keys(spark):
         assert own[alone.index].to_dict() == alone.to_dict()
 
 
+@pytest.mark.slow
 def test_spark_runs_a_study_over_settings(spark):
     """A study is one replay per setting; all of them see the same events, and become one table."""
     frame = pd.concat([frame_of(300, seed, "abc").assign(key=f"k{seed}") for seed in range(4)])

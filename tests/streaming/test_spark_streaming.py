@@ -312,6 +312,7 @@ def rows_wanted(frame, query) -> Counter:
     return Counter(rows_of(frame.cep.match(**query).to_frame())[1])
 
 
+@pytest.mark.slow
 def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     frame = orders(600, 1)
     write_files(frame, tmp_path / "in", 2, 1)
@@ -349,6 +350,7 @@ def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     assert progress["watermark_lag"].iloc[-1] == pd.Timedelta("10s") and (progress["state_bytes"] > 0).all()
 
 
+@pytest.mark.slow
 def test_a_regex_with_a_sink_that_fails_once_another_query_and_damage(spark, tmp_path):
     frame = orders(600, 2)
     write_files(frame, tmp_path / "in", 2, 2, most_late=8)

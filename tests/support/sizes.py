@@ -5,8 +5,8 @@ cases. Cases that are marked ``long`` belong to no tenth. With the fixture ``who
 case in a tenth than with ``--full``.
 
 ``CEPKIT_THIRD=0`` to ``2`` leaves out two thirds of the cases with a seed, and of the cases of a parameter
-with at least ``MANY`` values. The rules for the whole house are always checked. Slow cases are never divided
-by three. Three runs with different numbers cover all cases.
+with at least ``MANY`` values. The rules for the whole house are always checked. Of the slow cases, only those
+of a shape of queries are divided by three. Three runs with different numbers cover all cases.
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ def _is_in_tenth(item: pytest.Item) -> bool:
     """Return whether a slow test is in the tenth of this run. The cases of one shape belong together."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     seed, name = _seed_of(params), item.nodeid
-    if seed is not None and _group(name, params[seed]) in _chosen:
-        return True
-    if {"shape_seed", "seed"} <= set(params):
-        name = name.replace(f"{params['shape_seed']}-{params['seed']}", f"{params['shape_seed']}")
+    is_chosen = seed is not None and _group(name, params[seed]) in _chosen
+    if not {"shape_seed", "seed"} <= set(params):
+        return is_chosen or part_of(name, 10) == tenth()
+    name = name.replace(f"{params['shape_seed']}-{params['seed']}", f"{params['shape_seed']}")
+    if is_chosen:  # a shape has very many cases
+        return third() is None or part_of(name, 3) == third()
     return part_of(name, 10) == tenth()
 
 
