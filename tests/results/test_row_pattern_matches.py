@@ -217,3 +217,16 @@ def test_the_mean_of_durations_is_a_duration(n_rows):
     found = cep.match(frame, text).to_frame()
     assert found["d"].dtype.kind == "m" and (found["d"].dt.total_seconds() == found["t"]).all()
     assert len(found) == n_rows // 3
+
+
+@pytest.mark.parametrize("pattern", ["A B+ C", "A B+ A C?", "A (B C)+ D", "A B* C", "A B{2,} C+", "(A B)+ C"])
+@pytest.mark.parametrize("counted", ["*", "A.*", "B.*", "C.*", "B.x", "U.*"])
+def test_counted_rows(pattern, counted):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"t": range(5000), "x": rng.integers(0, 3, 5000)})
+    text = f"""MATCH_RECOGNIZE (ORDER BY t MEASURES COUNT({counted}) AS n, ARRAY_AGG(CLASSIFIER()) AS names
+        PATTERN ({pattern}) SUBSET U = (A, B) DEFINE A AS x = 0, B AS x > 0, C AS x <> 1)"""
+    found = cep.match(frame, text).to_frame()
+    variables = {"*": "ABCD", "U.*": "AB"}.get(counted, counted[0])
+    assert found["n"].tolist() == [sum(map(list(names).count, variables)) for names in found["names"]]
+    assert len(found) > 100

@@ -59,17 +59,39 @@ def fixed_position(
     return None if found is None else (False, found)
 
 
+def is_run(automaton: RowAutomaton, members: Iterable[str]) -> bool:
+    """Return whether all rows between two rows of a variable are rows of it, in every match.
+
+    Examples
+    --------
+    >>> from cepkit.compile.match_recognize.automaton import build_row_automaton
+    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
+    >>> automaton = build_row_automaton(parse_match_recognize("PATTERN (A B+ A) DEFINE B AS x > 1").pattern)
+    >>> is_run(automaton, ["B"]), is_run(automaton, ["A"])
+    (True, False)
+    """
+    wanted = {s for s, name in enumerate(automaton.variable_of_state) if name in set(members)}
+    after = [{state for side in lists for state in side} for lists in automaton.follow]
+    left = {target for state in wanted for target in after[state]} - wanted
+    return not _reaches(after, left - {MATCH}, wanted)
+
+
 def _occurs_once(after: list[set[int]], wanted: set[int]) -> bool:
     """Return whether no wanted state can follow a wanted state, sooner or later."""
-    waiting, seen = [target for state in wanted for target in after[state]], set()
+    return not _reaches(after, {target for state in wanted for target in after[state]}, wanted)
+
+
+def _reaches(after: list[set[int]], first: Iterable[int], wanted: set[int]) -> bool:
+    """Return whether a wanted state is among some states, or can follow them sooner or later."""
+    waiting, seen = list(first), set()
     while waiting:
         state = waiting.pop()
         if state in wanted:
-            return False
+            return True
         if state != MATCH and state not in seen:
             seen.add(state)
             waiting.extend(after[state])
-    return True
+    return False
 
 
 def _distance(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.positions import fixed_position
+from cepkit.compile.match_recognize.positions import fixed_position, is_run
 from cepkit.compile.match_recognize.values import column_of, variable_of
 from cepkit.compile.match_recognize.vectors import (
     EXACT,
@@ -85,10 +85,9 @@ class MeasureReader(VectorReader):
         key = (variable, from_first, offset, final)
         if key in self._places:
             return self._places[key]
-        found, match = self.found, self.points.match_of_point
-        last = self._last(final)
+        found, last = self.found, self._last(final)
         if variable is None:
-            start = found.start_of_match[match]
+            start = self._at_points(found.start_of_match)
             places = start + offset if from_first else last - offset
             places[(places < start) | (places > last)] = -1
         elif (places := self._fixed(variable, from_first, offset, final)) is None:
@@ -110,13 +109,26 @@ class MeasureReader(VectorReader):
         if fixed is None:
             return None
         is_from_start, distance = fixed
-        found, match = self.found, self.points.match_of_point
-        return found.start_of_match[match] + distance if is_from_start else self._last(True) - distance
+        if is_from_start:
+            return self._at_points(self.found.start_of_match) + distance
+        return self._last(True) - distance
+
+    def _fixed_count(self, tree: rp.RowAggregate, variable: str | None) -> np.ndarray | None:
+        """Return the rows of a variable in each match if they are all rows between two fixed places."""
+        if not (tree.final or self.points.see_whole_matches):
+            return None
+        if variable is None:
+            return self._last(True) + 1 - self._at_points(self.found.start_of_match)
+        if not is_run(self.program.automaton, self.program.members[variable]):
+            return None
+        first = self._fixed(variable, True, 0, bool(tree.final))
+        last = self._fixed(variable, False, 0, bool(tree.final))
+        return None if first is None or last is None else last - first + 1
 
     def of_match(self, tree: ex.Expression, at: Any) -> Vector:
         """Return a navigation, an aggregate, a label or the number of the match."""
         if isinstance(tree, rp.MatchNumber):
-            return Vector(self.found.number_of_match[self.points.match_of_point], ColumnType(INTEGER))
+            return Vector(self._at_points(self.found.number_of_match), ColumnType(INTEGER))
         if isinstance(tree, rp.Classifier):
             return self._labels(self.rows_of(tree.variable) if at is None else at)
         if isinstance(tree, rp.RowAggregate):
@@ -137,7 +149,7 @@ class MeasureReader(VectorReader):
         final = bool(logical is not None and logical.final)
         at = self.nth(variable_of([operand]), from_first=from_first, offset=offset, final=final)
         if move:
-            partition = self.found.partition_of_match[self.points.match_of_point]
+            partition = self._at_points(self.found.partition_of_match)
             bounds, moved = self.order.first_place_of_partition, at + move
             is_inside = (at >= 0) & (moved >= bounds[partition]) & (moved < bounds[partition + 1])
             at = np.where(is_inside, moved, -1)
@@ -169,6 +181,10 @@ class MeasureReader(VectorReader):
             is_null = vector.is_null(len(vector.values)).view(np.uint8)
         if vector is not None and tree.function != "count":
             values, kind = self._summands(tree.function, vector)
+        if tree.function == "count" and not len(is_null):
+            counts = self._fixed_count(tree, variable)
+            if counts is not None:
+                return Vector(counts, kind)
         totals, counts = np.empty(self.n, values.dtype), np.empty(self.n, np.int64)
         found, kernels = self.found, load_kernels(MEASURING)
         total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
@@ -212,7 +228,11 @@ class MeasureReader(VectorReader):
     def _last(self, final: bool) -> np.ndarray:
         if not final:
             return self.points.last_of_point
-        return self.found.end_of_match[self.points.match_of_point] - 1
+        return self._at_points(self.found.end_of_match) - 1
+
+    def _at_points(self, of_match: np.ndarray) -> np.ndarray:
+        """Return the value of the match of each point."""
+        return of_match if self.points.see_whole_matches else of_match[self.points.match_of_point]
 
     def _is_member(self, variable: str | None) -> np.ndarray:
         """Return whether rows of each state belong to a variable, uint8."""

@@ -21,7 +21,7 @@ class Points:
     place_of_point : ndarray of int64, shape (n_points,)
         The row of the input that the result shows.
     see_whole_matches : bool
-        Whether every point sees all rows of its match.
+        Whether every match has one point, which sees all of its rows.
     """
 
     match_of_point: np.ndarray
@@ -35,6 +35,8 @@ class Points:
 
     def first_point_of_match(self, n_matches: int) -> np.ndarray:
         """Return the first point of each match, int64, (n_matches + 1,)."""
+        if self.see_whole_matches:
+            return np.arange(n_matches + 1)
         first = np.zeros(n_matches + 1, np.int64)
         np.cumsum(np.bincount(self.match_of_point, minlength=n_matches), out=first[1:])
         return first
