@@ -10,6 +10,8 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.language.expressions import parsing
 from cepkit.language.expressions.lists import shortened
+from cepkit.language.match_recognize import parsing as sql
+from cepkit.language.match_recognize import reading
 
 CONSTANTS = (
     "'AAPL'", '"MSFT"', "'it''s'", '"a ""b"""', "'in (1, 2)'", "''", "'x]'", "1", "-2", "- 3", "4.5", "-.5",
@@ -27,11 +29,14 @@ FRAMES = (
 )  # fmt: skip
 
 
+SQL_FRAMES = ("x IN {} -- in (1, 2)", "x /* in */ in {}", "A.x IN {} AND PREV(y) NOT IN {}")
+
+
 def read(text, references, short_way, monkeypatch):
     """Return the tree with all spans of a text, or the error that it gives."""
     with monkeypatch.context() as patch:
         if not short_way:
-            patch.setattr(parsing, "_with_long_lists", lambda text: None)
+            patch.setattr(parsing, "parse_with_lists", lambda *given: None)
         try:
             tree = parsing._parse_expression(text, "where", references, None)
         except CepError as error:
@@ -72,6 +77,43 @@ def test_lists_are_read_as_without_the_short_way(seed, monkeypatch):
         n_short += shortened(text)[1] != {}
         n_errors += isinstance(slow[0], type)
     assert n_short > 50 and 50 < n_errors < 250
+
+
+def read_sql(text, short_way, monkeypatch):
+    """Return the tree with all spans of a condition of MATCH_RECOGNIZE, or the error that it gives."""
+    with monkeypatch.context() as patch:
+        if not short_way:
+            patch.setattr(reading, "parse_with_lists", lambda *given: None)
+        try:
+            query = sql._parse_once.__wrapped__(f"ORDER BY t PATTERN (A) DEFINE A AS {text}")
+        except CepError as error:
+            return type(error), str(error)
+    tree = query.define[0][1]
+    return tree, [(type(node), node.span) for node in tree.walk()]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lists_of_sql_are_read_as_without_the_short_way(seed, monkeypatch):
+    rng = random.Random(seed)
+    n_short = n_errors = 0
+    for _ in range(300):
+        form = rng.choice((*FRAMES, *SQL_FRAMES))
+        text = form.format(*(random_list(rng) for _ in range(form.count("{}"))))
+        for _ in range(rng.choice((0, 0, 1, 2))):
+            text = with_mistake(text, rng)
+        short, slow = (read_sql(text, way, monkeypatch) for way in (True, False))
+        assert short == slow, text
+        n_short += not isinstance(slow[0], type) and shortened(text)[1] != {}
+        n_errors += isinstance(slow[0], type)
+    assert n_short > 8 and 50 < n_errors < 290
+
+
+@pytest.mark.slow
+def test_a_list_of_sql_may_have_a_million_items():
+    frame = pd.DataFrame({"t": range(3000), "x": range(3000)})
+    listed = ",".join(map(str, range(0, 2_000_000, 2)))
+    text = f"MATCH_RECOGNIZE (ORDER BY t MEASURES A.t AS t PATTERN (A) DEFINE A AS x IN ({listed}))"
+    assert cep.match(frame, text).to_frame()["t"].tolist() == list(range(0, 3000, 2))
 
 
 @pytest.mark.parametrize("text, caret", [

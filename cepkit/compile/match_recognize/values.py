@@ -139,7 +139,13 @@ def compile_value(
             call = part(operand).call
             return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
         case ex.In(operand=operand, options=options):
-            return _membership(tree, part(operand), [part(node) for node in options])
+            one, given = part(operand), constants_of(options)
+            if given is not None and one.type.kind in _WORDS:
+                _refuse_unlike(
+                    tree, one, *map(_compiled_type, {type(value): value for value in given}.values())
+                )
+                return _strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
+            return _membership(tree, one, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern):
             return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
@@ -356,14 +362,27 @@ def _strict(
     return Compiled(call, kind)
 
 
+def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
+    """Return the values of numbers, texts and truth values; None if anything else is among them."""
+    found: list[Any] = []
+    for option in options:
+        tree = option.operand if isinstance(option, ex.Negative) else option
+        if not isinstance(tree, ex.Literal) or type(tree.value) not in (bool, int, float, str):
+            return None
+        if tree is not option and type(tree.value) not in (int, float):
+            return None
+        found.append(tree.value if tree is option else -tree.value)
+    return found
+
+
+def _compiled_type(value: object) -> Compiled:
+    return Compiled(lambda place, row: value, _type_of(value))
+
+
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
     converted = _converted([operand, *choices])
     _refuse_unlike(tree, *converted)
     item, *options = [part.call for part in converted]
-    if operand.type.kind in _WORDS and all(isinstance(option, ex.Literal) for option in tree.options):
-        given = {option.value for option in tree.options if isinstance(option, ex.Literal)}
-        if None not in given and all(one == one for one in given):
-            return _strict(given.__contains__, [converted[0]], ColumnType(BOOLEAN))
 
     def call(place: Place, row: int) -> bool | None:
         one = item(place, row)

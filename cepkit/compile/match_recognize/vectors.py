@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import column_of, compile_value, ticks_of
+from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of, ticks_of
 from cepkit.errors import PredicateError
 from cepkit.events import (
     BOOLEAN,
@@ -191,7 +191,10 @@ class VectorReader(ABC):
                 missing = ~(true | self.holds(tree, False, at))
                 return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
             case ex.In(operand=operand, options=options):
-                return _is_in(*_converted([self.value(part, at) for part in (operand, *options)]))
+                item, given = self.value(operand, at), constants_of(options) if len(options) > _FEW else None
+                if given is not None and item.type.kind in (INTEGER, FLOAT):
+                    return _is_among(item, given)
+                return _is_in(*_converted([item, *(self.value(part, at) for part in options)]))
             case ex.Comparison(operator=sign, left=left, right=right):
                 return _compared(sign, *_converted([self.value(left, at), self.value(right, at)]))
             case ex.Arithmetic(operator=sign, left=left, right=right):
@@ -395,15 +398,21 @@ def _is_in(item: Vector, *options: Vector) -> Vector:
     if not all(option.is_one for option in options):
         raise NotVectorizedError
     if len(options) > _FEW and item.is_number and all(option.is_number for option in options):
-        of = int if item.is_whole else float
-        equal = [_as_equal(of, option.values) for option in options]
-        wanted = [value for value in equal if value is not None]
-        values = np.isin(item.values, np.array(wanted, np.int64 if item.is_whole else np.float64))
-    else:
-        values = np.zeros(1, bool)
-        for option in options:
-            values = values | _compared("==", item, option).values
+        return _is_among(item, [option.values for option in options])
+    values = np.zeros(1, bool)
+    for option in options:
+        values = values | _compared("==", item, option).values
     return Vector(values if len(values) > 1 else bool(values[0]), ColumnType(BOOLEAN), item.missing)
+
+
+def _is_among(item: Vector, given: list[Any]) -> Vector:
+    """Return where numbers are among other numbers, which are compared exactly."""
+    if not all(type(value) in (int, float) for value in given):
+        raise NotVectorizedError
+    equal = [_as_equal(int if item.is_whole else float, value) for value in given]
+    wanted = [value for value in equal if value is not None]
+    found = np.isin(item.values, np.array(wanted, np.int64 if item.is_whole else np.float64))
+    return Vector(bool(found) if found.ndim == 0 else found, ColumnType(BOOLEAN), item.missing)
 
 
 def _as_equal(of: type, value: float) -> Any:

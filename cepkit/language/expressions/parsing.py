@@ -14,7 +14,7 @@ from cepkit.errors import NoEventVariableError, PatternSyntaxError, WrongTypeErr
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
-from cepkit.language.expressions.lists import shortened, with_all_items
+from cepkit.language.expressions.lists import Items, shortened, with_all_items
 from cepkit.language.expressions.mistakes import (
     EVENT_EXPRESSION_WORDS,
     EXPRESSION_WORDS,
@@ -99,7 +99,9 @@ def _parse_once(
 
 
 def _parse_expression(text: str, role: str, references: bool, whole: str | None) -> ex.Expression:
-    tree = _with_long_lists(text)
+    tree = None
+    if isinstance(text, str):
+        tree = parse_with_lists(*shortened(text), _expression_parser)
     if tree is None:
         words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
         tree = parse(text, _expression_parser, words, role, whole)
@@ -109,17 +111,16 @@ def _parse_expression(text: str, role: str, references: bool, whole: str | None)
     return tree
 
 
-def _with_long_lists(text: object) -> ex.Expression | None:
-    """Return the tree of a text with long lists of constants; None for any other text, and for errors."""
+def parse_with_lists(
+    short: str, items_at: dict[int, Items], parser: Callable[[], Lark]
+) -> ex.Expression | None:
+    """Return the tree of a text that `shortened` made; None for a text without long lists, and for errors."""
     from lark.exceptions import UnexpectedInput
 
-    if not isinstance(text, str):
-        return None
-    short, items_at = shortened(text)
     if not items_at:
         return None
     try:
-        return with_all_items(_expression_parser().parse(short), items_at)
+        return with_all_items(parser().parse(short), items_at)
     except (UnexpectedInput, Refusal):
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import parse_duration
+from cepkit.language.expressions.lists import shortened
 from cepkit.language.expressions.mistakes import Vocabulary
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.expressions.parsing import check_depth, parse, parse_with_lists
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.building import (
@@ -149,21 +150,37 @@ def _with_clock(tree: ex.Expression, order_by: tuple[SortKey, ...]) -> ex.Expres
 
 def sql_expression(part: TextPart, role: str) -> ex.Expression:
     """Return the tree of an expression; ``role`` says in errors what it is."""
-    tokens = [token for token, _ in part.tokens()]
+    padded = _padded(part)
+    short, items_at = shortened(padded)
+    if not all(_is_sql(padded, items) for items in items_at.values()):
+        short, items_at = padded, {}
+    tokens = [token for token, _ in TextPart(short, part.start, part.stop).tokens()]
     for token, after in pairwise(tokens):
         place, words = TextPart(part.whole, token.start(), after.end()), (token[0] + after[0]).upper()
         if words in ("(SELECT", "EXISTS("):
             raise place.error(f"{role}: a sub-query does not run here; compute its value first")
         if words == "OVER(":
             raise place.error(f"{role}: a window function does not run here{TOO_LARGE}")
-    tree = _parsed(part, _sql_expression_parser, SQL_EXPRESSION_WORDS, role)
+    tree = parse_with_lists(short, items_at, _sql_expression_parser)
+    if tree is None:
+        tree = _parsed(part, _sql_expression_parser, SQL_EXPRESSION_WORDS, role)
     check_depth(tree, ex.Expression.children, part.whole, role)
     return tree
 
 
 def _parsed(part: TextPart, parser: Any, words: Vocabulary, role: str) -> Any:
-    padded = _blanked(part.whole)[: part.start] + part.text
-    return parse(padded, parser, words, role, part.whole)
+    return parse(_padded(part), parser, words, role, part.whole)
+
+
+def _is_sql(text: str, items: Sequence[ex.Expression]) -> bool:
+    """Return whether a list is one of SQL: no double quotes, which are names, and no comma at its end."""
+    after = text[items[-1].span[1] :].lstrip()
+    return not after.startswith(",") and all(text[item.span[0]] != '"' for item in items)
+
+
+def _padded(part: TextPart) -> str:
+    """Return the text of a part where it stands in the whole text, after blanks."""
+    return _blanked(part.whole)[: part.start] + part.text
 
 
 @lru_cache(maxsize=4)
