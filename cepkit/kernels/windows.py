@@ -12,16 +12,6 @@ _LIMITS = [(time, _PLACES, width, T.int64, _OUT) for time, width in _CLOCKS]
 _OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
-@njit(nogil=True, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True, forceinline=True)
-def _is_inside(time, start, width, closed):
-    """Return whether a time is less than ``width`` after another one, or exactly so if ``closed``.
-
-    Integers that are 2^63 or more apart have a negative distance, and are not inside.
-    """
-    distance = time - start
-    return distance >= 0 and (distance <= width if closed else distance < width)
-
-
 @njit(_LIMITS, **_OPTIONS)
 def window_ends(time, end_of_partition, width, closed, out):
     """Write for every place the first later place of its partition that is outside its window.
@@ -40,14 +30,16 @@ def window_ends(time, end_of_partition, width, closed, out):
 
     Notes
     -----
-    Time O(n_places).
+    Time O(n_places). The difference of ticks that are 2^63 or more apart is negative, and not inside.
     """
     end = 0
     for p in range(len(time)):
         if p >= end:
             end = p + 1
         stop = end_of_partition[p]
-        while end < stop and _is_inside(time[end], time[p], width, closed):
+        while end < stop and (
+            0 <= time[end] - time[p] <= width if closed else 0 <= time[end] - time[p] < width
+        ):
             end += 1
         out[p] = end
 
@@ -64,7 +56,9 @@ def window_starts(time, start_of_partition, width, closed, out):
     for p in range(len(time)):
         if start < start_of_partition[p]:
             start = start_of_partition[p]
-        while start < p and not _is_inside(time[p], time[start], width, closed):
+        while start < p and not (
+            0 <= time[p] - time[start] <= width if closed else 0 <= time[p] - time[start] < width
+        ):
             start += 1
         out[p] = start
 
@@ -90,17 +84,19 @@ def window_starts_of(places, time, start_of_partition, width, closed, out):
         outside, last, step = low - 1, p, 1
         while start > low:
             s = max(low, start - step)
-            if not _is_inside(time[p], time[s], width, closed):
+            if not (0 <= time[p] - time[s] <= width if closed else 0 <= time[p] - time[s] < width):
                 outside = s
                 break
             start, step = s, 2 * step
         step = 1
-        while start < p and not _is_inside(time[p], time[start], width, closed):
+        while start < p and not (
+            0 <= time[p] - time[start] <= width if closed else 0 <= time[p] - time[start] < width
+        ):
             outside = start
             start, step = min(p, start + step), 2 * step
         while outside + 1 < start:
             s = (outside + start) >> 1
-            if _is_inside(time[p], time[s], width, closed):
+            if 0 <= time[p] - time[s] <= width if closed else 0 <= time[p] - time[s] < width:
                 start = s
             else:
                 outside = s

@@ -179,7 +179,7 @@ def _is_sql(text: str, items: Sequence[ex.Expression]) -> bool:
 
 
 def _padded(part: TextPart) -> str:
-    """Return the text of a part where it stands in the whole text, after blanks."""
+    """Return the text of a part after as many blanks as there are characters before it."""
     return _blanked(part.whole)[: part.start] + part.text
 
 
