@@ -81,7 +81,7 @@ NOT_ASKED: Mapping[str, tuple[str, ...]] = {
 
 # --- what means something else ---------------------------------------------------------------------------
 
-GREEDY = "FlinkCEP's greedy loop takes each event that fits; ours only goes on where it could also end"
+GREEDY = "FlinkCEP's greedy loop takes each event that fits. Our loop goes on only where it could end"
 UNTIL_OF_FIRST = "FlinkCEP's until is asked of the first event of the loop too"
 ABSENT_IN_LOOP = "FlinkCEP: what must not occur after a loop must not occur in it either"
 ABSENT_BEFORE_OPTIONAL = "FlinkCEP does not wait for what must not occur where only optional steps follow"

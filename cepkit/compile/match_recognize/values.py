@@ -141,9 +141,7 @@ def compile_value(
         case ex.In(operand=operand, options=options):
             one, given = part(operand), constants_of(options)
             if given is not None and one.type.kind in _WORDS:
-                _refuse_unlike(
-                    tree, one, *map(_compiled_type, {type(value): value for value in given}.values())
-                )
+                _refuse_unlike(tree, one.type, *map(_type_of, given))
                 return _strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
             return _membership(tree, one, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern):
@@ -151,7 +149,7 @@ def compile_value(
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
             _refuse_objects((left, right), schema)
-            _refuse_unlike(tree, *sides)
+            _refuse_unlike(tree, *(side.type for side in sides))
             return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return _arithmetic(tree, sign, [part(left), part(right)])
@@ -190,11 +188,11 @@ def _refuse_objects(sides: Iterable[ex.Expression], schema: Mapping[str, ColumnT
 _WORDS = {INTEGER: "numbers", FLOAT: "numbers", TEXT: "texts", BOOLEAN: "truth values"}
 
 
-def _refuse_unlike(tree: ex.Expression, *parts: Compiled) -> None:
+def _refuse_unlike(tree: ex.Expression, of: ColumnType, *others: ColumnType) -> None:
     """Raise for a test of numbers, texts and truth values against each other, which never holds."""
-    first = _WORDS.get(parts[0].type.kind)
-    for part in parts[1:]:
-        other = _WORDS.get(part.type.kind)
+    first = _WORDS.get(of.kind)
+    for kind in {other.kind: None for other in others}:
+        other = _WORDS.get(kind)
         if first and other and first != other:
             said = short_text(print_sql(tree))
             raise PredicateError(f"{said} compares {first} with {other}; convert one side by CAST")
@@ -375,13 +373,9 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
     return found
 
 
-def _compiled_type(value: object) -> Compiled:
-    return Compiled(lambda place, row: value, _type_of(value))
-
-
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
     converted = _converted([operand, *choices])
-    _refuse_unlike(tree, *converted)
+    _refuse_unlike(tree, *(part.type for part in converted))
     item, *options = [part.call for part in converted]
 
     def call(place: Place, row: int) -> bool | None:
