@@ -72,8 +72,7 @@ class BatchCoder:
             return self.program.inputs(columns)
         if self._inputs is None or any(codes.has_changed for codes in self.codes_of_column.values()):
             self._inputs = self._look_up(columns, self._inputs)
-        arrays = {name: np.ascontiguousarray(columns[name].values) for name in self.program.columns}
-        return self._inputs.with_columns(arrays)
+        return self._inputs.with_columns(self.program.arrays(columns))
 
     def _look_up(self, columns: Mapping[str, Column], before: Inputs | None) -> Inputs:
         """Return the inputs ``before`` with constants and tables that know the texts of all codes."""

@@ -6,6 +6,7 @@ import re
 import warnings
 from random import Random
 
+import numba
 import pyarrow as pa
 import pytest
 
@@ -105,6 +106,50 @@ def test_comparisons(seed, interpreted):
 def test_more_comparisons(seed, interpreted):
     for own in range(seed, seed + BLOCK):
         check_comparison(own)
+
+
+# --- columns of other types --------------------------------------------------------------------------------
+
+OTHER_TYPES = {
+    "structs": (pa.struct([("a", pa.int64())]), {"a": 1}),
+    "bytes": (pa.binary(), b""),
+    "maps": (pa.map_(pa.string(), pa.int64()), [("a", 1)]),
+}
+
+
+@pytest.mark.parametrize("has_null", [True, False])
+@pytest.mark.parametrize("tier", ["interpreted", "compiled"])
+@pytest.mark.parametrize("kind", OTHER_TYPES)
+def test_only_whether_a_value_is_missing_is_asked_of_other_types(kind, tier, has_null, monkeypatch):
+    of, value = OTHER_TYPES[kind]
+    values = [value, None if has_null else value, value]
+    monkeypatch.setenv("CEPKIT_TIER", tier)
+    rows = pa.table({"n": [1, 2, 3], "kind": ["A", "A", "C"], "x": pa.array(values, of)})
+    missing = values[1:2].count(None)
+    for frame in (rows, rows.to_pandas()):
+        assert cep.match(frame, "p", define={"p": "x is null"}).count() == missing
+        assert cep.match(frame, "p", define={"p": "x is not null and n > 1"}).count() == 2 - missing
+        of_condition = {
+            "a.x is null": missing,
+            "c.x is not null and a.x is null": missing,
+            "a.n < c.n and a.x is not null": 2 - missing,
+        }
+        for condition, expected in of_condition.items():
+            query = f"PATTERN SEQ(A a, C c) WHERE {condition}"
+            assert cep.match(frame, query, event_type="kind", order_by="n").count() == expected, condition
+        with pytest.raises(cep.CepError, match="is not defined; it needs numbers"):
+            cep.match(frame, ". p", define={"p": "max(x) is null"}).count()
+
+
+def test_a_numba_function_takes_no_values_of_other_types():
+    if numba.config.DISABLE_JIT:
+        pytest.skip("every function is plain Python")
+    rows = pa.table({"n": [1], "x": pa.array([{"a": 1}])})
+    cep.pure(numba.njit(lambda v: v > 0), name="is_above_zero")
+    with pytest.raises(cep.PredicateError, match="register a plain Python function"):
+        cep.match(rows, "p", define={"p": "is_above_zero(x)"}).count()
+    cep.pure(lambda v: v["a"] > 0, name="has_more")
+    assert cep.match(rows, "p", define={"p": "has_more(x) and x is not null"}).count() == 1
 
 
 # --- Spark -------------------------------------------------------------------------------------------------

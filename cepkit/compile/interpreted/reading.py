@@ -43,8 +43,6 @@ def reading_unsupported(term: Term) -> str | None:
             return f"calls {part.data}(), a function of the user"
         if part.op in ROUNDED and not are_kernels_ready(ELEMENTARY):
             return f"computes {part.op}(), and the kernels for this are not compiled yet"
-        if part.kind == OTHER:
-            return "reads values of a type that numpy cannot compare"
         if part.op not in (*LEAVES, *_EXACT, *ROUNDED, *_ARITHMETIC, *_TRUTHS, "constant", "count"):
             return f"uses {part.op!r}"
     return None
@@ -137,7 +135,7 @@ class Reader(ABC):
         """Return the truths that must hold for a value not to be null; none for floats."""
         if term.kind == FLOAT or not term.nullable or term.op in ("constant", "truth", "count", "count_of"):
             return []
-        if term.kind in (TEXT, BOOLEAN):
+        if term.kind in (TEXT, BOOLEAN, OTHER):
             return [self.apply(">= integers", self.value(term), self.number(0))]
         if term.op in LEAVES:
             return [self.apply("!= integers", self.value(term), self.number(NULL_INTEGER))]

@@ -34,6 +34,7 @@ from cepkit.events import (
     LIST,
     NULL_INTEGER,
     NUMBERS,
+    OTHER,
     TEXT,
     ColumnType,
 )
@@ -373,6 +374,12 @@ class Binder:
         if not function.arity.accepts(len(e.arguments)):
             raise self.wrong(e, f"{e.function}() takes {function.arity}, {len(e.arguments)} given")
         args = tuple(self._argument(argument, e) for argument in e.arguments)
+        if function.compiled and any(arg.kind == OTHER for arg in args):
+            raise self.wrong(
+                e,
+                f"{e.function}() is a numba function, and takes numbers, texts, times and truth values; "
+                "register a plain Python function, which takes values of any type",
+            )
         self.used_functions[e.function] = function
         # A function that is not declared pure must see every event separately.
         return Term("call", args, ANY_KIND, None, True, e.function, max(level_of(*args), EVENT))

@@ -13,7 +13,7 @@ import numpy as np
 from cepkit.compile.shared.like import like_test
 from cepkit.compile.shared.terms import Constant, Derived, Members, Prepared, Table, Term
 from cepkit.errors import PredicateError
-from cepkit.events import TEXT, Column, ColumnType, shared_categories
+from cepkit.events import NULL_CODE, TEXT, Column, ColumnType, shared_categories
 from cepkit.language.expressions.functions import RegisteredFunction
 
 
@@ -72,12 +72,19 @@ class BoundQuery(ABC):
             names = sorted(group)
             shared = shared_categories([columns[name] for name in names], bool(group & self.ordered_text))
             columns.update(zip(names, shared, strict=True))
-        arrays = {name: np.ascontiguousarray(columns[name].values) for name in self.columns}
+        arrays = self.arrays(columns)
         used = {term.data: term for root in self.terms() for term in root.walk() if term.op == "constant"}
         constants = [self._number(self.constants[i], columns) for i in sorted(used)]
         tables = [_table(self.tables[i], columns) for i in sorted(used_tables(self.terms()))]
         texts = self._texts(columns)
         return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
+
+    def arrays(self, columns: Mapping[str, Column]) -> dict[str, np.ndarray]:
+        """Return the arrays that kernels read. Machine code can only ask whether an object is missing."""
+        arrays = {name: columns[name].values for name in self.columns}
+        if self.compiled:
+            arrays |= {name: _presence(values) for name, values in arrays.items() if values.dtype == object}
+        return {name: np.ascontiguousarray(values) for name, values in arrays.items()}
 
     def _number(self, constant: Constant, columns: Mapping[str, Column]) -> int | float:
         if constant.text is None:
@@ -122,6 +129,11 @@ class Inputs:
 def used_tables(terms: Iterable[Term]) -> set[int]:
     """Return the numbers of the tables that terms use."""
     return {term.data for root in terms for term in root.walk() if term.op in ("table", "member")}
+
+
+def _presence(objects: np.ndarray) -> np.ndarray:
+    """Return 1 for each object, and `NULL_CODE` for None."""
+    return np.where(np.equal(objects, None), NULL_CODE, 1).astype(np.int8)
 
 
 def _table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:

@@ -142,7 +142,7 @@ class TermWriter:
         types = [
             _VECTORS if self.dtypes[name] == VECTOR else f"read_only(T.{self.dtypes[name]})"
             for name in self.columns
-            if self.dtypes[name] != "object"
+            if self.dtypes[name] != "object"  # such a kernel runs as Python, and needs no types
         ]
         types += ["T.float64" if is_float else "T.int64" for is_float in self.constants.values()]
         return types + [f"read_only(T.{dtype})" for dtype in self.table_types]
@@ -307,9 +307,9 @@ class TermWriter:
             return []
         if term.kind == TEXT:
             return [f"{self.value(term)} >= 0"]
-        if term.kind == OTHER:
+        if term.kind == OTHER and "object" in self.dtypes.values():  # only where kernels run as Python
             return [f"{self.value(term)} is not None"]
-        if term.kind == BOOLEAN:
+        if term.kind in (BOOLEAN, OTHER):
             return [f"{self.value(term)} >= 0"]
         if term.op in ("column", "previous", "first", "sum", "max", "min", "element", "group"):
             return [f"{self.value(term)} != NULL"]

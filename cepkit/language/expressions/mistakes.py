@@ -29,8 +29,8 @@ LOOK_ALIKES = {
 }
 
 # Quoted parts are skipped, so that a bracket inside quotes does not count.
-_BRACKETS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|[()\[\]{}]""")
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
+BRACKETS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|[()\[\]{}]""")
+CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,16 @@ def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, in
 def bracket_fault(text: str, position: int, *, at_end: bool) -> tuple[str, int, int] | None:
     """Return message, position and length for the first bracket up to ``position`` without a partner."""
     opened: list[re.Match[str]] = []
-    for bracket in _BRACKETS.finditer(text):
+    for bracket in BRACKETS.finditer(text):
         if bracket.start() > position:
             break
-        if bracket[0] in _CLOSING:
+        if bracket[0] in CLOSING:
             opened.append(bracket)
-        elif bracket[0] in _CLOSING.values():
+        elif bracket[0] in CLOSING.values():
             if not opened:
                 return f"{bracket[0]!r} closes nothing", bracket.start(), 1
             opening = opened.pop()
-            if _CLOSING[opening[0]] != bracket[0]:
+            if CLOSING[opening[0]] != bracket[0]:
                 return (
                     f"{bracket[0]!r} does not close {opening[0]!r} of position {opening.start()}",
                     bracket.start(),

@@ -16,6 +16,8 @@ from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
 from cepkit.language.expressions.lists import Items, shortened, with_all_items
 from cepkit.language.expressions.mistakes import (
+    BRACKETS,
+    CLOSING,
     EVENT_EXPRESSION_WORDS,
     EXPRESSION_WORDS,
     Vocabulary,
@@ -151,7 +153,7 @@ def parse(
 
     if not isinstance(text, str):
         raise WrongTypeError(f"{role or 'pattern'}: expected text, got {type(text).__name__}")
-    check_length(text)
+    check_text(text, role)
     try:
         return parser().parse(text)
     except UnexpectedInput as error:
@@ -163,13 +165,22 @@ def parse(
     raise found from None
 
 
-def check_length(text: str) -> None:
-    """Raise if a text is too long to parse. Blanks and the items of long lists of constants do not count."""
+def check_text(text: str, role: str | None = None) -> None:
+    """Raise if a text is too long to parse, or nests too many brackets.
+
+    Blanks and the items of long lists of constants do not count.
+    """
     if len(text) > TEXT:
         n = len(shortened(text)[0].replace(" ", ""))
         refuse_beyond(TEXT, n, "characters of the query", _CURE)
+    depth = 0
+    for bracket in BRACKETS.finditer(text):
+        depth += 1 if bracket[0] in CLOSING else -1 if bracket[0] in CLOSING.values() else 0
+        if depth > DEPTH:
+            raise located(_TOO_DEEP, text, (bracket.start(), bracket.end()), role)
 
 
+_TOO_DEEP = f"more than {DEPTH} levels are nested; simplify"
 _CURE = "Give long lists of constants in IN (…), and compute long conditions as columns"
 
 
@@ -184,4 +195,4 @@ def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> N
     while level:
         level, depth = [child for node in level for child in children(node)], depth + 1
         if depth > DEPTH:
-            raise located(f"more than {DEPTH} levels are nested; simplify", text, (0, 1), role)
+            raise located(_TOO_DEEP, text, (0, 1), role)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cepkit.errors import WrongTypeError
-from cepkit.language.expressions.parsing import check_length
+from cepkit.language.expressions.parsing import check_text
 from cepkit.language.match_recognize.checks import check_query
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE, TextPart, check_brackets
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
@@ -52,7 +52,7 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | Windowe
 
 @lru_cache(maxsize=16)
 def _parse_once(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:
-    check_length(text)
+    check_text(text)
     check_brackets(text)
     tokens = [token for token, _ in TextPart(text, 0, len(text)).tokens()]
     is_ended = bool(tokens) and tokens[-1][0] == ";"  # comments may follow it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cepkit.errors import CepError, PredicateError, warn
+from cepkit.errors import CepError, PredicateError, short_text, warn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.query_parts import refuse_clash_with_partition, refuse_parameters
 from cepkit.language.regex.patterns import AnyEvent, seq, variables
@@ -70,18 +70,18 @@ def _warn_of_unused_predicates(query: RegexQuery) -> None:
     used = {variable.name for variable in variables(query.pattern)}
     unused = [name for name, _ in query.define if name not in used]
     if unused:
-        warn(f"define: the pattern {str(query.pattern)!r} does not use {unused}")
+        warn(f"define: the pattern {short_text(str(query.pattern))!r} does not use {unused}")
 
 
 def _warn_of_dead_parts(query: RegexQuery) -> None:
-    form, text = reported_form(query.pattern), str(query.pattern)
+    form, text = reported_form(query.pattern), short_text(str(query.pattern))
     if is_nullable(query.pattern):
         message = f"pattern {text!r} can match without any event, but no empty match is reported"
-        warn(f"{message}; it equals {str(form)!r}")
+        warn(f"{message}; it equals {short_text(str(form))!r}")
     elif form != query.pattern:
         warn(
             f"the end of pattern {text!r} has no effect: a match is reported with the first event that "
-            f"completes it; the pattern equals {str(form)!r}"
+            f"completes it; the pattern equals {short_text(str(form))!r}"
         )
 
 

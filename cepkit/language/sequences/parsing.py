@@ -27,7 +27,7 @@ from cepkit.language.expressions.building import unquoted
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, check_length, parse, parse_expression
+from cepkit.language.expressions.parsing import check_depth, check_text, parse, parse_expression
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.sequences.building import SASE_BUILDER
 from cepkit.language.sequences.patterns import (
@@ -142,7 +142,7 @@ def parse_sase(text: str) -> SaseParts:
       PATTERN SEQ(A a, B b) WHERE a.x > > 3
                                         ^
     """
-    check_length(text)
+    check_text(text)
     said: dict[str, object] = {}
     for word, start, stop in clauses(text):
         match word:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, check_length, parse
+from cepkit.language.expressions.parsing import check_depth, check_text, parse
 from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
 from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, refused_statement
 from cepkit.language.siddhi.patterns import AbsentState, EventState, StatePattern
@@ -59,7 +59,7 @@ def parse_siddhi(text: str) -> SiddhiApp:
 def _parse_once(text: str) -> SiddhiApp:
     if not text.strip(" \t\n;"):
         raise PatternSyntaxError("expected a query, as in: from A select x insert into B", text or " ", 0)
-    check_length(text)
+    check_text(text)
     refused = refused_statement(text)
     if refused is not None:
         raise located(refused[0], text, refused[1], None)
