@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sizes import is_full, leave_out_cases, tenth, third
+from tests.support.sizes import case_share, is_full, leave_out_cases, slow_share
 
 # Tests compile what they run, in the foreground; tests/engines/test_interpreted.py has interpretation.
 os.environ.setdefault("CEPKIT_TIER", "compiled")
@@ -26,8 +26,8 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    skip_slow = pytest.mark.skip(reason="slow: runs with --full, and in a tenth of the runs of CI")
-    others = []  # slow tests that are not in the tenth of this run
+    skip_slow = pytest.mark.skip(reason="slow: runs with --full, and in some runs of CI")
+    others = []  # slow tests that are not in the share of this run
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config, items):
         if "slow" in item.keywords and not is_full(item):
             item.add_marker(skip_slow)
             others.append(item)
-    left_out = set(map(id, others)) if tenth() is not None else set()
+    left_out = set(map(id, others)) if slow_share() is not None else set()
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
@@ -44,10 +44,10 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_report_header(config):
     lines = []
-    if tenth() is not None:
-        lines.append(f"slow cases: tenth {tenth()} of 0 to 9 (CEPKIT_TENTH)")
-    if third() is not None:
-        lines.append(f"cases with a seed or many values: third {third()} of 0 to 2 (CEPKIT_THIRD)")
+    if slow_share() is not None:
+        lines.append(f"slow cases: {slow_share()} (CEPKIT_SLOW)")
+    if case_share() is not None:
+        lines.append(f"cases with a seed or many values: {case_share()} (CEPKIT_CASES)")
     return lines
 
 
@@ -59,13 +59,13 @@ def no_bars(monkeypatch):
 
 @pytest.fixture
 def full(request):
-    """Whether the test runs at its full size: with ``--full``, or in the tenth of this run."""
+    """Whether the test runs at its full size: with ``--full``, or in the share of this run."""
     return is_full(request.node)
 
 
 @pytest.fixture
 def whole(request):
-    """Whether the run has ``--full``. A tenth of the slow cases may try less of each case."""
+    """Whether the run has ``--full``. A share of the slow cases may try less of each case."""
     return request.config.getoption("--full")
 
 

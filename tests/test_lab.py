@@ -65,6 +65,7 @@ def test_tutorial_runs_in_jupyterlab(browser, server, name, full):
 IS_DIRTY = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_opening_a_tutorial_does_not_change_it(browser, server, name):
     """Its metadata says the language of the kernel. Another version of Python would be a change."""
@@ -285,6 +286,7 @@ def test_explorer_left_the_console_and_the_network_alone(explorer, browser):
     assert browser.outside == []
 
 
+@pytest.mark.slow
 def test_the_explorers_tutorial_runs_in_notebook_7(browser, server):
     chromium.needed("notebook")
     browser.forget()

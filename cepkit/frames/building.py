@@ -148,13 +148,20 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
         if column.type.nullable and (values < 0).any():
             return np.where(values < 0, n, values), n + 1
         return values, n
+
+    def code(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        codes, n_codes = _codes_of_values(copies[0])
+        return np.ascontiguousarray(codes, dtype=np.int32 if n_codes < 2**31 else np.int64), np.array([n_codes])
+
     try:
-        return _codes_of_values(values)
+        # Objects are coded again each time: a mutable one may have changed.
+        codes, n_codes = reuse(None if values.dtype == object else source.owner, ("codes", name), [values], code)
     except TypeError:
         raise CepError(
             f"partition_by: column {name!r} is of type {column.type}, "
             f"whose values cannot be keys{_instead(column.type.kind)}"
         ) from None
+    return codes, int(n_codes[0])
 
 
 def _codes_of_values(values: np.ndarray) -> tuple[np.ndarray, int]:

@@ -185,7 +185,7 @@ def test_window_is_a_condition_on_every_row():
 def test_dropping_dominated_starts_changes_nothing(seed):
     """One start per state gives the matches of all starts (the paper's version B against its version A).
 
-    Each run compiles ten of the thirty shapes, and a run of CI a tenth of the others. Without the JIT, all
+    Each run compiles ten of the thirty shapes, and a run of CI a share of the others. Without the JIT, all
     run.
     """
     case = generate.case(seed, shape_seed=seed % 30, n_events=30)

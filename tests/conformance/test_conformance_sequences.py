@@ -98,7 +98,7 @@ def test_engine_is_the_definition(name, otherwise, engine):
     """Every case is a shape of its own, which takes a second to compile.
 
     Without the JIT all cases run, in every run of CI. With it, each run of CI compiles every eightieth case
-    and a tenth of every eighth. ``--full`` compiles all.
+    and a share of every eighth. ``--full`` compiles all.
     """
     case = asked(name, otherwise)
     try:

@@ -108,7 +108,7 @@ def test_every_seed_gives_data_of_the_size_of_the_papers(seed):
         check(generate(seed))
 
 
-# The seeds below 20 fitted the parameters. Four of them run always, a tenth of all others in a run of CI.
+# The seeds below 20 fitted the parameters. Four of them run always, a share of all others in a run of CI.
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(i, marks=pytest.mark.slow) for i in range(4, 20))]
 )

@@ -58,7 +58,7 @@ def test_most_cases_have_matches():
 
 @pytest.mark.parametrize("block", range(0, len(SEEDS), 20))
 def test_counts_are_those_of_all_paths(block, monkeypatch):
-    """With the JIT all streams of a block have one shape. So a tenth of the blocks compiles few shapes."""
+    """With the JIT all streams of a block have one shape. So a share of the blocks compiles few shapes."""
     n_blocks_before = block // 20
     if n_blocks_before // N_SHAPES % 2:  # as with many events when few of them match
         monkeypatch.setattr(layout, "_FEW", 0)

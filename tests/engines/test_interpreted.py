@@ -203,6 +203,7 @@ def elementary():
     load_kernels(ELEMENTARY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "function", ["exp(x)", "log(x)", "log2(x)", "log10(x)", "power(x, y)", "power(x, n)"]

@@ -47,9 +47,9 @@ def test_enough_random_cases_can_be_run_in_any_order():
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_order_is_the_definition(seed, family, full, whole):
-    """Without the JIT every order is tried, of a third of the cases in each run of CI.
+    """Without the JIT every order is tried, of a share of the cases in each run of CI.
 
-    With the JIT a run of CI compiles a tenth of the cases in four orders each. ``--full`` compiles all cases
+    With the JIT a run of CI compiles a share of the cases in four orders each. ``--full`` compiles all cases
     in 24 orders.
     """
     if JIT and not full:
@@ -87,7 +87,7 @@ IN_A_QUICK_RUN = ("absent between, with both sides and alone",)
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_orders_of_a_shape_are_the_definition(name, full, whole):
-    """With the JIT each run of CI compiles one shape and a tenth of the others, in two orders each.
+    """With the JIT each run of CI compiles one shape and a share of the others, in two orders each.
 
     Without it, and with ``--full``, all shapes are tried in up to 24 orders.
     """

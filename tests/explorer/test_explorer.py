@@ -929,6 +929,7 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     assert {**soon, "busy": False} == result.pages.traits(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["up{2,} down", "PATTERN SEQ(A a, B b) WHERE b.x > a.x + 0.5 WITHIN 30"])
 def test_an_old_result_is_forgotten_at_once(query):
     """Not by the garbage collection, which does not know how large arrays are."""

@@ -51,6 +51,7 @@ def result_of(frame, call, example):
     return data.run(data.compile(reading.query))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_examples_fit_their_frame(name):
     frame, call = FRAMES[name]

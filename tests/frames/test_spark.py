@@ -139,6 +139,7 @@ def test_every_question_has_the_answer_of_pandas(session, walk, walk_on_spark):
     assert rows_of(cep.tag(walk_on_spark, PEAK, **KEYWORDS).where("match is not null").select("match"))[1]
 
 
+@pytest.mark.slow
 def test_nothing_found_and_nothing_to_search(session, walk_on_spark):
     never = walk_on_spark.cep.match(". never", define={"never": "x > 99"}, partition_by="k", order_by="n")
     assert (never.count(), bool(never), len(never.head())) == (0, False, 0)
@@ -150,6 +151,7 @@ def test_nothing_found_and_nothing_to_search(session, walk_on_spark):
     assert rows_of(empty.tag())[1] == rows_of(empty.to_frame("all"))[1] == []
 
 
+@pytest.mark.slow
 def test_types(session):
     """Every type as predicate and as measure; the result has the types that Arrow has."""
     n = 60

@@ -133,7 +133,7 @@ def rarely(n_slow: int, *case):
     return pytest.param(*case, marks=pytest.mark.slow if case[0] < n_slow else pytest.mark.long)
 
 
-# Machine code: one seed in every run, a tenth of three more in each run of CI, and all with --full.
+# Machine code: one seed in every run, a share of three more in each run of CI, and all with --full.
 COMPILED = [0, *(rarely(4, seed) for seed in range(1, 40))]
 
 
@@ -141,7 +141,7 @@ COMPILED = [0, *(rarely(4, seed) for seed in range(1, 40))]
 @pytest.mark.parametrize("family", WINDOWED)
 @pytest.mark.parametrize("seed", COMPILED if JIT else range(40))
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
-    """Without the JIT every case has a shape of its own, and a run of CI takes a third of them."""
+    """Without the JIT every case has a shape of its own, and a run of CI takes a share of them."""
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
     times = sorted(set(frame["t"]))
@@ -395,7 +395,7 @@ MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed 
 
 @pytest.mark.parametrize(("seed", "family"), [rarely(1, *case) for case in MANY])
 def test_random_streams_packed_as_partitions(session, seed, family):
-    """A run of CI takes a tenth of one seed of every family. ``--full`` takes four seeds."""
+    """A run of CI takes a share of one seed of every family. ``--full`` takes four seeds."""
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
@@ -408,7 +408,7 @@ def test_random_streams_packed_as_partitions(session, seed, family):
     ("seed", "family"), [rarely(2, seed, family) for seed in range(4) for family in WINDOWED]
 )
 def test_random_streams_in_slices(session, seed, family):
-    """A run of CI takes a tenth of two seeds of every family. ``--full`` takes four seeds."""
+    """A run of CI takes a share of two seeds of every family. ``--full`` takes four seeds."""
     if family == "ahead":
         query = cep.sequence_query("PATTERN SEQ(A a, B b, !A c) WITHIN 5", event_type="kind", order_by="t")
     else:
@@ -648,6 +648,7 @@ def test_clocks_of_every_type(session):
         session.conf.set("spark.sql.session.timeZone", zone)
 
 
+@pytest.mark.slow
 def test_chosen_slices_are_even_and_not_too_short(session):
     from pyspark.sql import functions as F
 
@@ -872,6 +873,7 @@ def test_connect(tmp_path):
     check_over_connect(CONNECT, tmp_path)
 
 
+@pytest.mark.slow
 def test_estimates_are_refused_and_orders_are_kept(spark):
     rows = [("k", kind, t) for t, kind in enumerate("ABCABC")]
     frame = spark.createDataFrame(rows, "k string, kind string, t long")
@@ -904,6 +906,7 @@ def pairs_shown(view):
     return {tuple(times): number for number, times in shown.agg(list).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_view_shows_a_part_and_says_which(spark, seed):
     rng = np.random.default_rng(seed)

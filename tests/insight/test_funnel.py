@@ -409,6 +409,7 @@ def bound_text(text: str, frame: pd.DataFrame, **keywords):
     return program, build_events(source, program)
 
 
+@pytest.mark.slow
 def test_larger_frames_are_counted_by_compiled_code():
     rng = np.random.default_rng(3)
     n = 30_000

@@ -76,6 +76,7 @@ def made_up(is_so: bool) -> pd.DataFrame:
     return results.join_results({name: pd.DataFrame(rows) for name, rows in tables.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_so", [True, False])
 def test_claims_are_read_off_the_tables(is_so):
     one = made_up(is_so)

@@ -231,6 +231,7 @@ def test_threads_by_cost_model():
     assert of == table["threads"].tolist() and (table["speedup"] > 1).all()
 
 
+@pytest.mark.slow
 def test_larger_windows_have_more_pairs_for_an_item():
     table = details.work_of_agents(workloads.poisson(duration_s=200.0), lengths=(3, 4), threads=12)
     assert table["length"].tolist() == [4, 4, 4, 3]

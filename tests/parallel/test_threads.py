@@ -86,6 +86,7 @@ def check_same(one, other) -> None:
         assert one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", calls(0))
 def test_one_query_in_eight_threads(frame, name):
     """Also while it is compiled for the first time."""

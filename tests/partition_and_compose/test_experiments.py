@@ -208,6 +208,7 @@ def test_the_printed_numbers_are_those_of_the_text():
     assert gains == {"figure 10": [14.3, 11.0, 7.5, 0.6], "figure 9": [6.5, 4.2, 3.8, 2.9, 2.1, 0.9]}
 
 
+@pytest.mark.slow
 def test_measured_speedup_is_relative_to_one_replica():
     repetitions = {"trades": 2, "tweets": 1}
     table = scaling.speedup_measured(

@@ -161,6 +161,7 @@ def parts(drawn):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_picture_is_the_same(page, name):

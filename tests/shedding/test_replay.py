@@ -158,6 +158,7 @@ def test_matches_of_negation_are_compared_by_precision():
     assert result.recall == len(own & truth) / len(truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "opposite"), [("y.v > 0.3", "y.v <= 0.3"), ("y.v > x.v", "y.v <= x.v")]
 )

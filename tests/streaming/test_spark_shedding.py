@@ -147,6 +147,7 @@ def test_the_state_of_other_settings_is_refused():
 # --- on Spark -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_stream_reports_what_it_dropped(spark, tmp_path):
     frame = orders(900, 1)
     write_files(frame, tmp_path / "in", 4, 1, most_late=1)

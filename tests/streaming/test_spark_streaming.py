@@ -44,7 +44,7 @@ QUIET = pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
 
 
 def rarely(n_every: int, n_slow: int, seed: int):
-    """Return a seed as a case of every run, of a tenth of the runs, or of ``--full``."""
+    """Return a seed as a case of every run, of some runs of CI, or of ``--full``."""
     if seed < n_every:
         return seed
     return pytest.param(seed, marks=pytest.mark.slow if seed < n_slow else pytest.mark.long)
@@ -465,7 +465,7 @@ def wait_for_batch(process: subprocess.Popen, folder: Path, n_wanted: int) -> No
 
 @pytest.mark.parametrize("seed", [rarely(0, 2, seed) for seed in range(10)])
 def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
-    """Five kills in each of ten streams with ``--full``, one kill in a tenth.
+    """Five kills in each of ten streams with ``--full``, one kill in a run of CI.
 
     A kill comes at a random moment of one of the next two micro-batches, or while the stream opens. What is
     left at the end runs in the session of the tests, from the same checkpoint.
@@ -522,7 +522,7 @@ class WorkersDie(threading.Thread):
 @QUIET
 @pytest.mark.parametrize("seed", [rarely(0, 3, seed) for seed in range(10)])
 def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
-    """A query dies with its workers five times in each of ten streams with ``--full``, once in a tenth.
+    """A query dies with its workers five times in each of ten streams with ``--full``, once in a run of CI.
 
     In local mode Spark does not repeat a task. So each death ends the query, which starts again from its
     checkpoint. Half of the time the checkpoint also lacks the last commit.

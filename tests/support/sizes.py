@@ -1,12 +1,12 @@
-"""How much a run tries: the cases of every run, a tenth of the slow ones too, or all with ``--full``.
+"""How much a run tries: the usual cases, a share of the slow ones too, or all with ``--full``.
 
-``CEPKIT_TENTH=0`` to ``9`` adds a tenth of the slow cases to a run. Ten runs with different numbers cover all
-cases. Cases that are marked ``long`` belong to no tenth. With the fixture ``whole`` a test tries less of a
-case in a tenth than with ``--full``.
+``CEPKIT_SLOW=3/20`` adds share 3 of 0 to 19 of the slow cases to a run. Twenty runs with different numbers
+cover all of them. Cases that are marked ``long`` belong to no share. With the fixture ``whole`` a test tries
+less of a case in a share than with ``--full``.
 
-``CEPKIT_THIRD=0`` to ``2`` leaves out two thirds of the cases with a seed, and of the cases of a parameter
-with at least ``MANY`` values. The rules for the whole house are always checked. Of the slow cases, only those
-of a shape of queries are divided by three. Three runs with different numbers cover all cases.
+``CEPKIT_CASES=1/5`` takes share 1 of 0 to 4 of the cases with a seed, and of the cases of a parameter with at
+least ``MANY`` values. The rules for the whole house are always checked. Of the slow cases, only those of a
+shape of queries are divided in this way. Five runs with different numbers cover all cases.
 """
 
 from __future__ import annotations
@@ -14,31 +14,53 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-MANY = 9  # values of a parameter, from which a third of them is enough for a run
+MANY = 4  # values of a parameter, from which a share of them is enough for a run
 RULES = ("api", "layers", "packaging", "signatures", "supply", "tests", "words")  # what the whole house obeys
 
 
-def tenth() -> int | None:
-    """Return the tenth of the slow cases that this run takes, None for no tenth."""
-    return _part("CEPKIT_TENTH", 10)
+@dataclass(frozen=True)
+class Share:
+    """One of ``n`` shares of some cases."""
+
+    number: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"share {self.number} of 0 to {self.n - 1}"
+
+    def has(self, name: str) -> bool:
+        """Return whether a name belongs to the share."""
+        return part_of(name, self.n) == self.number
+
+    def has_number(self, number: int, n: int) -> bool:
+        """Return whether one of ``n`` cases belongs to the share. No share of them is empty."""
+        n = min(n, self.n)
+        return number % n == self.number % n
 
 
-def third() -> int | None:
-    """Return the third of the cases that this run takes, None for all of them."""
-    return _part("CEPKIT_THIRD", 3)
+def slow_share() -> Share | None:
+    """Return the share of the slow cases that this run takes, None for no slow case."""
+    return _share("CEPKIT_SLOW")
 
 
-def _part(variable: str, n: int) -> int | None:
-    number = os.environ.get(variable)
-    if not number:
+def case_share() -> Share | None:
+    """Return the share of the cases that this run takes, None for all of them."""
+    return _share("CEPKIT_CASES")
+
+
+def _share(variable: str) -> Share | None:
+    text = os.environ.get(variable)
+    if not text:
         return None
-    if number not in map(str, range(n)):
-        raise pytest.UsageError(f"{variable}={number}: write a number from 0 to {n - 1}")
-    return int(number)
+    number, _, n = text.partition("/")
+    if not (number.isdecimal() and n.isdecimal() and int(number) < int(n)):
+        raise pytest.UsageError(f"{variable}={text}: write a share as 3/20; its number is below 20")
+    return Share(int(number), int(n))
 
 
 def part_of(text: str, n: int) -> int:
@@ -46,20 +68,21 @@ def part_of(text: str, n: int) -> int:
     return zlib.crc32(text.encode()) % n
 
 
-_chosen: set[str] = set()  # slow cases of this run's tenth: a test and one of its seeds
+_chosen: set[str] = set()  # slow cases of this run's share: a test and one of its seeds
 
 
-def _is_in_tenth(item: pytest.Item) -> bool:
-    """Return whether a slow test is in the tenth of this run. The cases of one shape belong together."""
+def _is_in_share(item: pytest.Item, slow: Share) -> bool:
+    """Return whether a slow test is in the share of this run. The cases of one shape belong together."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     seed, name = _seed_of(params), item.nodeid
     is_chosen = seed is not None and _group(name, params[seed]) in _chosen
     if not {"shape_seed", "seed"} <= set(params):
-        return is_chosen or part_of(name, 10) == tenth()
+        return is_chosen or slow.has(name)
     name = name.replace(f"{params['shape_seed']}-{params['seed']}", f"{params['shape_seed']}")
     if is_chosen:  # a shape has very many cases
-        return third() is None or part_of(name, 3) == third()
-    return part_of(name, 10) == tenth()
+        cases = case_share()
+        return cases is None or cases.has(name)
+    return slow.has(name)
 
 
 def _group(nodeid: str, value: object) -> str:
@@ -75,7 +98,7 @@ def _seed_of(names: Iterable[str]) -> str | None:
 
 def leave_out_cases(metafunc: pytest.Metafunc) -> None:
     """Let a test have the cases of this run only. Cases that never become tests take no time."""
-    if third() is None and tenth() is None:
+    if case_share() is None and slow_share() is None:
         return
     whole = metafunc.parametrize
 
@@ -97,24 +120,27 @@ def _cases_of_run(metafunc: pytest.Metafunc, names: str | Sequence[str], values:
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     of_test = {mark.name for mark in metafunc.definition.iter_markers()}
     has_seed, is_full = seed in names, bool(metafunc.config.getoption("--full"))
+    slow, share = slow_share(), case_share()
     groups = [_value_of(value, names, seed) if has_seed else i for i, value in enumerate(values)]
-    if len(set(groups)) < 3:  # a third of the cases of each shape, and not of the shapes
+    if len(set(groups)) < 3:  # a share of the cases of each shape, and not of the shapes
         groups = list(range(len(values)))
     number = {group: i for i, group in enumerate(dict.fromkeys(groups))}
     is_rule = metafunc.definition.path.stem.removeprefix("test_") in RULES
     is_many = seed is None and len(values) >= MANY and not is_rule
-    is_divided = third() is not None and (has_seed or is_many)
+    first = part_of(nodeid, len(number)) if number else 0
     kept = []
     for i, value in enumerate(values):
         marks = of_test | {mark.name for mark in getattr(value, "marks", ())}
         if marks & {"slow", "long"}:
-            chosen = is_full or tenth() is None or not has_seed
+            chosen = is_full or slow is None or not has_seed
             group = _group(nodeid, _value_of(value, names, seed)) if has_seed else ""
-            if not chosen and "long" not in marks and part_of(group, 10) == tenth():
+            if not chosen and "long" not in marks and slow.has(group):
                 _chosen.add(group)
                 chosen = True
+        elif share is not None and (has_seed or is_many):
+            chosen = share.has_number(first + number[groups[i]], len(number))
         else:
-            chosen = not is_divided or (part_of(nodeid, 3) + number[groups[i]]) % 3 == third()
+            chosen = True
         if chosen:
             kept.append(i)
     return kept
@@ -130,7 +156,8 @@ def is_full(item: pytest.Item) -> bool:
     """Return whether a test runs at its full size here."""
     if item.config.getoption("--full"):
         return True
-    return tenth() is not None and "long" not in item.keywords and _is_in_tenth(item)
+    slow = slow_share()
+    return slow is not None and "long" not in item.keywords and _is_in_share(item, slow)
 
 
 def cases(config: pytest.Config, usual: Iterable, full: Iterable) -> list:
@@ -139,7 +166,7 @@ def cases(config: pytest.Config, usual: Iterable, full: Iterable) -> list:
     A value is what `Metafunc.parametrize` takes, a tuple for several parameters.
     """
     usual = list(usual)
-    if not config.getoption("--full") and tenth() is None:
+    if not config.getoption("--full") and slow_share() is None:
         return usual
     known = set(usual)
     others = [case if isinstance(case, tuple) else (case,) for case in full if case not in known]

@@ -205,6 +205,7 @@ def random_clause(random: Random) -> str:
         AFTER MATCH SKIP {skip} PATTERN ({" ".join(parts)}) {within} DEFINE {define})"""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
 @pytest.mark.parametrize("seed", range(8))
 def test_clauses_of_match_recognize(seed, full):
