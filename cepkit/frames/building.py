@@ -151,11 +151,12 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
 
     def code(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         codes, n_codes = _codes_of_values(copies[0])
-        return np.ascontiguousarray(codes, dtype=np.int32 if n_codes < 2**31 else np.int64), np.array([n_codes])
+        dtype = np.int32 if n_codes < 2**31 else np.int64
+        return np.ascontiguousarray(codes, dtype=dtype), np.array([n_codes])
 
     try:
-        # Objects are coded again each time: a mutable one may have changed.
-        codes, n_codes = reuse(None if values.dtype == object else source.owner, ("codes", name), [values], code)
+        owner = None if values.dtype == object else source.owner  # an object may have changed itself
+        codes, n_codes = reuse(owner, ("codes", name), [values], code)
     except TypeError:
         raise CepError(
             f"partition_by: column {name!r} is of type {column.type}, "

@@ -90,7 +90,7 @@ def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
     A result that is kept itself never changes, and needs no copy.
     """
-    return tuple(array if _results.get(id(array)) is array else np.array(array, order="C") for array in values)
+    return tuple(array if _is_result(array) else np.array(array, order="C") for array in values)
 
 
 def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
@@ -129,8 +129,12 @@ def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:
         _kept.pop(key, None)
 
 
+def _is_result(array: np.ndarray) -> bool:
+    return _results.get(id(array)) is array
+
+
 def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
-    if then is now and _results.get(id(now)) is now:
+    if then is now and _is_result(now):
         return True
     if then.dtype != now.dtype or then.shape != now.shape:
         return False

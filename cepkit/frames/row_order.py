@@ -9,6 +9,7 @@ import pandas as pd
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, RowOrder
+from cepkit.engines.match_recognize.row_input import Place
 from cepkit.errors import OrderError
 from cepkit.events import (
     BOOLEAN,
@@ -43,7 +44,11 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
     if _is_sorted(columns, keys):
         keys, columns = [], []
 
+    is_known = True
+
     def sort(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        nonlocal is_known
+        is_known = False
         codes, *columns = values
         return _sorted(codes, n_codes, list(map(_ranks, columns, keys)))
 
@@ -51,10 +56,28 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
     order, *places = reuse(source.owner, what, [codes, *columns], sort)
     first_place_of_partition, first_place_of_code = places
     if not len(order):
-        return RowOrder(None, first_place_of_partition)
+        return RowOrder(None, first_place_of_partition, is_known=is_known)
     if keys or source.n_rows < FEWEST_ROWS:
-        return RowOrder(order, first_place_of_partition)
-    return RowOrder(order, first_place_of_partition, codes, first_place_of_code)
+        return RowOrder(order, first_place_of_partition, is_known=is_known)
+    return RowOrder(order, first_place_of_partition, codes, first_place_of_code, is_known)
+
+
+def placing(source: Source, order: RowOrder) -> Place | None:
+    """Return what places the columns of a frame in an order that is known, and keeps them for the next call.
+
+    The first call on a frame keeps no columns, since a copy takes as long as placing. It returns None.
+    """
+    if not order.is_known or order.row_of_place is None:
+        return None
+
+    def place(name: str, values: np.ndarray, before: int, after: int) -> np.ndarray:
+        def with_room(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+            return (order.with_room(copies[0], before, after),)
+
+        what = ("placed", name, before, after)
+        return reuse(source.owner, what, [values, order.row_of_place], with_room)[0]
+
+    return place
 
 
 def partitions_in_order(

@@ -21,7 +21,7 @@ from cepkit.engines.match_recognize.points import Points, points_of, unmatched_p
 from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.events import Source
-from cepkit.frames.row_order import order_of_rows, plain_values
+from cepkit.frames.row_order import order_of_rows, placing, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.limits import check_memory
@@ -67,7 +67,7 @@ class RowPatternSearch:
         self.order = order_of_rows(source, partition_by, order_by)
         reach = reach_of([tree for _, tree in query.define])
         given = source.schema, source.column, self._plain_column, self.order, reach, params
-        self._given = RowInput(*given)
+        self._given = RowInput(*given, placing(source, self.order))
         self._by_kernels: FoundRows | None = None
         if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
             self._by_kernels = find_in_partitions(program, dict(query.define), self._given)

@@ -119,6 +119,34 @@ def test_arrays_that_are_written_in_place_never_give_an_old_answer(seed):
         symbol[rng.integers(0, 50)] = "C"
 
 
+ROWS = """MATCH_RECOGNIZE (PARTITION BY key, symbol ORDER BY ts
+    MEASURES FIRST(a.price) AS first, MAX(b.price) AS top, LAST(c.row) AS last
+    PATTERN (a b+ c) DEFINE b AS price > PREV(price), c AS price < PREV(price))"""
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.float64], ids=["int64", "int8", "float64"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_frame_that_changes_never_gets_old_rows_of_sql(seed, dtype):
+    rng = np.random.default_rng(seed)
+    n = 2_500  # more than Python searches
+    frame = random_frame(rng, n, object)
+    frame["ts"], frame["key"] = np.arange(n) // 2, rng.integers(-2, 3, n).astype(dtype)
+    for _ in range(15):
+        own = cep.match(frame, ROWS).to_frame()
+        fresh = pd.DataFrame({name: frame[name].copy() for name in frame}, copy=True)
+        pd.testing.assert_frame_equal(own, cep.match(fresh, ROWS).to_frame())
+        for _ in range(2):  # the second call keeps columns in order, and the third one reads them
+            pd.testing.assert_frame_equal(own, cep.match(frame, ROWS).to_frame())
+        name = rng.choice(["ts", "key", "price", "row", "symbol"])
+        if name == "symbol":
+            frame.loc[rng.integers(n), name] = "BB"
+        elif rng.integers(2):
+            frame.loc[rng.integers(n), name] = frame[name].dtype.type(rng.integers(0, 4))
+        else:
+            frame[name] = rng.permutation(frame[name].to_numpy())
+    assert len(own) > 100
+
+
 def test_an_equal_text_at_the_address_of_another_one_is_not_taken_for_it():
     # Texts made at run time end when the frame drops them. New ones often get the same addresses.
     answers = []

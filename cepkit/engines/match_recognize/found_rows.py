@@ -30,12 +30,15 @@ class RowOrder:
         The partition of each row as another number, if rows of a partition have the order of the frame.
     first_place_of_code : ndarray of int64, optional
         The first place of each such number.
+    is_known : bool
+        Whether an earlier call on the frame found this order.
     """
 
     row_of_place: np.ndarray | None
     first_place_of_partition: np.ndarray
     code_of_row: np.ndarray | None = None
     first_place_of_code: np.ndarray | None = None
+    is_known: bool = False
 
     @property
     def n_places(self) -> int:
@@ -61,6 +64,13 @@ class RowOrder:
             bits = np.dtype(f"u{values.dtype.itemsize}")
             given = np.ascontiguousarray(values).view(bits), out.view(bits)
             load_kernels(FINDING).place_values(self.code_of_row, self.first_place_of_code.copy(), *given)
+
+    def with_room(self, values: np.ndarray, before: int, after: int) -> np.ndarray:
+        """Return values of the frame's rows in the order of the places, between zeros."""
+        whole = np.empty(before + len(values) + after, values.dtype)
+        whole[:before] = whole[before + len(values) :] = 0
+        self.place(values, whole[before : before + len(values)])
+        return whole
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Return the rows of the frame at the places from ``start`` to before ``stop``."""

@@ -12,6 +12,8 @@ from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.events import Column, ColumnType
 
+Place = Callable[[str, np.ndarray, int, int], np.ndarray]
+
 
 @dataclass(frozen=True)
 class PlacedColumn:
@@ -45,6 +47,9 @@ class RowInput:
         The most rows that conditions look back and ahead.
     params : mapping, optional
         Values of the query's parameters.
+    place : callable, optional
+        Takes the name and the values of a column, and the room before and after it, and returns the values in
+        the order of the places with this room; by default `RowOrder.with_room`.
     """
 
     schema: Mapping[str, ColumnType]
@@ -53,6 +58,7 @@ class RowInput:
     order: RowOrder
     reach: tuple[int, int]
     params: Mapping[str, Any] | None = None
+    place: Place | None = None
     _columns: dict[str, Column] = field(default_factory=dict, repr=False)
     _placed: dict[str, PlacedColumn] = field(default_factory=dict, repr=False)
 
@@ -77,8 +83,9 @@ class RowInput:
         if name not in self._placed:
             kind, values, texts = column_parts(self.column_of(name))
             before, after = (min(rows, len(values)) for rows in self.reach)
-            whole = np.empty(before + len(values) + after, values.dtype)
-            whole[:before] = whole[before + len(values) :] = 0
-            self.order.place(values, whole[before : before + len(values)])
+            if self.place is None:
+                whole = self.order.with_room(values, before, after)
+            else:
+                whole = self.place(name, values, before, after)
             self._placed[name] = PlacedColumn(vector_of_column(kind, whole, texts), before, after)
         return self._placed[name]
