@@ -447,7 +447,7 @@ def test_demo_prints_commands_that_run(run):
     assert names["found"].count() == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_warmup_compiles_every_bundled_query(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("CEPKIT_TIER", "auto")

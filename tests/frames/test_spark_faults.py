@@ -380,7 +380,7 @@ def test_one_key_has_nearly_all_rows(session):
     check_sizes(session, of_keys(np.where(rng.random(20_000) < 0.99, 0, rng.integers(1, 50, 20_000)), 1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_small_groups(session):
     keys = np.random.default_rng(2).permutation(np.repeat(np.arange(100_000), 3))
     check_sizes(session, of_keys(keys, 2))

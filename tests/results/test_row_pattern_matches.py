@@ -197,7 +197,10 @@ def plain(row: dict) -> dict:
 
 @pytest.mark.parametrize("n_rows", [6, 3000])  # by Python, by kernels
 @pytest.mark.parametrize("items", ["2, 2.5, 1e300, {many}", "{many}, 4", "3.0, 1000000.5, {many}"])
-@pytest.mark.parametrize("dtype", ["int64", "float64", "int8"])
+@pytest.mark.parametrize(
+    "dtype",
+    ["int64", pytest.param("float64", marks=pytest.mark.slow), pytest.param("int8", marks=pytest.mark.slow)],
+)
 def test_long_lists(items, dtype, n_rows):
     listed = items.format(many=", ".join(map(str, range(1000, 1500))))
     x = np.resize([1, 2, 3, 4, 5, 6], n_rows).astype(dtype)

@@ -68,14 +68,16 @@ def part_of(text: str, n: int) -> int:
     return zlib.crc32(text.encode()) % n
 
 
-_chosen: set[str] = set()  # slow cases of this run's share: a test and one of its seeds
+_chosen: set[str] = set()  # slow cases of this run's share: a test, and values of the parameters below
+_names_of_test: dict[str, list[str]] = {}  # the parameters whose values make groups of slow cases
 
 
 def _is_in_share(item: pytest.Item, slow: Share) -> bool:
     """Return whether a slow test is in the share of this run. The cases of one shape belong together."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    seed, name = _seed_of(params), item.nodeid
-    is_chosen = seed is not None and _group(name, params[seed]) in _chosen
+    name = item.nodeid
+    names = _names_of_test.get(name.partition("[")[0], [])
+    is_chosen = bool(names) and _group(name, [params[one] for one in names]) in _chosen
     if not {"shape_seed", "seed"} <= set(params):
         return is_chosen or slow.has(name)
     name = name.replace(f"{params['shape_seed']}-{params['seed']}", f"{params['shape_seed']}")
@@ -85,9 +87,9 @@ def _is_in_share(item: pytest.Item, slow: Share) -> bool:
     return slow.has(name)
 
 
-def _group(nodeid: str, value: object) -> str:
-    """Return a name of the cases of a test that have one value of its seed."""
-    return f"{nodeid.partition('[')[0]} {value}"
+def _group(nodeid: str, values: list) -> str:
+    """Return a name of the cases of a test that have these values of the parameters in `_names_of_test`."""
+    return f"{nodeid.partition('[')[0]} {values}"
 
 
 def _seed_of(names: Iterable[str]) -> str | None:
@@ -128,12 +130,16 @@ def _cases_of_run(metafunc: pytest.Metafunc, names: str | Sequence[str], values:
     is_rule = metafunc.definition.path.stem.removeprefix("test_") in RULES
     is_many = seed is None and len(values) >= MANY and not is_rule
     first = part_of(nodeid, len(number)) if number else 0
+    if has_seed:  # a shape is compiled once for all of its seeds
+        own = [one for one in names if all(isinstance(_value_of(v, names, one), int | str) for v in values)]
+        _names_of_test[nodeid.partition("[")[0]] = own if seed == "seed" and seed in own else [seed]
     kept = []
     for i, value in enumerate(values):
         marks = of_test | {mark.name for mark in getattr(value, "marks", ())}
         if marks & {"slow", "long"}:
             chosen = is_full or slow is None or not has_seed
-            group = _group(nodeid, _value_of(value, names, seed)) if has_seed else ""
+            grouped = _names_of_test[nodeid.partition("[")[0]] if has_seed else []
+            group = _group(nodeid, [_value_of(value, names, one) for one in grouped])
             if not chosen and "long" not in marks and slow.has(group):
                 _chosen.add(group)
                 chosen = True
