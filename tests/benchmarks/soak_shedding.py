@@ -108,7 +108,8 @@ def run(minutes: int, bound: float, beta: float, peak: float, seed: int) -> bool
     """Run the soak, print a line for each minute, and return whether all of it held."""
     capacity = measure_capacity()
     print(
-        f"capacity {capacity:,.0f} events/s, bound {bound:g} s, beta {beta:g}, peak {peak:g}, {minutes} minutes",
+        f"capacity {capacity:,.0f} events/s, bound {bound:g} s, beta {beta:g}, peak {peak:g}, "
+        f"{minutes} minutes",
         flush=True,
     )
     offer = Offer(capacity, peak, minutes, seed)
