@@ -217,6 +217,33 @@ def test_limits_follow_the_service_time():
     assert stream.shedding.details["n_in"] == pytest.approx(before / 10, rel=0.5)
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_limits_remember_the_service_time_under_load(tmp_path, is_saved):
+    """In a peak an event costs more than on average; the room for waiting events is that of the last peak."""
+    n, peak = 4000, slice(2000, 3000)
+    frame = frame_of(n, 16)
+    gaps = np.random.default_rng(16).integers(0, 9, n)
+    gaps[peak] //= 4  # the window has four times the events
+    frame["ts"] = np.cumsum(gaps)
+    bound = 300 * capacity(frame)
+    stream = opened(frame, shedding=cep.Darling(drift=False), latency_bound=bound)
+    for at in range(0, peak.start, 5):  # none waits for long
+        stream.push(frame.iloc[at : at + 5])
+        stream.flush()
+    quiet, room = stream.shedding.service, stream.shedding.details["n_in"]
+    stream.push(frame.iloc[peak])
+    while stream.shedding.waiting:
+        stream.pump()
+    if is_saved:
+        stream.save(tmp_path / "state")
+        stream = cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
+    for at in range(peak.stop, n, 5):
+        stream.push(frame.iloc[at : at + 5])
+        stream.flush()
+    assert stream.shedding.service == pytest.approx(quiet, rel=0.5)
+    assert stream.shedding.details["n_in"] < 0.6 * room
+
+
 # --- a strategy of one's own, and mistakes
 
 

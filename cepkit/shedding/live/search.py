@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf, isnan, nan
 from time import perf_counter
 from typing import Any
 
@@ -42,6 +42,7 @@ from cepkit.streaming.search import Options, Ready, Search
 _TOGETHER = 256  # events between two checkpoints
 _CHANGE = 0.1  # change of the service time from which the limits are set again
 _STEADY = 200  # events whose mean service time counts
+_FADE = 0.05  # share of the newest mean in the service time under load
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
 
 
@@ -329,6 +330,7 @@ class LiveSearch(Search):
         self._drops: list[list[Any]] = []  # last position of each batch, with all drops until then
         self._called_at = clock.now
         self._busy, self._n_served, self._service, self._service_of_limits = 0.0, 0, nan, nan
+        self._service_under_load = nan  # moving average over the times when events waited
         self._server = self._open_server(1e-9, 1.0)
         self.empty = self._results(nothing, none, EMPTY)[0]
 
@@ -429,7 +431,7 @@ class LiveSearch(Search):
         self._machine_of_training = machine.save()
         events = self._events_of_warm_up()
         training = warm_up.training(events, machine, settings.latency_bound, settings.weights, settings.seed)
-        if self._service == self._service:  # with all work for an event, not only that of the tree
+        if not isnan(self._service):  # with all work for an event, not only that of the tree
             training = replace(training, service=max(training.service, self._service))
         self._begin(training)
         self._first_shed = warm_up.last_position + 1
@@ -442,7 +444,7 @@ class LiveSearch(Search):
         n_bins, bin_size = choose_bins(self.tree, events, events.n_events)
         n_window = n_bins * bin_size * 4 // 5  # bins have a quarter to spare
         self._recall = RecallEstimate(len(self.tree.types), n_window, kept=list(old.processed_of_type))
-        self._busy, self._n_served = 0.0, 0
+        self._busy, self._n_served, self._service_under_load = 0.0, 0, nan  # learning takes time, too
         for position in old.waiting:
             self._server.admit(position, self._last_push)
 
@@ -463,15 +465,23 @@ class LiveSearch(Search):
             self._adapt()
 
     def _adapt(self) -> None:
-        """Tell the strategy how long events take now, with all work for them, when this has changed."""
+        """Tell the strategy how long events take, with all work for them, when this has changed.
+
+        Under load there are more partial matches, so an event takes longer. The limits only matter then, and
+        a peak begins too fast to measure it first. So the limits remember the time of earlier peaks.
+        """
         if self._n_served < _STEADY:
             return
         service = self._service = self._busy / self._n_served
         self._busy, self._n_served = 0.0, 0
+        known = self._service_under_load
+        if self._server.n_waiting:
+            known = self._service_under_load = service if isnan(known) else known + _FADE * (service - known)
+        needed = service if isnan(known) else max(service, known)
         adapt = getattr(self.shedder, "adapt", None)
-        if adapt is not None and abs(service / self._service_of_limits - 1.0) > _CHANGE:
-            self._service_of_limits = service
-            self._server.drop(adapt(service))
+        if adapt is not None and abs(needed / self._service_of_limits - 1.0) > _CHANGE:
+            self._service_of_limits = needed
+            self._server.drop(adapt(needed))
 
     # --- results
 
@@ -577,7 +587,7 @@ class LiveSearch(Search):
             mean_latency=latencies.sum / n if latencies.n else nan,
             max_latency=latencies.most,
             within_bound=latencies.n_within / n if latencies.n else nan,
-            service=server.service if self._service != self._service else self._service,
+            service=server.service if isnan(self._service) else self._service,
             arrival_rate=server.load.arrival_rate,
             shedding_seconds=server.shedding_seconds,
             drift=drift if isinstance(drift, Mapping) else None,
@@ -610,6 +620,7 @@ class LiveSearch(Search):
             "recall": vars(self._recall),
             "drops": self._drops,
             "busy": [self._busy, self._n_served, self._service, self._service_of_limits],
+            "under_load": self._service_under_load,
             "server": server.save(),
             "lane": [lane.n_partial_dropped, lane.most_alive],
             "kept": [self._kept.starts, self._kept.arrivals],
@@ -660,6 +671,7 @@ class LiveSearch(Search):
         self._latencies = Latencies(**state["latencies"])
         self._recall, self._drops = RecallEstimate(**state["recall"]), state["drops"]
         self._busy, self._n_served, self._service, self._service_of_limits = state["busy"]
+        self._service_under_load = state.get("under_load", nan)  # earlier versions did not save it
         starts, arrivals = state["kept"]
         whole = saved.tables["kept"].cast(self.schema.arrow)
         firsts = [start - starts[0] for start in starts]
