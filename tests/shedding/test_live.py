@@ -218,6 +218,24 @@ def test_limits_follow_the_service_time():
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
+def test_drift_keeps_the_service_time_of_the_stream(tmp_path, is_saved):
+    """The server knows the time of the tree alone; the stream tells the time of all work for an event."""
+    frame = frame_of(4000, 15)
+    stream = opened(frame, shedding=cep.Darling())
+    stream.push(frame.iloc[:2000])
+    stream.flush()
+    stream._search.shedder.adapt(10 * stream._search._service_of_limits)
+    room = stream.shedding.details["n_in"]
+    if is_saved:
+        stream.save(tmp_path / "state")
+        stream = cep.stream.load(tmp_path / "state", clock=cep.shedding.VirtualClock())
+    stream._search._adapt = lambda: None
+    stream.push(frame.iloc[2000:])
+    stream._search.shedder._recompute()
+    assert stream.shedding.details["n_in"] == room
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
 def test_limits_remember_the_service_time_under_load(tmp_path, is_saved):
     """In a peak an event costs more than on average; the room for waiting events is that of the last peak."""
     n, peak = 4000, slice(2000, 3000)

@@ -363,7 +363,7 @@ class DarlingShedder(Shedder):
             name: float(own[0][0].training.rates[own[0][1]])
             for name, own in zip(self._types, self._of_type.values(), strict=True)
         }
-        self._service = training.service
+        self._service, self._is_told = training.service, False  # whether `adapt` tells the service time
         self._known: dict[int, float] = {}
         self._slot_of: dict[int, tuple[int, int]] = {}
         # Events by type and step of utility: those that were put into arrays, and those that were dropped.
@@ -436,7 +436,8 @@ class DarlingShedder(Shedder):
         """Take in an event, and return the events to drop, those of least utility."""
         number, position = event.type, event.position
         self._newest = position
-        self._service += _SLOW * (load.service - self._service)
+        if not self._is_told:
+            self._service += _SLOW * (load.service - self._service)
         watch, dropped = self._watch, ()
         if watch is not None:
             self._recent[number].append((position, event.arrival))
@@ -463,7 +464,7 @@ class DarlingShedder(Shedder):
 
     def adapt(self, service: float) -> list[int]:
         """Set the limits for another mean time of events, in seconds; return the events to drop."""
-        self._service = service
+        self._service, self._is_told = service, True
         self._buffers.change(self._rule(service))
         if dropped := self._buffers.drop_surplus():
             self._note_dropped(dropped)
@@ -633,6 +634,7 @@ class DarlingShedder(Shedder):
             "gaps": {str(number): list(gap) for number, gap in self._gaps.items()},
             "service": self._service,
             "service_of_limits": self._service_of_limits,
+            "is_told": self._is_told,
             "patterns": [pattern.save() for pattern in self._patterns],
             "buffers": self._buffers.save(),
             "known": {"positions": list(known), "utilities": list(known.values())},
@@ -658,7 +660,7 @@ class DarlingShedder(Shedder):
             )
         self.rate = dict(saved["rate"])
         self._gaps = {int(number): tuple(gap) for number, gap in saved["gaps"].items()}
-        self._service = saved["service"]
+        self._service, self._is_told = saved["service"], saved.get("is_told", False)
         for pattern, own in zip(self._patterns, saved["patterns"], strict=True):
             pattern.restore(own)
         self._buffers = EventBuffers(self._rule(saved["service_of_limits"]))
