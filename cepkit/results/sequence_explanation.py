@@ -47,8 +47,8 @@ def sequence_lines(
     if query.after_match[0] != "none":
         policy, variable = query.after_match
         lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
-    for number, conjunct in enumerate(query.where):
-        lines.append(f"condition    {number + 1}. {conjunct}  [{_class_of(program, number)}]")
+    for number, (conjunct, kinds) in enumerate(zip(query.where, _classes_of(program), strict=True), 1):
+        lines.append(f"condition    {number}. {conjunct}  [{kinds}]")
     prepared = [of for of in program.derived.values() if isinstance(of, Prepared)]
     lines += [f"prepared     {of.column}, for {of.function}: once, before matching" for of in prepared]
     measures = default_measures(query) if query.measures is None else query.measures
@@ -93,15 +93,14 @@ def _windows(query: SequenceQuery) -> list[str]:
     return lines or ["none"]
 
 
-def _class_of(program: SequenceProgram, number: int) -> str:
-    """Return which events a conjunct reads, over all branches."""
-    kinds = []
+def _classes_of(program: SequenceProgram) -> list[str]:
+    """Return for each conjunct which events it reads, over all branches."""
+    kinds: list[dict[str, None]] = [{} for _ in program.query.where]  # in the order of the branches
     for bound in program.branches:
         known = {id(c.condition) for c in bound.conditions}
         for condition in bound.branch.conditions:
-            if condition.conjunct == number:
-                kinds.append(_kind(bound.branch, condition, id(condition) in known))
-    return ", or ".join(dict.fromkeys(kinds)) or "in no branch"
+            kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in known)] = None
+    return [", or ".join(own) or "in no branch" for own in kinds]
 
 
 def _counting(program: SequenceProgram) -> str:

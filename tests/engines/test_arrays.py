@@ -431,6 +431,26 @@ def test_places_refused(given, kind, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "text,said",
+    [
+        ("v[0]", "column 'v' is of type integer, not a list: it has no item [0]"),
+        ("h[0][1]", "only a column can be subscripted, as in prices[0]"),
+        ("(2)[0]", "only a column can be subscripted, as in prices[0]"),
+    ],
+)
+def test_items_of_what_is_no_list_are_refused(text, said):
+    frame = pd.DataFrame({"kind": list("ab"), "v": [1, 2], "h": [[1.0], [2.0]]})
+    given = {"define": {"a": "kind = 'a'", "b": "kind = 'b'"}, "measures": {"m": f"first({text})"}}
+    with pytest.raises(PredicateError, match=re.escape(said)):
+        frame.cep.match("a b", **given).to_frame()
+    with pytest.raises(PredicateError, match=re.escape(said)):
+        cep.window(frame, {"m": f"sum({text})"}, length=2)
+    if text == "v[0]":
+        with pytest.raises(PredicateError, match=re.escape(said)):
+            frame.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", measures={"m": "x.v[0]"}).to_frame()
+
+
 def test_regex_predicates_refused():
     with pytest.raises(PredicateError, match=r"WHERE partition_contiguity AND corr\(a.x, b.x\)"):
         FRAME.cep.match(". near", define={"near": "corr(h, prev(h)) > 0.5"}, order_by="t")

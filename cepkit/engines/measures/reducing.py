@@ -89,8 +89,12 @@ def in_words(kind: pa.DataType) -> str:
         return "numbers"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "bytes"
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return "lists" if is_list else "values that are no numbers, times or texts"
+    return "lists" if is_list(kind) else "values that are no numbers, times or texts"
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values of this type are lists, of any kind."""
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared.comparisons import time_limit
-from cepkit.engines.measures.reducing import in_words, reduce_items
+from cepkit.engines.measures.reducing import in_words, is_list, reduce_items
 from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
@@ -205,9 +205,21 @@ class Evaluator:
             self._check(e)
             return plain_values(self.source.arrow(e.name, rows))
         if isinstance(e, ex.Subscript):
-            self._check(e.operand)
-            return _item(self.source.arrow(e.operand.name, rows), e.index)
+            return self._item(e, rows)
         return self._combine(e, lambda part: self._row_value(part, rows))
+
+    def _item(self, e: ex.Subscript, rows: np.ndarray) -> pa.Array:
+        """Return an item of the list of each row, or null; a negative index counts from the end."""
+        if not isinstance(e.operand, ex.Attribute):
+            raise self.wrong(e, "only a column can be subscripted, as in prices[0]")
+        self._check(e.operand)
+        lists, index = self.source.arrow(e.operand.name, rows), e.index
+        if not is_list(lists.type):
+            of = f"column {e.operand.name!r} is of type {self.source.schema[e.operand.name]}"
+            raise self.wrong(e, f"{of}, not a list: it has no item [{index}]")
+        least = index + 1 if index >= 0 else -index
+        items = [None if x is None or len(x) < least else x[index] for x in lists.to_pylist()]
+        return plain_values(pa.array(items, type=lists.type.value_type))
 
     def _aggregate(self, e: ex.Aggregate) -> pa.Array:
         function, operand = e.function, e.operand
@@ -383,8 +395,7 @@ class Evaluator:
         names = tuple(map(str, e.arguments))
         for name, side in zip(names, arguments, strict=True):
             of = side.type
-            is_list = pa.types.is_list(of) or pa.types.is_large_list(of) or pa.types.is_fixed_size_list(of)
-            if not is_list or not _is_number(of.value_type):
+            if not is_list(of) or not _is_number(of.value_type):
                 raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {of}")
         try:
             if len(self.matches):
@@ -477,13 +488,6 @@ def _clean(array):
     if not pa.types.is_floating(array.type):
         return array
     return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
-
-
-def _item(array: pa.Array, index: int) -> pa.Array:
-    """Return item ``index`` of each list, or null; a negative index counts from the end."""
-    least = index + 1 if index >= 0 else -index
-    items = [None if x is None or len(x) < least else x[index] for x in array.to_pylist()]
-    return plain_values(pa.array(items, type=array.type.value_type))
 
 
 def _divide_floor(operator: str, left, right):

@@ -80,29 +80,30 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
 
 
 def _branch(query: SequenceQuery, line: Line) -> Branch:
+    order = [event.variable for event in event_patterns(query.pattern)]
+    absent = query.absent_variables
     conditions = [
         condition
         for number, conjunct in enumerate(query.where)
-        for condition in _conditions(query, conjunct, number, line)
+        for condition in _conditions(conjunct, number, line, order, absent)
     ]
     return Branch(line.components, line.absences, tuple(conditions), line.options)
 
 
 def _conditions(
-    query: SequenceQuery, conjunct: ex.Expression, number: int, line: Line
+    conjunct: ex.Expression, number: int, line: Line, order: list[str], absent: frozenset[str]
 ) -> Iterator[Condition]:
     components = line.components
     names = referenced_variables(conjunct)
-    order = [event.variable for event in event_patterns(query.pattern)]
-    negated = [name for name in names if name in query.absent_variables]
+    negated = [name for name in names if name in absent]
     # One condition on the match if nothing is absent, else one condition for each place of the absence.
-    absent: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
+    absences: list[int | None] = [i for i, a in enumerate(line.absences) if a.variable in negated]
     if not negated:
-        absent = [None]
+        absences = [None]
     places = {
         name: [i for i, component in enumerate(components) if component.variable == name]
         for name in names
-        if name not in query.absent_variables
+        if name not in absent
     }
     unbound = [name for name, found in places.items() if not found]
     if unbound:
@@ -119,7 +120,7 @@ def _conditions(
                 f"'{conjunct}' uses {name!r} of all rounds of a repeated group; "
                 "only values of single rounds can be compared"
             )
-    for absence, *chosen in itertools.product(absent, *places.values()):
+    for absence, *chosen in itertools.product(absences, *places.values()):
         own = [components[i] for i in chosen]
         if not _same_rounds(own if absence is None else [*own, line.absences[absence]]):
             continue
