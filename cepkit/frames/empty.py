@@ -166,7 +166,8 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
                     compared[name] = of
     types |= compared
     for tree in wishes.trees:
-        types |= {name: _NUMBER for node in tree.walk() for name in _summed(node)}
+        summed = {name for node in tree.walk() for name in _summed(node)}
+        types |= {name: _NUMBER for name in summed if types.get(name) != _DURATION}
     types |= wishes.types
     if not wishes.is_case_free:
         return types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import cepkit as cep
@@ -72,3 +73,12 @@ def test_a_frame_with_rows_keeps_its_errors():
         cep.match(ROWS, "a", define={"a": "x = 'p'"})
     with pytest.raises(cep.CepError, match="not found"):
         cep.match(FRAMES["names"], "a", define={"a": "missing > 1"})
+
+
+@pytest.mark.parametrize("condition", ["x >= '5 s'", "x > 5"])
+def test_a_column_without_values_is_what_the_query_makes_of_it(condition):
+    """Durations have sums and means, too."""
+    frame = pa.table({"t": [1, 2], "x": pa.nulls(2)})
+    text = f"MATCH_RECOGNIZE (ORDER BY t MEASURES AVG(x) AS m, SUM(x) AS s PATTERN (a) DEFINE a AS {condition})"
+    assert cep.match(frame, text).count() == 0
+    assert cep.match(frame, "a", define={"a": condition}, measures={"s": "sum(x)"}).count() == 0
