@@ -79,6 +79,8 @@ def test_a_frame_with_rows_keeps_its_errors():
 def test_a_column_without_values_is_what_the_query_makes_of_it(condition):
     """Durations have sums and means, too."""
     frame = pa.table({"t": [1, 2], "x": pa.nulls(2)})
-    text = f"MATCH_RECOGNIZE (ORDER BY t MEASURES AVG(x) AS m, SUM(x) AS s PATTERN (a) DEFINE a AS {condition})"
+    text = (
+        f"MATCH_RECOGNIZE (ORDER BY t MEASURES AVG(x) AS m, SUM(x) AS s PATTERN (a) DEFINE a AS {condition})"
+    )
     assert cep.match(frame, text).count() == 0
     assert cep.match(frame, "a", define={"a": condition}, measures={"s": "sum(x)"}).count() == 0
