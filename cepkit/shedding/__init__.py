@@ -11,7 +11,7 @@ from typing import Any as _Any
 # Where each name is defined, apart from strategies; those are in `strategies.names`.
 _NAMES_OF_MODULE = {
     "live.report": "SheddingReport",
-    "live.search": "WallClock",
+    "live.serving": "WallClock",
     "live.stream": "LiveStream",
     "simulation.arrivals": "ColumnArrivals ConstantArrivals GivenArrivals OverloadArrivals PeakArrivals "
     "PoissonArrivals",

@@ -7,7 +7,7 @@ from time import thread_time
 import pytest
 
 import cepkit as cep
-from cepkit.shedding.live import search
+from cepkit.shedding.live import serving
 from tests.benchmarks import live_shedding
 
 SECONDS, BOUND = 5.0, 0.1
@@ -32,7 +32,7 @@ def test_peaks_at_three_times_the_capacity(monkeypatch):
     time = OwnTime()
     monkeypatch.setattr(live_shedding, "BOUND", BOUND)
     monkeypatch.setattr(live_shedding, "sleep", time.sleep)
-    for module in (live_shedding, search):
+    for module in (live_shedding, serving):
         monkeypatch.setattr(module, "perf_counter", time.now)
     per_second = live_shedding.capacity(live_shedding.events(12_000), n=2000)
     offered = live_shedding.schedule(per_second, SECONDS)

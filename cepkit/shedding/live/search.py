@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, isnan, nan
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,23 @@ from cepkit.engines.measures.sequence_measures import sequence_measures, variabl
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock
 from cepkit.errors import UnsupportedQueryError, warn
 from cepkit.events import Events
-from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import checkpoint
 from cepkit.shedding.live.learning import LiveWarmUp, spread_arrivals
+from cepkit.shedding.live.reading import EventReader, KeptRows
 from cepkit.shedding.live.report import RecallEstimate, SheddingReport
 from cepkit.shedding.live.saved_values import pack_values, unpack_values
+from cepkit.shedding.live.serving import Latencies, LiveServer
 from cepkit.shedding.simulation.costs import Prices
 from cepkit.shedding.simulation.found import sort_with
 from cepkit.shedding.simulation.scene import choose_bins
-from cepkit.shedding.simulation.server import Lane, Server, ServerClock
+from cepkit.shedding.simulation.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches
 from cepkit.shedding.tree.program import TreeProgram
-from cepkit.streaming.batches import StreamSchema, stable_column
-from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes_of_columns, type_of_column
+from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
 
@@ -44,35 +43,6 @@ _CHANGE = 0.1  # change of the service time from which the limits are set again
 _STEADY = 200  # events whose mean service time counts
 _FADE = 0.05  # share of the newest mean in the service time under load
 _BINS_AFTER = 2  # the bins of positions are chosen after one in this many events of the warm-up
-
-
-class WallClock:
-    """The clock of the machine, in seconds. Priced work takes no more time than it really takes.
-
-    Parameters
-    ----------
-    start : float
-        The time at the beginning.
-    """
-
-    def __init__(self, start: float = 0.0):
-        self._origin = perf_counter() - start
-
-    @property
-    def now(self) -> float:
-        """The time now."""
-        return perf_counter() - self._origin
-
-    def continue_from(self, time: float) -> None:
-        """Let it be this time now."""
-        self._origin = perf_counter() - time
-
-    def spend(self, seconds: float) -> None:
-        """Do nothing: the work itself takes its time."""
-
-    def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
-        """Return the time now for each part: a match is known when the event is done."""
-        return np.full(len(priced), self.now)
 
 
 @dataclass(frozen=True)
@@ -97,172 +67,6 @@ class LiveSettings:
     warm_up: int
     weights: Mapping[str, float]
     seed: int
-
-
-class LiveServer(Server):
-    """A server of an endless stream. It forgets the events that left."""
-
-    def _count_drop(self, position: int, number: int) -> None:
-        super()._count_drop(position, number)
-        self.dropped.clear()
-        self.forget(position)
-
-    def forget(self, position: int) -> None:
-        """Forget the type and the arrival of an event."""
-        self._type.pop(position, None)
-        self._arrival.pop(position, None)
-
-    def save(self) -> dict[str, Any]:
-        """Return the numbers of the server."""
-        return {
-            "waiting": self.waiting,
-            "types": [self._type[position] for position in self._waiting],
-            "arrivals": [self._arrival[position] for position in self._waiting],
-            "dropped_of_type": self.dropped_of_type,
-            "processed_of_type": self.processed_of_type,
-            "counts": [self.n_processed, self.n_dropped, self.most_waiting],
-            "averages": [self.service, self.latency, self._gap, self._last_arrival, self.shedding_seconds],
-        }
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `save` returned."""
-        for position, number, arrival in zip(
-            saved["waiting"], saved["types"], saved["arrivals"], strict=True
-        ):
-            self._type[position], self._arrival[position] = number, arrival
-            self._waiting[position] = None
-            self.waiting_of_type[number] += 1
-        self.dropped_of_type = list(saved["dropped_of_type"])
-        self.processed_of_type = list(saved["processed_of_type"])
-        self.n_processed, self.n_dropped, self.most_waiting = saved["counts"]
-        (
-            self.service, self.latency, self._gap, self._last_arrival, self.shedding_seconds,
-        ) = saved["averages"]  # fmt: skip
-
-
-@dataclass
-class Latencies:
-    """Number, sum and maximum of latencies, and how many were within a bound."""
-
-    bound: float
-    n: int = 0
-    sum: float = 0.0
-    most: float = nan
-    n_within: int = 0
-
-    def add(self, latencies: np.ndarray) -> None:
-        """Take in the latencies of some matches."""
-        if len(latencies):
-            self.n += len(latencies)
-            self.sum += float(latencies.sum())
-            self.most = float(np.fmax(self.most, latencies.max()))
-            self.n_within += int((latencies <= self.bound).sum())
-
-    def add_all(self, other: Latencies) -> None:
-        """Take in those that another one has counted."""
-        self.n, self.sum = self.n + other.n, self.sum + other.sum
-        self.most, self.n_within = float(np.fmax(self.most, other.most)), self.n_within + other.n_within
-
-
-class EventReader:
-    """Reads batches as events with texts and keys that have the same codes in every batch.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query orders texts of columns without common ordered categories.
-    """
-
-    def __init__(self, program: SequenceProgram, schema: StreamSchema):
-        check_text_orders(program)
-        self._program, self._schema = program, schema
-        self._codes = text_codes_of_columns(program)
-        self._code_of_key: dict[tuple, int] = {}
-
-    @property
-    def n_keys(self) -> int:
-        """Number of partition keys so far."""
-        return len(self._code_of_key)
-
-    def source(self, table: pa.Table) -> ArrowSource:
-        """Return a table of the stream as a source with the types of the stream."""
-        source = ArrowSource(table)
-        source.schema = self._schema.columns
-        return source
-
-    def read(self, table: pa.Table) -> Events:
-        """Return a batch in stream order as events."""
-        source = self.source(table)
-        events = build_events(source, self._program)
-        columns = {}
-        for name, column in events.columns.items():
-            codes = self._codes.get(name)
-            of = type_of_column(self._program, name)
-            columns[name] = column if codes is None else stable_column(column, of, name, codes)
-        for name, codes in self._codes.items():  # a later column may have added texts
-            if name in columns:
-                columns[name] = replace(columns[name], categories=codes.texts)
-        by = self._program.query.partition_by
-        if not by:
-            return Events(events.n_events, columns, events.partition_of_event, 1)
-        own, keys = keys_of_batch(source, by)
-        known = self._code_of_key
-        codes_of_keys = np.array([known.setdefault(key, len(known)) for key in keys], np.int32)
-        return Events(events.n_events, columns, codes_of_keys[own], max(1, len(known)))
-
-    def pack(self) -> dict[str, pa.Table]:
-        """Return the texts and the keys by code."""
-        packed = {f"texts/{name}": codes.pack() for name, codes in self._codes.items()}
-        by = self._program.query.partition_by
-        keys = {f"key{i}": [key[i] for key in self._code_of_key] for i in range(len(by))}
-        types = [(f"key{i}", self._schema.arrow.field(name).type) for i, name in enumerate(by)]
-        return {**packed, "keys": pa.table(keys, schema=pa.schema(types))}
-
-    def unpack(self, packed: Mapping[str, pa.Table]) -> None:
-        """Take back what `pack` returned."""
-        for name, codes in self._codes.items():
-            codes.unpack(packed[f"texts/{name}"])
-        rows = [tuple(row.values()) for row in packed["keys"].to_pylist()]
-        self._code_of_key = {key: code for code, key in enumerate(rows)}
-
-
-@dataclass
-class KeptRows:
-    """The rows that matches may still need, batch by batch, with the arrival of each batch."""
-
-    tables: list[pa.Table] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    arrivals: list[float] = field(default_factory=list)
-
-    def add(self, start: int, arrival: float, table: pa.Table) -> None:
-        """Add a batch whose first event has the position ``start``."""
-        self.tables.append(table)
-        self.starts.append(start)
-        self.arrivals.append(arrival)
-
-    def forget(self, before: int) -> None:
-        """Forget the batches that end before a position."""
-        n = 0
-        while n + 1 < len(self.starts) and self.starts[n + 1] <= before:
-            n += 1
-        if n:
-            del self.tables[:n], self.starts[:n], self.arrivals[:n]
-
-    def arrival_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return when events arrived, in seconds."""
-        return np.array(self.arrivals)[np.searchsorted(self.starts, positions, side="right") - 1]
-
-    def take(self, positions: np.ndarray) -> pa.Table:
-        """Return the rows of events at ascending positions, at least one."""
-        of_batch = np.searchsorted(self.starts, positions, side="right") - 1
-        batches = np.unique(of_batch).tolist()
-        parts = [self.tables[i].take(pa.array(positions[of_batch == i] - self.starts[i])) for i in batches]
-        return pa.concat_tables(parts).combine_chunks()
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return sum(len(table) for table in self.tables)
 
 
 class LiveSearch(Search):
