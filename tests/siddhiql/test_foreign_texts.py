@@ -149,6 +149,43 @@ def test_a_join_of_windows():
             output last every 10 sec insert into Averages;""",
             "'output last every 10 sec'",
         ),
+        (
+            "from Ticks select price output snapshot every 1 sec insert into Shown;",
+            "'output snapshot every 1 sec'",
+        ),
+        (
+            "define trigger Tick at every 5 min; from Tick select triggered_time insert into O;",
+            "'define trigger'",
+        ),
+        (
+            "define window Last (price double) time(5 sec); from Ticks select price insert into Last;",
+            "'define window'",
+        ),
+        (
+            "define aggregation Sums from Ticks select sum(price) as s aggregate every sec ... year;",
+            "'define aggregation'",
+        ),
+        ("from Ticks[price in Known] select price insert into O;", "'in' looks into a table"),
+        (
+            "from (from Ticks select price return) select price insert into O;",
+            r"^a query inside 'from' does not run.*\n.*\n {2}\^{10}$",
+        ),
+        ("from ((from Ticks select price return)) select price insert into O;", "^a query inside 'from'"),
+        ("from !Ticks select price insert into O;", "^!Ticks is a fault stream"),
+        ("from Ticks select price insert into !O;", "^!O is a fault stream"),
+        (
+            "from every (e1=Ticks -> e2=Ticks) within 1 sec -> e3=Ticks select e3.price insert into O;",
+            r"^'within' limits a whole pattern in Siddhi 5.*\n.*\n {36}\^{12}$",
+        ),
+        (
+            "from every e1=Ticks within 1 min 5 sec, e2=Ticks select e2.price insert into O;",
+            "^'within' limits a whole pattern",
+        ),
+        (
+            "from every (e1=Ticks -> e2=Ticks within 1 sec) -> e3=Ticks select e3.price insert into O;",
+            "^'within' in brackets is not part of Siddhi 5",
+        ),
+        ("from e1=Ticks, e2=Ticks -> e3=Ticks select e3.price insert into O;", "^a pattern has '->'"),
     ],
 )
 def test_one_error_names_the_clause(text, clause):

@@ -75,7 +75,9 @@ SIDDHI_WORDS = Vocabulary(
     reserved="; write a name like this as `{}`",
 )
 
-_WORD = re.compile(r"--[^\n]*|/\*(?:.|\n)*?\*/|\"\"\"(?:.|\n)*?\"\"\"|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|(\w+)|;")
+_WORD = re.compile(
+    r"--[^\n]*|/\*(?:.|\n)*?\*/|\"\"\"(?:.|\n)*?\"\"\"|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|(\w+)|[;(!]"
+)
 _DEFINED = {
     "table": "a table is state that other programs change; pass its rows as a stream",
     "window": "a named window does not run; give each query its own #window",
@@ -87,6 +89,31 @@ _OUTPUTS = {
     "delete": "'delete' changes a table, and tables do not run",
     "update": "'update' changes a table, and tables do not run",
 }
+
+
+_INNER_QUERY = "a query inside 'from' does not run; write it before, with insert into, and read its stream"
+_FAULT_STREAM = (
+    "{} is a fault stream, of events whose processing failed, and none fails here; leave the query out"
+)
+_WITHIN = re.compile(r"\bwithin\s+[0-9]+\s*\w+(?:\s+[0-9]+\s*\w+)*\s*\Z", re.IGNORECASE)
+
+
+def early_within(text: str) -> tuple[str, int, int] | None:
+    """Return why ``within`` cannot end a text, and where it is; None if it does not end it.
+
+    Examples
+    --------
+    >>> early_within("from every (e1=A -> e2=B) within 1 sec ")[1:]
+    (26, 12)
+    """
+    found = _WITHIN.search(text)
+    if found is None:
+        return None
+    message = (
+        "'within' limits a whole pattern in Siddhi 5, so it comes once, after the last state; to limit a "
+        "part of the pattern, compare attributes of times in a filter"
+    )
+    return message, found.start(), len(found[0].rstrip())
 
 
 _OUTPUT_OF_TABLE = re.compile(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b")
@@ -101,11 +128,19 @@ def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
     "'define table': a table"
     """
     words: list[re.Match[str]] = []
+    signs = ""  # since the last word
     for found in _WORD.finditer(text):
         if found[1] is None:
             words.clear() if found[0] == ";" else None
+            signs += found[0] if found[0] in "(!" else ""
             continue
         word, before = found[1].lower(), words[-1] if words else None
+        opened, signs = signs, ""
+        after = before[1].lower() if before is not None else ""
+        if before is not None and after == word == "from" and opened.startswith("("):
+            return _INNER_QUERY, (before.start(), found.end())
+        if before is not None and after in ("from", "into", "join") and opened == "!":
+            return _FAULT_STREAM.format(f"!{found[1]}"), (before.end() + 1, found.end())
         if before is not None and before[1].lower() == "define" and word in _DEFINED:
             return f"'define {word}': {_DEFINED[word]}", (before.start(), found.end())
         if word in _OUTPUTS and len(words) > 2 and _OUTPUT_OF_TABLE.match(text, found.end()):

@@ -13,7 +13,7 @@ from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.parsing import check_depth, check_text, parse
 from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
-from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, refused_statement
+from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, early_within, refused_statement
 from cepkit.language.siddhi.patterns import AbsentState, EventState, StatePattern
 from cepkit.language.siddhi.query import PatternInput, SiddhiApp
 from cepkit.limits import QUERIES, STATES, refuse_beyond
@@ -76,6 +76,8 @@ def _parse_once(text: str) -> SiddhiApp:
 def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
     """Return the error with what the text at its place may mean: a keyword, or another sign."""
     start, end = error.position, error.position + error.length
+    if (early := early_within(text[:start])) is not None and text[start:end] in (",", "->"):
+        return PatternSyntaxError(early[0], text, early[1], early[2])
     if text[start:end] in (",", "->") and "'->'" in error.message:
         return PatternSyntaxError(MIXED_SIGNS, text, start, end - start)
     if not error.message.startswith("expected"):
