@@ -354,6 +354,13 @@ def test_two_waits_that_end_together_are_an_accident():
         cep.siddhi(text, A=empty, B=empty, C=frame_of([1], [5000]), order_by="ts", start=0)
 
 
+def test_an_event_that_ends_a_match_may_start_the_next_one():
+    values, text = frame_of([20, 22, 30]), "select e1.x, e2.x as y insert into B"
+    assert rows(f"from every e1=A, e2=A[x > e1.x] {text}", A=values) == [(20, 22), (22, 30)]
+    assert rows(f"from every e1=A -> e2=A[x > e1.x] {text}", A=values) == [(20, 22), (22, 30)]
+    assert rows(f"from every (e1=A -> e2=A[x > e1.x]) {text}", A=values) == [(20, 22)]
+
+
 def test_sequences_that_siddhi_never_completes_warn():
     with pytest.warns(cep.CepWarning, match="completes no sequence that ends"):
         assert rows("from e1=A, e2=A+ select e1.x insert into B", A=frame_of([1, 2])) == []
