@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, STRING, Type
+from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, OBJECT, STRING, Type
 
 _UNIT = 1 << 1074  # every float is a whole multiple of 1 / _UNIT
 
@@ -192,8 +192,8 @@ def greater(a: Any, b: Any) -> bool:
 
 
 _WHOLE = (INT, LONG)
-_TAKES_NUMBERS = ("sum", "avg", "stddev", "min", "max", "minforever", "maxforever")
-NAMES = (*_TAKES_NUMBERS, "count", "distinctcount")
+TAKES_NUMBERS = ("sum", "avg", "stddev", "min", "max", "minforever", "maxforever")
+NAMES = (*TAKES_NUMBERS, "count", "distinctcount")
 
 
 def result_type(name: str, of: Type | None) -> Type:
@@ -211,7 +211,7 @@ def fits(name: str, of: Type | None) -> bool:
     """Return whether an aggregate takes values of a type; None stands for no argument."""
     if of is None:
         return name == "count"
-    return name not in _TAKES_NUMBERS or of not in (STRING, BOOL)
+    return name not in TAKES_NUMBERS or of not in (STRING, BOOL)
 
 
 def make_aggregator(name: str, of: Type | None) -> Aggregator:

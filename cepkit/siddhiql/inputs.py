@@ -21,7 +21,17 @@ from cepkit.frames.row_order import nulls, plain_values
 from cepkit.frames.spark import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
-from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
+from cepkit.siddhiql.functions.signatures import (
+    BOOL,
+    DOUBLE,
+    INT,
+    LONG,
+    OBJECT,
+    SINGLE,
+    STRING,
+    Type,
+    type_of_column,
+)
 from cepkit.siddhiql.runs.states import Event
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]

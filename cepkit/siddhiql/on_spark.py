@@ -28,7 +28,7 @@ from cepkit.language.siddhi.query import SiddhiApp, SiddhiPartition
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.spark.jobs import run_job
 from cepkit.siddhiql.binding import BoundApp, OrderBy, bind_app
-from cepkit.siddhiql.functions import INT, LONG, OBJECT, type_of_column
+from cepkit.siddhiql.functions.signatures import INT, LONG, OBJECT, type_of_column
 from cepkit.siddhiql.inputs import StreamRows, events_of, nanoseconds
 from cepkit.siddhiql.results import arrow_of_type, times_of_ticks
 
@@ -315,5 +315,5 @@ class _Writing:
         if self.has_time:
             told.append(("time", times_of_ticks([row[1] for row in found], bound.clock)))
         for i, (column, kind) in enumerate(bound.plan.schemas[self.stream]):
-            told.append((column, arrow_of_type([row[2][i] for row in found], kind)))
+            told.append((column, arrow_of_type([row[2][i] for row in found], kind, column)))
         yield from sent_batches(told, ArrowSource(table), self.output)

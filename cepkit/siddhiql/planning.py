@@ -19,11 +19,12 @@ from cepkit.language.siddhi.query import (
     StreamInput,
 )
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
-from cepkit.siddhiql.functions import Type
+from cepkit.siddhiql.functions.signatures import Type
 from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
+from cepkit.siddhiql.scopes import Scope, SlotOf, Value
 from cepkit.siddhiql.selecting import attributes_of, compile_selection
-from cepkit.siddhiql.values import Scope, SlotOf, Value, compile_condition, compile_siddhi
+from cepkit.siddhiql.values import compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window
 
 Schema = tuple[tuple[str, Type], ...]
@@ -287,12 +288,13 @@ class _Planner:
         scope = Scope([slot], self._app.source, "filter", 0, None, self._per_ms)
         before: list[Value] = []
         after: list[Value] = []
-        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, scope)
+        own = Scope([slot], self._app.source, "", 0, None, self._per_ms)  # the name of the window says where
+        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, own)
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):
-                window = plan_window(handler, slot, query.events != "current", searched, self._per_ms, scope)
-                if window is not None and handler.name in ("time", "timeBatch", "timeLength"):
-                    self._needs_clock(f"#window.{handler.name}", handler.span)
+                window = plan_window(handler, slot, query.events != "current", searched, self._per_ms, own)
+                if window is not None and window.name in ("time", "timeBatch", "timeLength"):
+                    self._needs_clock(f"#window.{window.name}", handler.span)
                 continue
             (before if window is None or window.name == "" else after).append(
                 compile_condition(handler.condition, scope)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cepkit.errors import CepError, nearest
 from cepkit.events import TIME, ColumnType, Frame, Source
 from cepkit.language.expressions.durations import NANOSECONDS
-from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
+from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
 
 _ARROW = {
@@ -115,7 +115,7 @@ class SiddhiResult:
                 raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
             columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
         for i, (column, kind) in enumerate(schema):
-            columns[column] = arrow_of_type([row[2][i] for row in rows], kind)
+            columns[column] = arrow_of_type([row[2][i] for row in rows], kind, column)
         return self._native(self._source.result(columns))
 
     def _named(self, stream: str | None) -> str:
@@ -148,10 +148,25 @@ def _type_of_times(of: ColumnType) -> pa.DataType:
     return pa.timestamp(unit, of.timezone) if of.kind == TIME else pa.duration(unit)
 
 
-def arrow_of_type(values: list[Any], kind: Type) -> pa.Array:
-    """Return values as an Arrow array; values that do not fit choose the type themselves."""
+def arrow_of_type(values: list[Any], kind: Type, column: str = "") -> pa.Array:
+    """Return values as an Arrow array; values that do not fit choose the type themselves.
+
+    Raises
+    ------
+    CepError
+        If the values of a column have several types, or no type of Arrow.
+    """
     wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
     try:
         return pa.array(values, wanted)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        pass
+    try:
         return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        types = list(dict.fromkeys(type(value).__name__ for value in values if value is not None))
+        if len(types) > 1:
+            message = f"the values have the types {', '.join(types)}; write convert(…, 'string')"
+        else:
+            message = f"a column cannot hold the values, of type {', '.join(types)}"
+        raise CepError(f"{column}: {message}" if column else message) from None

@@ -32,6 +32,9 @@ def siddhi(
     ``and``, ``or``, counts, absent events, windows, joins, partitions and chains of queries run. Without
     ``every`` a pattern has one match at most.
 
+    The functions are those of Siddhi without a namespace, ``str:…`` and ``math:…``. A function that you
+    register, as in ``@cep.pure(name="str:initials")``, wins over one of Siddhi with the same name.
+
     Parameters
     ----------
     text : str
@@ -68,6 +71,9 @@ def siddhi(
     OrderError
         If events of two streams that meet in one query are equal in ``order_by``: Siddhi's own answer then
         depends on the order of its threads.
+    PredicateError
+        For unknown functions, for arguments whose types Siddhi refuses, such as ``default(price, 0)`` of a
+        double, and for parameters of windows that are of another kind.
     UnsupportedQueryError
         For queries that feed themselves.
     ResultTooLargeError
@@ -86,6 +92,8 @@ def siddhi(
     A timer fires at its exact time, and before an event of the same time, as in Siddhi's playback mode. An
     event takes time in the number of partial matches that wait for its stream. Memory O(events + partial
     matches + rows of all results). Sums are exact and rounded once.
+    Differs: int and long are one type in the arguments of a function, and so are float and double.
+    Differs: a function gives null where Siddhi stops with an exception at a value, as ``str:charAt('a', 5)``.
     Source: Suhothayan et al., "Siddhi: a second look at complex event processing architectures", GCE 2011;
     the behaviour of siddhi-core 5.1.7.
     Differs: attributes of type float have 64 bits. Rows of ``all events`` are in one stream.

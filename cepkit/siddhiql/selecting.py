@@ -10,9 +10,11 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql import aggregators as ag
-from cepkit.siddhiql.functions import OBJECT, Type
+from cepkit.siddhiql.calls import checked
+from cepkit.siddhiql.functions.signatures import NUMBERS, OBJECT, Type
 from cepkit.siddhiql.runs.states import Slots
-from cepkit.siddhiql.values import Scope, SlotOf, Typed, Value, compile_condition, compile_siddhi
+from cepkit.siddhiql.scopes import Scope, SlotOf, Typed, Value
+from cepkit.siddhiql.values import compile_condition, compile_siddhi
 
 CURRENT, EXPIRED, RESET = "current", "expired", "reset"
 
@@ -115,7 +117,11 @@ def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
     if not ag.fits(name, kind) and name != "count":
         raise scope.error(node, f"{print_condition(node)}: no {node.function} of values of type {kind}")
     place = len(made.aggregates)
-    made.aggregates.append((name, kind, None if part is None else part.call))
+    call = None
+    if part is not None:
+        kinds = NUMBERS if name in ag.TAKES_NUMBERS else ()
+        call = checked(node.arguments[0], part, kinds, scope, f"{node.function}: ")
+    made.aggregates.append((name, kind, call))
     made.cells.append(None)
     return Typed(lambda _: made.cells[place], ag.result_type(name, kind))
 

@@ -8,10 +8,12 @@ from typing import Any
 from cepkit.errors import nearest
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
+from cepkit.language.siddhi.expression_building import Milliseconds
 from cepkit.language.siddhi.patterns import WindowHandler
-from cepkit.siddhiql.functions import INT, LONG
+from cepkit.language.siddhi.printing import print_condition
+from cepkit.siddhiql.functions.signatures import INT, LONG
 from cepkit.siddhiql.runs.windows import KNOWN_WINDOWS, WindowPlan
-from cepkit.siddhiql.values import Scope, SlotOf
+from cepkit.siddhiql.scopes import Scope, SlotOf
 
 _SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
 
@@ -54,31 +56,31 @@ def _read(reader: _Parameters, common: dict[str, Any], per_ms: int) -> WindowPla
     name = common["name"]
     match name:
         case "length":
-            return WindowPlan(**common, length=reader.number("a number of events", 1))
+            return WindowPlan(**common, length=reader.count(1))
         case "lengthBatch":
-            length = reader.number("a number of events", 0)
+            length = reader.count(0)
             return WindowPlan(**common, length=length, at_once=reader.truth())
         case "time":
-            return WindowPlan(**common, width=reader.number("a time", 1) * per_ms)
+            return WindowPlan(**common, width=reader.time() * per_ms)
         case "timeLength":
-            width = reader.number("a time", 1) * per_ms
-            return WindowPlan(**common, width=width, length=reader.number("a number of events", 1))
+            width = reader.time() * per_ms
+            return WindowPlan(**common, width=width, length=reader.count(1))
         case "timeBatch":
-            width = reader.number("a time", 1) * per_ms
-            start = reader.optional_number()
+            width = reader.time() * per_ms
+            start = reader.optional_time()
             start = None if start is None else start * per_ms
             return WindowPlan(**common, width=width, start=start, at_once=reader.truth())
         case "sort":
-            length = reader.number("a number of events", 1)
+            length = reader.count(1)
             places, signs = reader.sort_columns()
             return WindowPlan(**common, length=length, places=places, signs=signs)
     clock, unit = reader.clock()
-    width = reader.number("a time", 1) * unit
+    width = reader.time() * unit
     if name == "externalTime":
         return WindowPlan(**common, places=(clock,), width=width)
     start_place = reader.optional_clock()
-    start = reader.optional_number() if start_place is None else None
-    timeout = (reader.optional_number() or 0) * per_ms
+    start = reader.optional_time() if start_place is None else None
+    timeout = (reader.optional_time() or 0) * per_ms
     return WindowPlan(
         **common, places=(clock,), width=width, start=None if start is None else start * unit,
         start_place=start_place, timeout=timeout, shows_end=reader.truth(),
@@ -93,25 +95,54 @@ class _Parameters:
     ):
         self._name, self._left, self._slot, self._scope = name, list(arguments), slot, scope
         self._place = place
+        self._optional: list[str] = []  # what could come next
 
     def _refuse(self, wanted: str) -> Exception:
-        node = self._left[0] if self._left else self._place
-        found = "" if self._left else ", and has no more parameters"
-        return self._scope.error(node, f"#window.{self._name} takes {wanted} here{found}")
+        if not self._left:
+            return self._scope.error(
+                self._place, f"#window.{self._name} takes {wanted} here, and has no more parameters"
+            )
+        node = self._left[0]
+        found = f"and {self._shown(node)} is one" if wanted == "no parameter" else f"not {self._shown(node)}"
+        return self._scope.error(node, f"#window.{self._name} takes {wanted} here, {found}")
 
-    def number(self, wanted: str, least: int) -> int:
-        """Return a whole number that must be there."""
-        value = self.optional_number()
-        if value is None or value < least:
-            raise self._refuse(wanted if value is None else f"{wanted} of {least} or more")
+    def _shown(self, node: ex.Expression) -> str:
+        if isinstance(node, ex.Literal) and isinstance(node.value, Milliseconds):
+            return f"the time {print_condition(node)}"
+        return print_condition(node)
+
+    def count(self, least: int) -> int:
+        """Return a number of events, which must be there."""
+        node = self._left[0] if self._left else None
+        if not isinstance(node, ex.Literal) or type(node.value) is not int:
+            raise self._refuse("a number of events")
+        if node.value < least:
+            raise self._refuse(f"a number of events of {least} or more")
+        self._left.pop(0)
+        return node.value
+
+    def time(self) -> int:
+        """Return a time in milliseconds, which must be there."""
+        value = self._next_time()
+        if not value:
+            raise self._refuse("a time such as 5 sec" if value is None else "a time above 0")
+        self._left.pop(0)
         return value
 
-    def optional_number(self) -> int | None:
-        """Return a whole number if one comes next."""
-        node = self._left[0] if self._left else None
-        if isinstance(node, ex.Literal) and type(node.value) is int:
+    def optional_time(self) -> int | None:
+        """Return a time in milliseconds if one comes next."""
+        value = self._next_time()
+        if value is not None:
             self._left.pop(0)
-            return node.value
+        else:
+            self._optional.append("a time")
+        return value
+
+    def _next_time(self) -> int | None:
+        """Return a time; a plain number has milliseconds."""
+        node = self._left[0] if self._left else None
+        if isinstance(node, ex.Literal) and isinstance(node.value, int) and not isinstance(node.value, bool):
+            return int(node.value)
         return None
 
     def truth(self) -> bool:
@@ -119,7 +150,9 @@ class _Parameters:
         node = self._left[0] if self._left else None
         if isinstance(node, ex.Literal) and isinstance(node.value, bool):
             self._left.pop(0)
+            self._optional.clear()
             return node.value
+        self._optional.append("true or false")
         return False
 
     def optional_clock(self) -> int | None:
@@ -167,4 +200,4 @@ class _Parameters:
     def end(self) -> None:
         """Raise for parameters that the window does not take."""
         if self._left:
-            raise self._refuse("no parameter")
+            raise self._refuse(" or ".join(dict.fromkeys(self._optional)) or "no parameter")

@@ -113,7 +113,8 @@ def pure(function: Callable | None = None, *, name: str | None = None) -> Callab
     function : callable, optional
         Takes positional arguments; omit it when you write the decorator with ``name=``.
     name : str, optional
-        Name in predicate text; the default is ``function.__name__``. A registered name is replaced.
+        Name in predicate text; the default is ``function.__name__``. A registered name is replaced. SiddhiQL
+        also calls names with a namespace, such as ``str:initials``.
 
     Returns
     -------
@@ -123,7 +124,8 @@ def pure(function: Callable | None = None, *, name: str | None = None) -> Callab
     Raises
     ------
     PredicateError
-        If the name is not an identifier, or is the name of an aggregate or of a built-in function.
+        If the name is no identifier, with a namespace or without, or is the name of an aggregate or of a
+        built-in function.
 
     Examples
     --------
@@ -213,7 +215,8 @@ def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Call
     if not callable(call):
         raise CepError(f"expected a function to register, got {type(call).__name__}; pass a name as name='…'")
     name = str(getattr(call, "__name__", "")) if name is None else name
-    if not name.isidentifier():
+    space, colon, plain = name.rpartition(":")
+    if not plain.isidentifier() or (colon and not space.isidentifier()):
         raise PredicateError(
             f"a function needs an identifier as its name, {name!r} is not one; give one: name='…'"
         )

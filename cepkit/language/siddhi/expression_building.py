@@ -38,7 +38,7 @@ class Milliseconds(int):
 
     span: tuple[int, int]
 
-    def __new__(cls, value: int, span: tuple[int, int]):
+    def __new__(cls, value: int, span: tuple[int, int] = (0, 0)):
         made = super().__new__(cls, value)
         made.span = span
         return made
@@ -135,7 +135,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
         return ex.Literal(text_of_token(children[0]), span=span_of(children))
 
     def duration(self, children):
-        return ex.Literal(int(children[0]), span=children[0].span)
+        return ex.Literal(children[0], span=children[0].span)
 
 
 def _values(arguments: list) -> tuple[ex.Expression, ...]:

@@ -7,6 +7,7 @@ import re
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi.expression_building import Milliseconds
 from cepkit.language.siddhi.query import (
     DefinedStream,
     JoinInput,
@@ -75,7 +76,7 @@ def print_siddhi(app: SiddhiApp) -> str:
     >>> from cepkit.language.siddhi.parsing import parse_siddhi
     >>> print(print_siddhi(parse_siddhi("FROM A[x>1 AND y==2]#window.time(1 sec) SELECT sum(x) AS s "
     ...     "GROUP BY y INSERT INTO B;")))
-    from A[x > 1 and y == 2]#window.time(1000)
+    from A[x > 1 and y == 2]#window.time(1 sec)
     select sum(x) as s
     group by y
     insert into B;
@@ -246,6 +247,8 @@ def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
         return {None: "null", True: "true", False: "false"}[value], _ITEM
     if isinstance(value, str):
         return _text(value), _ITEM
+    if isinstance(value, Milliseconds):
+        return siddhi_time(value), _ITEM
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"SiddhiQL cannot spell the number {value}")

@@ -12,7 +12,7 @@ from cepkit.limits import PARTIAL_MATCHES, refuse_beyond
 from cepkit.siddhiql.runs.absent import AbsentHalf, AbsentWait
 from cepkit.siddhiql.runs.states import CountState, Event, LogicalHalf, PartialState, WaitingState
 from cepkit.siddhiql.runs.timers import RunClock
-from cepkit.siddhiql.values import Value
+from cepkit.siddhiql.scopes import Value
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from cepkit.siddhiql.runs.patterns import PatternPlan, PatternRun
 from cepkit.siddhiql.runs.states import Event, PartialState, Slots
 from cepkit.siddhiql.runs.timers import RunClock
 from cepkit.siddhiql.runs.windows import Passed, WindowPlan, make_window
+from cepkit.siddhiql.scopes import Value
 from cepkit.siddhiql.selecting import CURRENT, RESET, Row, RowSelection, RowSelector
-from cepkit.siddhiql.values import Value
 
 Deliver = Callable[[list[Row]], None]
 
