@@ -111,6 +111,25 @@ def checked(tree: ex.Expression, part: Typed, kinds: Sequence[Type], scope: Scop
     return value
 
 
+def single_value(tree: ex.Expression, part: Typed, scope: Scope) -> Value:
+    """Return a value that keeps events apart, with a check that it is no list or mapping."""
+    call = part.call
+    if part.type != OBJECT:
+        return call
+
+    def value(slots: Slots) -> Any:
+        found = call(slots)
+        try:
+            hash(found)
+        except TypeError:
+            raise scope.error(
+                tree, f"{print_condition(tree)} has the value {found!r}; it must be a single value"
+            ) from None
+        return found
+
+    return value
+
+
 def _is_of(value: Any, kind: Type) -> bool:
     if kind == STRING:
         return isinstance(value, str)

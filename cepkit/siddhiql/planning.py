@@ -19,6 +19,7 @@ from cepkit.language.siddhi.query import (
     StreamInput,
 )
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
+from cepkit.siddhiql.calls import single_value
 from cepkit.siddhiql.functions.signatures import Type
 from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
@@ -237,7 +238,7 @@ class _Planner:
         slot = self._slot((key.stream,), self._made.schemas[key.stream])
         scope = Scope([slot], self._app.source, "partition with", 0, None, self._per_ms)
         if key.value is not None:
-            return KeyOfStream(compile_siddhi(key.value, scope).call)
+            return KeyOfStream(single_value(key.value, compile_siddhi(key.value, scope), scope))
         return KeyOfStream(
             None, tuple((compile_condition(condition, scope), name) for condition, name in key.ranges)
         )

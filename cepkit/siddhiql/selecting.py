@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql import aggregators as ag
-from cepkit.siddhiql.calls import checked
+from cepkit.siddhiql.calls import checked, single_value
 from cepkit.siddhiql.functions.signatures import NUMBERS, OBJECT, Type
 from cepkit.siddhiql.runs.states import Slots
 from cepkit.siddhiql.scopes import Scope, SlotOf, Typed, Value
@@ -85,9 +86,8 @@ def compile_selection(
         if part.is_list:
             made.item_types[name] = part.type
         made.columns.append(part.call)
-    made.group_by = [
-        compile_siddhi(tree, scope("group by", aggregates=False)).call for tree in query.group_by
-    ]
+    of = scope("group by", aggregates=False)
+    made.group_by = [single_value(tree, compile_siddhi(tree, of), of) for tree in query.group_by]
     made.names, made.types = tuple(names), tuple(types)
     if query.having is not None:
         made.having = compile_condition(query.having, scope("having", after=True))
@@ -119,8 +119,10 @@ def _aggregate(node: ex.Call, made: RowSelection, scope: Scope) -> Typed:
     place = len(made.aggregates)
     call = None
     if part is not None:
-        kinds = NUMBERS if name in ag.TAKES_NUMBERS else ()
-        call = checked(node.arguments[0], part, kinds, scope, f"{node.function}: ")
+        if name in ag.TAKES_NUMBERS:
+            call = checked(node.arguments[0], part, NUMBERS, scope, f"{node.function}: ")
+        else:
+            call = single_value(node.arguments[0], part, scope) if name == "distinctcount" else part.call
     made.aggregates.append((name, kind, call))
     made.cells.append(None)
     return Typed(lambda _: made.cells[place], ag.result_type(name, kind))
@@ -184,7 +186,10 @@ class RowSelector:
         if last_of_group:
             made = [(key, order, row) for key, (order, row) in last_of_group.items()]
         if of.order_by:
-            made.sort(key=lambda one: one[1])
+            try:
+                made.sort(key=lambda one: one[1])
+            except TypeError as error:
+                raise CepError(f"order by: the values have no order: {error}") from None
         rows = [row for _, _, row in made][of.offset or 0 :]
         return rows if of.limit is None else rows[: of.limit]
 

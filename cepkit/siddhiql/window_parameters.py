@@ -111,6 +111,11 @@ class _Parameters:
             return f"the time {print_condition(node)}"
         return print_condition(node)
 
+    def _check_attribute(self, node: ex.Attribute) -> None:
+        """Raise if the stream has no such attribute."""
+        of = self._scope
+        Scope(of.slots, of.source, f"#window.{self._name}", of.current).attribute(node)
+
     def count(self, least: int) -> int:
         """Return a number of events, which must be there."""
         node = self._left[0] if self._left else None
@@ -166,7 +171,7 @@ class _Parameters:
         node = self._left[0] if self._left else None
         if not isinstance(node, ex.Attribute):
             raise self._refuse("an attribute of times")
-        self._scope.attribute(node)
+        self._check_attribute(node)
         place, kind = self._slot.attributes[node.name]
         if isinstance(kind, ColumnType):
             self._left.pop(0)
@@ -187,7 +192,7 @@ class _Parameters:
             if isinstance(node, ex.Literal) and node.value in ("asc", "desc") and places:
                 signs[-1] = 1 if node.value == "asc" else -1
             elif isinstance(node, ex.Attribute):
-                self._scope.attribute(node)
+                self._check_attribute(node)
                 places.append(self._slot.attributes[node.name][0])
                 signs.append(1)
             else:

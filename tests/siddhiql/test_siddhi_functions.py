@@ -33,17 +33,18 @@ FRAME = pd.DataFrame(
 DEFINED = "define stream T (ts long, i int, d double, s string, b bool); "
 
 
-def column(expression, clause="from T"):
+def column(expression, clause="from T", tail=""):
     """Return the values of an expression for the three events; None is missing."""
-    found = cep.siddhi(f"{DEFINED}{clause} select {expression} as x insert into O", T=FRAME, order_by="ts")
+    text = f"{DEFINED}{clause} select {expression} as x {tail} insert into O"
+    found = cep.siddhi(text, T=FRAME, order_by="ts")
     values = found.to_frame()["x"].astype(object)
     return values.where(values.notna(), None).tolist()
 
 
-def refusal(expression, clause="from T"):
+def refusal(expression, clause="from T", tail=""):
     """Return the message of the error of an expression."""
     with pytest.raises(cep.CepError) as caught:
-        column(expression, clause)
+        column(expression, clause, tail)
     return str(caught.value)
 
 
@@ -345,6 +346,7 @@ WINDOWS = [
     ("timeBatch(1 sec, 'a')", "#window.timeBatch takes a time or true or false here, not 'a'"),
     ("sort(2 sec, d)", "#window.sort takes a number of events here, not the time 2 sec"),
     ("sort(2, d, 'up')", "#window.sort takes attributes, each with 'asc' or 'desc' here, not 'up'"),
+    ("sort(2, y)", "#window.sort: T has no attribute 'y'"),
     ("externalTime(d, 1 sec)", "#window.externalTime takes an attribute of type long here, not d"),
     ("externalTime(ts, 'a')", "#window.externalTime takes a time such as 5 sec here, not 'a'"),
     ("externalTimeBatch(ts, 1.5)", "#window.externalTimeBatch takes a time such as 5 sec here, not 1.5"),
@@ -387,4 +389,32 @@ def test_values_of_unknown_type_are_checked_when_they_come():
     assert "cannot compare 'a' with 3" in refusal("text_or_number(i) > 3")
     assert "sum: text_or_number(i) has the value 'a'" in refusal("sum(text_or_number(i))")
     assert "x: the values have the types str, int; write convert" in refusal("text_or_number(i)")
+    assert "order by: the values have no order" in refusal(
+        "text_or_number(i)", "from T#window.lengthBatch(2)", "order by x"
+    )
     assert column("convert(text_or_number(i), 'int')") == [None, 1, 1]
+
+
+LISTS = pd.DataFrame({"ts": range(2), "l": [[1], [2]], "m": [{"a": 1}, {"a": 2}]})
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("from T select count() as n group by l insert into O", "group by: l has the value"),
+        ("from T select distinctCount(m) as n insert into O", "select: m has the value"),
+        (
+            "from T#window.lengthBatch(2) select m order by m insert into O",
+            "order by: the values have no order",
+        ),
+        (
+            "partition with (l of T) begin from T select ts insert into O; end",
+            "partition with: l has the value",
+        ),
+        ("from T select math:abs(l) as x insert into O", "math:abs: l has the value"),
+        ("from T select ts * ts * 9000000000 * 9000000000 as x insert into O", "x: a column cannot hold"),
+    ],
+)
+def test_lists_and_numbers_beyond_long_are_one_error(query, message):
+    with pytest.raises(cep.CepError, match=message):
+        cep.siddhi(query, T=LISTS, order_by="ts").to_frame()
