@@ -199,6 +199,8 @@ class PredicateError(CepError, TypeError):
       ^^^^^^^^^^^
     """
 
+    span: tuple[int, int] | None = None  # of the wrong part in the text of a query, if it is known
+
 
 class NoEventVariableError(PatternSyntaxError, PredicateError):
     """A regex predicate names an event, as in ``b.price``, but events of a regex query have no names."""

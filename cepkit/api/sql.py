@@ -72,7 +72,10 @@ def sql(
     other queries. Memory O(rows + matched rows); matched rows beyond half of the free memory are refused.
     Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
-    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
+    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only. There is no type
+    DATE: ``DATE '2024-01-31'`` is a time at midnight. An interval has days and seconds, no months and years.
+    An interval times a fraction, or divided by a number, is rounded to a microsecond, or to a nanosecond
+    where the column has them. LOG with one argument is the natural logarithm.
 
     Examples
     --------

@@ -240,7 +240,19 @@ def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
         return array.to_pandas(types_mapper=lambda of: pd.BooleanDtype())
     if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
         return pd.Series(pd.arrays.ArrowExtensionArray(array))
+    if _has_integers_and_nulls_in_lists(array):  # as floats they would lose digits
+        made = np.empty(len(array), object)
+        for i, items in enumerate(array.to_pylist()):
+            made[i] = None if items is None else np.array(items, object if None in items else None)
+        return pd.Series(made)
     return array.to_pandas()
+
+
+def _has_integers_and_nulls_in_lists(array: pa.Array | pa.ChunkedArray) -> bool:
+    if not pa.types.is_list(array.type) or not pa.types.is_integer(array.type.value_type):
+        return False
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    return any(chunk.flatten().null_count for chunk in chunks)
 
 
 def type_of_series(series: pd.Series) -> ColumnType:

@@ -105,6 +105,8 @@ def row_value(target: str, clause: str, tree: ex.Expression, labels: Sequence[st
     """Return a value of DEFINE at the last of these rows as one of that row and rows before it."""
     here = len(labels) - 1
     match tree:
+        case rp.TimeLiteral(value=text) | rp.IntervalLiteral(value=text):
+            return ex.Literal(text)
         case ex.Attribute():
             return tree
         case ex.Reference(name=str(name)):
@@ -154,6 +156,8 @@ def _measured(
 ) -> ex.Expression:
     clause = f"MEASURES {name}"
     match tree:
+        case rp.TimeLiteral(value=text) | rp.IntervalLiteral(value=text):
+            return ex.Literal(text)
         case ex.Attribute(name=column):
             return ex.Reference(names[-1], column)
         case ex.Reference(name=str(column)):

@@ -153,6 +153,8 @@ class _Rows(list):
 
 def _measure(target: str, name: str, tree: ex.Expression) -> ex.Expression:
     match tree:
+        case rp.TimeLiteral(value=text) | rp.IntervalLiteral(value=text):
+            return ex.Literal(text)
         case ex.Attribute():
             return ex.Aggregate("last", tree)
         case rp.Navigation(

@@ -36,7 +36,11 @@ CONDITIONS = [
     "PREV(size) * 1.5 > price", "CAST(size AS varchar) = '2'", "price // 1 = 2", "(price > 2) = flag",
     "name > PREV(name)", "PREV(price IS NULL)", "price > 1 AND (size = 1 OR flag OR name IS NULL)",
     "size - 9223372036854775000 < 0", "size * 4611686018427387904 > 5", "size / 0 IS NULL",
-    "price IN (1, 2.5, 3)", "SIGN(price - 2) = -1",
+    "price IN (1, 2.5, 3)", "SIGN(price - 2) = -1", "(size - 3) % 2 = -1", "MOD(price - 3, 2) < 0",
+    "t - TIMESTAMP '2024-01-01 00:00:00' > INTERVAL '9' SECOND", "t > PREV(t) + 2 * INTERVAL '0.5' SECOND",
+    "COALESCE(gap, INTERVAL '1' SECOND) > INTERVAL '1' SECOND", "gap / INTERVAL '2' SECOND > 1",
+    "gap % INTERVAL '2' SECOND = INTERVAL '0' SECOND", "LEAST(t, DATE '2024-01-02') = t",
+    "CASE WHEN flag THEN t ELSE DATE '2024-01-02' END < TIMESTAMP '2024-01-01 00:00:09.5'",
 ]  # fmt: skip
 MEASURES = [
     "FIRST(price)", "LAST(A.price, 1)", "FIRST(U.name)", "LAST(t) - FIRST(t)", "LAST(flag)", "CLASSIFIER()",
@@ -49,7 +53,9 @@ MEASURES = [
     "FIRST(price) / LAST(size)", "FINAL LAST(size)", "FIRST(A.size, 2)", "SUM(size * 1000000000000000000)",
     "gap", "LAST(gap) * 2", "'x'", "1 + 1", "name || '!'", "AVG(t)", "SUM(gap)", "COUNT(CLASSIFIER())",
     "flag IS NULL", "SUM(CASE WHEN flag THEN 1 ELSE 0 END)", "MAX_BY(name, price)", "NEXT(price) - price",
-    "LAST(B.flag)",
+    "LAST(B.flag)", "CAST(t AS varchar)", "LISTAGG(flag, ',')", "gap / 2", "ROUND(price - 2.5)",
+    "MOD(size - 3, 2)", "LAST(t) - TIMESTAMP '2024-01-01 00:00:00'", "DATE '2024-02-28' + LAST(gap)",
+    "INTERVAL '1' DAY / 2", "COALESCE(gap, INTERVAL '0.5' SECOND)", "ROUND(price / 3, 1)",
 ]  # fmt: skip
 
 

@@ -591,10 +591,17 @@ def like(text: str, pattern: str) -> bool:
 def cast(item: Any, kind: str) -> Any:
     """Return a value as another type: a number, or a text that may be cut."""
     if found := re.fullmatch(r"varchar(?:\((\d+)\))?", kind):
-        return str(item)[: int(found[1]) if found[1] else None]
+        text = str(item).lower() if isinstance(item, bool) else str(item)
+        return text[: int(found[1]) if found[1] else None]
     if kind.startswith("decimal"):
         return Fraction(item)
     return {"bigint": int, "integer": int, "double": float}[kind](item)
+
+
+def remainder(one: Any, other: Any) -> Any:
+    """Return what is left of a division that rounds towards zero, as SQL says."""
+    exact = Fraction(one) - Fraction(other) * math.trunc(Fraction(one) / Fraction(other))
+    return int(exact) if isinstance(one, int) and isinstance(other, int) else float(exact)
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -609,7 +616,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "*": operator.mul,
     "/": operator.truediv,
     "//": operator.floordiv,
-    "%": operator.mod,
+    "%": lambda one, other: remainder(one, other),
     "neg": operator.neg,
     "not": operator.not_,
     "||": operator.add,
@@ -625,4 +632,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         item if item is not None else null for item in items if item is not None or null is not None
     ),
     "element_at": lambda items, key: items.get(key),
+    "mod": lambda one, other: remainder(one, other),
+    "round": lambda item: math.copysign(math.floor(abs(Fraction(item)) + Fraction(1, 2)), item),
+    "log": lambda base, item: math.log(item) / math.log(base),
 }

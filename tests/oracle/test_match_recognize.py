@@ -191,6 +191,21 @@ def test_null_is_neither_true_nor_false():
     assert labels_of(A, [None, 1, 2], define={"A": never}) == ["A"]
 
 
+def test_arithmetic():
+    def of(tree):
+        [row] = result(Query({"var": "A"}, measures=[("m", tree)]), [{"x": 1}])
+        return row["m"]
+
+    def call(name, *values):
+        return of({"fn": name, "args": [{"lit": one} for one in values]})
+
+    assert [call("mod", one, 3) for one in (-7, 7, -7.5)] == [-1, 1, -1.5]
+    assert of({"op": "%", "args": [{"lit": -7}, {"lit": -3}]}) == -1 and call("mod", 1, 0) is None
+    assert [call("round", one) for one in (2.5, -2.5, 1.4)] == [3, -3, 1]
+    assert call("log", 2, 8) == 3
+    assert of({"cast": {"lit": True}, "type": "varchar"}) == "true"
+
+
 def test_order_and_partitions():
     rows = [{"k": k, "t": t} for k, t in [("x", 1), (None, 5), ("x", None), ("x", 3), (None, 7)]]
     query = Query(

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cepkit.compile.match_recognize.arithmetic import logarithm, remainder, rounded
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, OTHER, TEXT
 
 
@@ -37,10 +38,10 @@ def _without(item: Any, other: Any) -> Any:
 # The type of the first argument, where no type is written. A null argument makes a null.
 STRICT_FUNCTIONS: dict[str, tuple[Callable[..., Any], str | None]] = {
     "abs": (abs, None), "sqrt": (math.sqrt, FLOAT), "exp": (math.exp, FLOAT), "ln": (math.log, FLOAT),
-    "log": (math.log, FLOAT), "log2": (math.log2, FLOAT), "log10": (math.log10, FLOAT),
+    "log": (logarithm, FLOAT), "log2": (math.log2, FLOAT), "log10": (math.log10, FLOAT),
     "floor": (math.floor, INTEGER), "ceil": (math.ceil, INTEGER), "ceiling": (math.ceil, INTEGER),
-    "round": (round, None), "sign": (lambda x: (x > 0) - (x < 0), INTEGER), "power": (math.pow, FLOAT),
-    "mod": (operator.mod, None), "least": (min, None), "greatest": (max, None), "lower": (str.lower, TEXT),
+    "round": (rounded, None), "sign": (lambda x: (x > 0) - (x < 0), INTEGER), "power": (math.pow, FLOAT),
+    "mod": (remainder, None), "least": (min, None), "greatest": (max, None), "lower": (str.lower, TEXT),
     "upper": (str.upper, TEXT), "length": (len, INTEGER), "concat": (lambda *x: "".join(map(str, x)), TEXT),
     "contains": (operator.contains, BOOLEAN), "starts_with": (str.startswith, BOOLEAN),
     "ends_with": (str.endswith, BOOLEAN), "cardinality": (len, INTEGER), "array_join": (_joined, TEXT),

@@ -4,74 +4,49 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
+from cepkit.compile.match_recognize.arithmetic import compute, unified
+from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, strict
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
+from cepkit.compile.match_recognize.refusals import (
+    refuse_cast,
+    refuse_comparison,
+    refuse_function_of_ticks,
+    refuse_like,
+    refuse_non_boolean,
+    refuse_objects,
+    refuse_opposite,
+)
+from cepkit.compile.match_recognize.times import as_text, converted, literal
 from cepkit.compile.shared.like import like_test
-from cepkit.errors import CepError, PredicateError, column_not_found, nearest, short_text
+from cepkit.errors import PredicateError, column_not_found, nearest
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
 
+__all__ = ["AGGREGATES", "Compiled", "RowTotal", "compile_condition", "compile_value"]
 
-class Place(Protocol):
-    """What an expression can ask about a match, or a partial one, at its current row.
 
-    PREV and NEXT see the rows from ``low`` to ``n_rows``. A partial match that ran out of time has no number.
+def compile_condition(
+    tree: ex.Expression,
+    schema: Mapping[str, ColumnType],
+    params: Mapping[str, Any] | None = None,
+    *,
+    inside: bool = False,
+) -> Compiled:
+    """Return a search condition as a function, as `compile_value` does.
+
+    Raises
+    ------
+    PredicateError
+        Also if the values are no truth values.
     """
-
-    columns: Mapping[str, Sequence[Any]]
-    n_rows: int
-    number: int | None
-    low: int
-
-    def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
-        """Return a row of a variable, or of all for None, from the first or the last one; -1 if none."""
-        ...
-
-    def label(self, row: int) -> str | None:
-        """Return the variable of a row; None outside the match."""
-        ...
-
-    def total(self, aggregate: RowTotal) -> Any:
-        """Return the value of an aggregate."""
-        ...
-
-
-# A function of a place. The row counts inside FIRST, LAST, PREV, NEXT and aggregates; elsewhere it is -1.
-Value = Callable[[Any, int], Any]
-
-
-@dataclass(frozen=True, eq=False)
-class RowTotal:
-    """An aggregate whose arguments are functions of single rows; ``tree`` is where it comes from."""
-
-    tree: rp.RowAggregate
-    arguments: tuple[Value, ...]
-    variable: str | None
-    is_of_times: bool = False
-
-    @property
-    def function(self) -> str:
-        """The name of the aggregate."""
-        is_mean = self.is_of_times and self.tree.function == "avg"
-        return "avg_of_times" if is_mean else self.tree.function
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """An expression as a function, with the type of its values."""
-
-    call: Value
-    type: ColumnType
+    made = compile_value(tree, schema, params, inside=inside)
+    refuse_non_boolean(tree, made.type)
+    return made
 
 
 def compile_value(
@@ -105,14 +80,21 @@ def compile_value(
     def part(node: ex.Expression) -> Compiled:
         return compile_value(node, schema, params, inside=inside)
 
+    def condition(node: ex.Expression) -> Compiled:
+        return compile_condition(node, schema, params, inside=inside)
+
     match tree:
+        case rp.TimeLiteral(value=text):
+            return literal(text, TIME)
+        case rp.IntervalLiteral(value=text):
+            return literal(text, DURATION)
         case ex.Literal(value=value):
-            return Compiled(lambda place, row: value, _type_of(value))
+            return constant(value, _type_of(value), value if isinstance(value, str) else None)
         case ex.Parameter(name=name):
             if params is None or name not in params:
                 raise PredicateError(f"params gives no value for :{name}; give params={{{name!r}: …}}")
             value = params[name]
-            return Compiled(lambda place, row: value, _type_of(value))
+            return constant(value, _type_of(value), value if isinstance(value, str) else None)
         case ex.Attribute() | ex.Reference():
             return _column(tree, schema, inside)
         case rp.Navigation():
@@ -130,72 +112,60 @@ def compile_value(
         case rp.TimedOut():  # only matches have numbers
             return Compiled(lambda place, row: place.number is None, ColumnType(BOOLEAN))
         case ex.And(operands=operands):
-            calls = [part(operand).call for operand in operands]
+            calls = [condition(operand).call for operand in operands]
             return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
         case ex.Or(operands=operands):
-            calls = [part(operand).call for operand in operands]
+            calls = [condition(operand).call for operand in operands]
             return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
         case ex.IsNull(operand=operand):
             call = part(operand).call
             return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
         case ex.In(operand=operand, options=options):
             one, given = part(operand), constants_of(options)
-            if given is not None and one.type.kind in _WORDS:
-                _refuse_unlike(tree, one.type, *map(_type_of, given))
-                return _strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
+            if given is not None and one.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
+                refuse_comparison(
+                    tree, [(operand, one.type), *zip(options, map(_type_of, given), strict=True)]
+                )
+                return strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
             return _membership(tree, one, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern):
-            return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
+            one = part(operand)
+            refuse_like(tree, one.type)
+            return strict(like_test(pattern), [one], ColumnType(BOOLEAN))
         case ex.Comparison(operator=sign, left=left, right=right):
-            sides = _converted([part(left), part(right)])
-            _refuse_objects((left, right), schema)
-            _refuse_unlike(tree, *(side.type for side in sides))
-            return _strict(_COMPARISONS[sign], sides, ColumnType(BOOLEAN), tree)
+            sides = [part(left), part(right)]
+            typed = [(left, sides[0].type), (right, sides[1].type)]
+            refuse_objects(typed)
+            refuse_comparison(tree, typed)
+            return strict(_COMPARISONS[sign], converted(sides), ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
-            return _arithmetic(tree, sign, [part(left), part(right)])
+            return compute(tree, sign, [part(left), part(right)])
         case ex.Negative(operand=operand):
             one = part(operand)
-            return _strict(operator.neg, [one], one.type, tree)
+            refuse_opposite(tree, one.type)
+            if one.is_constant and one.type.kind == DURATION:
+                return constant(-one.call(None, -1), one.type)
+            return strict(operator.neg, [one], one.type, tree)
         case ex.Not(operand=operand):
-            return _strict(operator.not_, [part(operand)], ColumnType(BOOLEAN))
+            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN))
         case rp.Joined(left=left, right=right):
-            return _strict(lambda one, two: f"{one}{two}", [part(left), part(right)], ColumnType(TEXT))
+            return strict(
+                lambda one, two: f"{one}{two}", [as_text(part(left)), as_text(part(right))], ColumnType(TEXT)
+            )
         case rp.Cast(operand=operand, kind=kind):
-            return _cast(part(operand), kind)
+            return _cast(tree, part(operand), kind)
         case rp.ArrayOf(items=items):
-            calls = [part(item).call for item in items]
-            kind = ColumnType(LIST, item=_common_type(map(part, items)))
+            made = unified(tree, [part(item) for item in items])
+            calls = [one.call for one in made]
+            kind = ColumnType(LIST, item=_common_type(made))
             return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
-            return _case([part(node) for node in branches], None if default is None else part(default))
+            conditions = [condition(node) for node in branches[::2]]
+            values = [*branches[1::2], *([] if default is None else [default])]
+            return _case(conditions, unified(tree, [part(node) for node in values]))
         case ex.Call(function=function, arguments=arguments):
             return _call(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
-
-
-def _refuse_objects(sides: Iterable[ex.Expression], schema: Mapping[str, ColumnType]) -> None:
-    """Raise for a column that no comparison can use, as in all languages."""
-    for side in sides:
-        if isinstance(side, ex.Attribute | ex.Reference):
-            name = column_of(side.name or "", schema)
-            if schema[name].kind == OTHER:
-                raise PredicateError(
-                    f"the values of {name} are of several types, or of one that conditions cannot use; make "
-                    "the column all numbers, text, times or truth values"
-                )
-
-
-_WORDS = {INTEGER: "numbers", FLOAT: "numbers", TEXT: "texts", BOOLEAN: "truth values"}
-
-
-def _refuse_unlike(tree: ex.Expression, of: ColumnType, *others: ColumnType) -> None:
-    """Raise for a test of numbers, texts and truth values against each other, which never holds."""
-    first = _WORDS.get(of.kind)
-    for kind in {other.kind: None for other in others}:
-        other = _WORDS.get(kind)
-        if first and other and first != other:
-            said = short_text(print_sql(tree))
-            raise PredicateError(f"{said} compares {first} with {other}; convert one side by CAST")
 
 
 def _type_of(value: object) -> ColumnType:
@@ -301,9 +271,12 @@ def compile_total(
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
     made = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
-    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"} | (
-        {} if tree.function == "avg" else {TIME: "times"}
-    )
+    if tree.function in ("count_if", "bool_and", "bool_or", "every"):
+        for node, one in zip(tree.arguments, made, strict=True):
+            refuse_non_boolean(node, one.type, f"the argument of {tree.function.upper()}")
+    kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"}
+    kinds |= {} if tree.function == "avg" else {TIME: "times"}
+    kinds |= {} if tree.function in ("sum", "avg") else {DURATION: "intervals"}
     if tree.function in _OF_NUMBERS and made and made[0].type.kind in kinds:
         name, refused = tree.function.upper(), kinds[made[0].type.kind]
         raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
@@ -333,39 +306,12 @@ def _any(values: Iterable[Any]) -> bool | None:
     return found
 
 
-def _strict(
-    function: Callable[..., Any],
-    parts: Sequence[Compiled],
-    kind: ColumnType,
-    tree: ex.Expression | None = None,
-) -> Compiled:
-    """Return a function that is null if an argument is null, or where it is not defined."""
-    calls = [part.call for part in parts]
-
-    def call(place: Place, row: int) -> Any:
-        values = [call(place, row) for call in calls]
-        if any(value is None for value in values):
-            return None
-        try:
-            return function(*values)
-        except CepError:
-            raise
-        except (ArithmeticError, ValueError):
-            return None
-        except TypeError:
-            text = "" if tree is None else f" in {print_sql(tree)}"
-            kinds = " and ".join(type(value).__name__ for value in values)
-            raise PredicateError(f"values of types {kinds} do not go together{text}") from None
-
-    return Compiled(call, kind)
-
-
 def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
     """Return the values of numbers, texts and truth values; None if anything else is among them."""
     found: list[Any] = []
     for option in options:
         tree = option.operand if isinstance(option, ex.Negative) else option
-        if not isinstance(tree, ex.Literal) or type(tree.value) not in (bool, int, float, str):
+        if type(tree) is not ex.Literal or type(tree.value) not in (bool, int, float, str):
             return None
         if tree is not option and type(tree.value) not in (int, float):
             return None
@@ -374,9 +320,10 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
 
 
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
-    converted = _converted([operand, *choices])
-    _refuse_unlike(tree, *(part.type for part in converted))
-    item, *options = [part.call for part in converted]
+    parts = [operand, *choices]
+    trees = [tree.operand, *tree.options]
+    refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])
+    item, *options = [part.call for part in converted(parts)]
 
     def call(place: Place, row: int) -> bool | None:
         one = item(place, row)
@@ -390,93 +337,19 @@ def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Comp
     return Compiled(call, ColumnType(BOOLEAN))
 
 
-def _converted(parts: list[Compiled]) -> list[Compiled]:
-    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration."""
-    timed = [part.type for part in parts if part.type.kind in (TIME, DURATION)]
-    if not timed:
-        return parts
-    if len({(of.kind, of.timezone is None) for of in timed if of.kind == TIME}) > 1:
-        raise PredicateError("one side has a time zone and the other has none; convert one of the columns")
-    finest = min(timed, key=lambda of: NANOSECONDS[of.unit or "ns"])
-    return [
-        _in_ticks(part, finest) if part.type.kind == TEXT else _in_unit(part, finest.unit) for part in parts
-    ]
-
-
-def _in_unit(part: Compiled, unit: str | None) -> Compiled:
-    """Return a time or a duration in a finer unit, and any other value unchanged."""
-    if part.type.kind not in (TIME, DURATION) or part.type.unit == unit:
-        return part
-    factor = NANOSECONDS[part.type.unit or "ns"] // NANOSECONDS[unit or "ns"]
-    return _strict(lambda ticks: ticks * factor, [part], replace(part.type, unit=unit))
-
-
-def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
-    return _strict(lambda text: ticks_of(text, timed), [part], timed)
-
-
-def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
-    """Return a text next to a time or a duration as ticks; a fraction for a time between two ticks."""
-    if timed.kind == DURATION:
-        return duration_ticks(text, timed.unit)
-    return _time_ticks(text, timed.unit or "ns", timed.timezone)
-
-
-@lru_cache(maxsize=256)
-def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
-    """Return a time in ticks; without a zone of its own it is in the zone of the column."""
-    import pandas as pd
-
-    try:
-        moment = pd.Timestamp(text)
-    except ValueError:
-        moment = pd.NaT
-    if moment is pd.NaT:
-        raise PredicateError(
-            f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
-        )
-    if moment.tzinfo is None and zone is not None:
-        try:
-            moment = moment.tz_localize(zone)
-        except ValueError:  # the clocks change
-            raise PredicateError(
-                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
-            ) from None
-    if moment.tzinfo is not None:
-        if zone is None:
-            raise PredicateError(
-                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
-            )
-        moment = moment.tz_convert("UTC").tz_localize(None)
-    exact = Fraction(int(moment.asm8.astype(np.int64)) * NANOSECONDS[moment.unit], NANOSECONDS[unit])
-    return int(exact) if exact.denominator == 1 else exact
-
-
-def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
-    left, right = parts
-    if left.type.kind == TIME and right.type.kind == TEXT:
-        right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
-    elif {left.type.kind, right.type.kind} <= {TIME, DURATION} and sign in "+-":
-        left, right = _converted([left, right])
-    kinds = (left.type.kind, right.type.kind)
-    if kinds == (TIME, TIME) and sign == "-":
-        kind = ColumnType(DURATION, left.type.unit)
-    elif TIME in kinds or DURATION in kinds:
-        kind = left.type if left.type.kind in (TIME, DURATION) else right.type
-    else:
-        kind = ColumnType(INTEGER if kinds == (INTEGER, INTEGER) and sign != "/" else FLOAT)
-    return _strict(_ARITHMETIC[sign], [left, right], kind, tree)
-
-
-def _cast(part: Compiled, kind: str) -> Compiled:
+def _cast(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
     name, _, length = kind.rstrip(")").partition("(")
     if name in ("varchar", "char", "string", "text"):
         end = int(length) if length else None
-        return _strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
+        if part.type.kind in (LIST, MAP):
+            return strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
+        return strict(lambda text: text[:end], [as_text(part)], ColumnType(TEXT))
     if name in ("bigint", "integer", "int", "smallint", "tinyint"):
-        return _strict(int, [part], ColumnType(INTEGER))
+        refuse_cast(tree, part.type)
+        return strict(int, [part], ColumnType(INTEGER))
     if name in ("double", "float", "real", "decimal", "numeric"):
-        return _strict(float, [part], ColumnType(FLOAT))
+        refuse_cast(tree, part.type)
+        return strict(float, [part], ColumnType(FLOAT))
     raise PredicateError(f"CAST to {kind} does not run here")
 
 
@@ -488,27 +361,37 @@ def _common_type(parts: Iterable[Compiled]) -> ColumnType:
     return types[0] if types else ColumnType(OTHER)
 
 
-def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
-    conditions, values = branches[::2], branches[1::2]
+def _case(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
+    """Return the value of the first condition that holds; one value more is that of ELSE."""
+    default = values[len(conditions)] if len(values) > len(conditions) else None
 
     def call(place: Place, row: int) -> Any:
-        for condition, value in zip(conditions, values, strict=True):
+        for condition, value in zip(conditions, values, strict=False):
             if condition.call(place, row) is True:
                 return value.call(place, row)
         return None if default is None else default.call(place, row)
 
-    return Compiled(call, _common_type(values if default is None else [*values, default]))
+    return Compiled(call, _common_type(values))
 
 
 def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     if function in ("coalesce", "nvl", "ifnull"):
+        parts = unified(tree, parts)
         calls = [part.call for part in parts]
         kind = _common_type(parts)
         return Compiled(
             lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
         )
     if function == "if" and len(parts) in (2, 3):
-        return _case(parts[:2], parts[2] if len(parts) == 3 else None)
+        refuse_non_boolean(tree.arguments[0], parts[0].type)
+        return _case(parts[:1], unified(tree, parts[1:]))
+    if function == "mod" and len(parts) == 2:
+        return compute(tree, "%", parts)
+    if function in ("least", "greatest", "nullif"):
+        parts = unified(tree, parts)
+    if function in ("concat", "concat_ws", "array_join"):
+        parts = [as_text(part) for part in parts]
+    refuse_function_of_ticks(tree, function, [part.type for part in parts])
     if function in LENIENT_FUNCTIONS:
         made, kind = LENIENT_FUNCTIONS[function]
         calls = [part.call for part in parts]
@@ -522,7 +405,7 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     of = _common_type(parts) if kind is None else ColumnType(kind)
     if function == "element_at" and parts:
         of = parts[0].type.item or ColumnType(OTHER)
-    return _strict(made, parts, of, tree)
+    return strict(made, parts, of, tree)
 
 
 _OTHER_FUNCTIONS = (
@@ -531,8 +414,4 @@ _OTHER_FUNCTIONS = (
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge,
-}  # fmt: skip
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod,
-    "//": operator.floordiv,
 }  # fmt: skip

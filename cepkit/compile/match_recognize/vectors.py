@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of, ticks_of
+from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
+from cepkit.compile.match_recognize.times import TIMED, ticks_of
+from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of
 from cepkit.errors import PredicateError
 from cepkit.events import (
     BOOLEAN,
@@ -24,6 +26,7 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.match_recognize import patterns as rp
 
 EXACT = 2**53  # integers up to here are floats without loss
@@ -31,6 +34,7 @@ _LARGEST = 2**63 - 1
 _FEW = 8  # options of IN that are compared one by one
 _WHOLE = (INTEGER, TIME, DURATION)
 _OF_MATCHES = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber)
+_OF_ROWS = (*_OF_MATCHES, ex.Attribute, ex.Reference, rp.MatchRowtime, rp.TimedOut)
 
 
 class NotVectorizedError(Exception):
@@ -51,12 +55,15 @@ class Vector:
         Where the value is null: truths by place, or numbers of places.
     texts : ndarray of objects, optional
         The texts of the codes.
+    text : str, optional
+        What was written for a constant time.
     """
 
     values: Any
     type: ColumnType
     missing: tuple[np.ndarray, ...] = ()
     texts: np.ndarray | None = None
+    text: str | None = None
 
     @property
     def is_one(self) -> bool:
@@ -179,6 +186,8 @@ class VectorReader(ABC):
             return self.of_match(tree, at)
         if (found := self._of_one_text(tree, at)) is not None:
             return found
+        if (found := self._of_constants(tree)) is not None:
+            return found
         match tree:
             case ex.Literal(value=value):
                 return _constant(value)
@@ -235,16 +244,31 @@ class VectorReader(ABC):
         codes = np.where(column.is_null(self.n), -1, column.values) if column.missing else column.values
         return _looked_up(of_text, codes, made.type)
 
+    def _of_constants(self, tree: ex.Expression) -> Vector | None:
+        """Return a time or a duration that is written in the query, or computed from such; else None."""
+        if not isinstance(tree, rp.TimeLiteral | rp.IntervalLiteral | ex.Arithmetic | ex.Negative):
+            return None
+        if any(isinstance(node, _OF_ROWS) for node in tree.walk(literals=False)):
+            return None
+        made = compile_value(tree, self.schema, self.params, inside=True)
+        if not made.is_constant or made.type.kind not in TIMED:
+            return None
+        ticks = made.call(None, -1)
+        if ticks is None or abs(ticks) > _LARGEST:
+            raise NotVectorizedError
+        return Vector(ticks, made.type, text=made.text)
+
     def _computed(self, sign: str, left: Vector, right: Vector) -> Vector:
-        if left.type.kind == TIME and right.type.kind == TEXT:
-            right = _in_ticks(right, ColumnType(DURATION, left.type.unit))
-        _check_units([left, right])
-        kinds = (left.type.kind, right.type.kind)
-        kind = ColumnType(INTEGER if kinds == (INTEGER, INTEGER) and sign != "/" else FLOAT)
-        if kinds == (TIME, TIME) and sign == "-":
-            kind = ColumnType(DURATION, left.type.unit)
-        elif TIME in kinds or DURATION in kinds:
-            kind = left.type if left.type.kind in (TIME, DURATION) else right.type
+        kinds = {left.type.kind, right.type.kind}
+        if TEXT in kinds and kinds & {*TIMED}:
+            timed = left if right.type.kind == TEXT else right
+            as_duration = ColumnType(DURATION, timed.type.unit)
+            left, right = (_in_ticks(p, as_duration) if p.type.kind == TEXT else p for p in (left, right))
+        elif kinds <= {*TIMED}:
+            left, right = _converted([left, right])
+        kind = type_of_arithmetic(sign, left.type, right.type)
+        if kind is None:
+            raise NotVectorizedError
         return self._operated(sign, left, right, kind)
 
     def _operated(self, sign: str, left: Vector, right: Vector, kind: ColumnType) -> Vector:
@@ -271,7 +295,7 @@ class VectorReader(ABC):
         return Vector(values, kind, missing)
 
     def _case(self, branches: Sequence[ex.Expression], default: ex.Expression, at: Any) -> Vector:
-        parts = [self.value(part, at) for part in (*branches[1::2], default)]
+        parts = _converted([self.value(part, at) for part in (*branches[1::2], default)])
         first, last = parts[0], parts[-1]
         if not all(part.is_number and part.is_whole is first.is_whole for part in parts):
             raise NotVectorizedError
@@ -284,8 +308,10 @@ class VectorReader(ABC):
 
     def _call(self, function: str, parts: list[Vector]) -> Vector:
         if function == "mod" and len(parts) == 2:
-            return self._operated("%", *parts, kind=parts[0].type)
-        if function == "coalesce" and len({(part.type, part.is_whole) for part in parts}) == 1:
+            return self._computed("%", *parts)
+        if function in ("coalesce", "least", "greatest"):
+            parts = _converted(parts)
+        if function == "coalesce" and len({(part.type.kind, part.type.unit) for part in parts}) == 1:
             _check_numbers(*parts)
             values, missing = np.broadcast_to(parts[-1].values, (self.n,)), parts[-1].is_null(self.n)
             for part in parts[-2::-1]:
@@ -315,7 +341,7 @@ class VectorReader(ABC):
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": np.remainder,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": np.fmod,
     "//": np.floor_divide,
 }  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {
@@ -346,20 +372,42 @@ def _check_bound(bound: int, most: int = _LARGEST) -> None:
 
 
 def _converted(parts: list[Vector]) -> list[Vector]:
-    """Return operands with texts in ticks next to a time or a duration."""
-    timed = next((part.type for part in parts if part.type.kind in (TIME, DURATION)), None)
-    if timed is None:
+    """Return operands in the finest unit of the columns, with texts in ticks next to a time or a duration.
+
+    Python converts times with and without zones, and constants between two ticks.
+    """
+    timed = [part for part in parts if part.type.kind in TIMED]
+    if not timed:
         return parts
-    _check_units(parts)
-    return [_in_ticks(part, timed) if part.type.kind == TEXT else part for part in parts]
-
-
-def _check_units(parts: Sequence[Vector]) -> None:
-    """Raise for times or durations in several units, or with and without zones: Python converts them."""
-    timed = [part.type for part in parts if part.type.kind in (TIME, DURATION)]
-    zones = {of.timezone is None for of in timed if of.kind == TIME}
-    if len({of.unit for of in timed}) > 1 or len(zones) > 1:
+    of_columns = [part for part in timed if not part.is_one] or timed
+    finest = min((part.type for part in of_columns), key=lambda of: NANOSECONDS[of.unit or "ns"])
+    zones = {part.type.timezone is None for part in timed if part.type.kind == TIME and part.text is None}
+    if len(zones) > 1:
         raise NotVectorizedError
+    zone = next((of.type.timezone for of in of_columns if of.type.kind == TIME), None)
+    return [_in_unit(part, finest, zone) for part in parts]
+
+
+def _in_unit(part: Vector, finest: ColumnType, zone: str | None) -> Vector:
+    """Return an operand in the unit of another type; a time that is written in the query takes the zone."""
+    if part.type.kind == TEXT:
+        return _in_ticks(part, finest)
+    if part.type.kind not in TIMED:
+        return part
+    kind = replace(part.type, unit=finest.unit)
+    if part.text is not None:
+        kind = replace(kind, timezone=zone)
+        return replace(_in_ticks(replace(part, values=part.text), kind), text=part.text)
+    if part.type.unit == finest.unit:
+        return part
+    size, of = NANOSECONDS[part.type.unit or "ns"], NANOSECONDS[finest.unit or "ns"]
+    if size < of:  # only a constant can be finer
+        ticks, rest = divmod(part.values * size, of)
+        if rest:
+            raise NotVectorizedError
+        return replace(part, values=ticks, type=kind)
+    _check_bound(part.bound() * (size // of))
+    return replace(part, values=part.values * (size // of), type=kind)
 
 
 def _in_ticks(part: Vector, timed: ColumnType) -> Vector:
@@ -369,7 +417,7 @@ def _in_ticks(part: Vector, timed: ColumnType) -> Vector:
         ticks = ticks_of(part.values, timed)
     except (ValueError, PredicateError):
         raise NotVectorizedError from None
-    if not isinstance(ticks, int):  # between two ticks
+    if not isinstance(ticks, int) or abs(ticks) > _LARGEST:  # between two ticks, or beyond all of them
         raise NotVectorizedError
     return Vector(ticks, timed)
 

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total, compile_value
+from cepkit.compile.match_recognize.values import (
+    Compiled,
+    column_of,
+    compile_condition,
+    compile_total,
+    compile_value,
+)
 from cepkit.engines.match_recognize.history import history_needs, looks_around
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
@@ -37,7 +43,7 @@ def prepare_rows(
     rows_before, rows_after = looks_around(define.values())
     program = RowProgram(
         automaton=automaton,
-        conditions={name: compile_value(tree, schema, params).call for name, tree in define.items()},
+        conditions={name: compile_condition(tree, schema, params).call for name, tree in define.items()},
         members=members,
         needs=needs,
         totals={

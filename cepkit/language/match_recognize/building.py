@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from cepkit.language.expressions.building import (
     unquoted,
     whole_number,
 )
-from cepkit.language.expressions.durations import UNITS
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.intervals import read_interval
 
 if TYPE_CHECKING:
     from lark import Token
+
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
 
 def variable_name(token: str) -> str:
@@ -143,13 +147,18 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         return ex.Reference(variable_name(variable), column_name(column), span=span_of(children))
 
     def typed_text(self, children):
-        return ex.Literal(unquoted(children[1]), span=span_of(children))
+        word, text = children[0].upper(), unquoted(children[1])
+        if word == "TIME":
+            raise Refusal("there is no type of times of day; write TIMESTAMP with the day", span_of(children))
+        if word == "DATE" and not _DAY.fullmatch(text.strip()):
+            raise Refusal(
+                "a DATE is a day, as in DATE '2024-01-31'; write TIMESTAMP for a time of day",
+                span_of(children),
+            )
+        return rp.TimeLiteral(text, span=span_of(children))
 
     def interval(self, children):
-        unit = UNITS.get(children[2].lower())
-        if unit is None:
-            raise Refusal("an interval has a unit, as in INTERVAL '5' MINUTE", span_of(children))
-        return ex.Literal(f"{unquoted(children[1])} {unit}", span=span_of(children))
+        return read_interval(children)
 
     def cast(self, children):
         _, _, operand, kind, *length, _ = children

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cepkit.language.expressions.rebuilding import parts_of
-from cepkit.language.expressions.trees import Expression
+from cepkit.language.expressions.trees import Expression, Literal
 from cepkit.language.spelling import text_of
 from cepkit.limits import REPEATS, refuse_beyond
 
@@ -116,6 +116,16 @@ def row_variables(pattern: RowPattern) -> Iterator[RowVariable]:
 
 # --- expressions of SQL ------------------------------------------------------------------------------------
 # A column alone is an Attribute, and a column of a variable, ``A.price``, is a Reference without an index.
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLiteral(Literal):
+    """A time, ``TIMESTAMP '…'`` or ``DATE '…'``; ``value`` is its text. A date is a time at midnight."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalLiteral(Literal):
+    """A length of time, ``INTERVAL '5' MINUTE``; ``value`` is the duration as text, such as ``5 min``."""
 
 
 @dataclass(frozen=True, slots=True)

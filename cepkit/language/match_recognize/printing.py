@@ -7,6 +7,7 @@ import re
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import quoted_text, times_text
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.intervals import print_interval
 from cepkit.language.match_recognize.query import (
     AFTER_MATCH,
     ROWS_PER_MATCH,
@@ -128,6 +129,10 @@ def print_sql(expression: ex.Expression) -> str:
 def _expression(expression: ex.Expression) -> tuple[str, int]:
     """Return the text of a node and its binding strength."""
     match expression:
+        case rp.TimeLiteral(value=text):
+            return f"TIMESTAMP {quoted_text(text)}", _ITEM
+        case rp.IntervalLiteral(value=text):
+            return print_interval(text), _ITEM
         case ex.Literal(value=value):
             return _literal(value)
         case ex.Attribute(name=name):
@@ -342,6 +347,8 @@ def _order(keys: tuple[SortKey, ...]) -> str:
 
 text_of.register(rp.RowPattern, print_row_pattern)
 for _kind in (
+    rp.TimeLiteral,
+    rp.IntervalLiteral,
     rp.Navigation,
     rp.RowAggregate,
     rp.Classifier,

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
+from cepkit.compile.match_recognize.values import (
+    Compiled,
+    column_of,
+    compile_condition,
+    compile_value,
+)
 from cepkit.engines.match_recognize.found_rows import FoundRows
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import prepare_rows
@@ -18,6 +23,7 @@ from cepkit.events import ColumnType, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
+from cepkit.results.match_recognize.select import check_select, marked
 from cepkit.results.row_pattern_search import RowPatternSearch
 
 
@@ -67,7 +73,8 @@ def bind_rows(
     try:
         program, measures = prepare_rows(clause, schema, params)
     except PredicateError as error:
-        raise PredicateError(f"{_place_of(error, clause, schema, params)}{error}") from None
+        place = _place_of(error, clause, schema, params)
+        raise PredicateError(f"{place}{error}{marked(clause, error)}") from None
     partition_by = tuple(column_of(name, schema) for name in clause.partition_by)
     shown = partition_by if clause.rows_per_match == "one" else schema
     for name, _ in clause.measures:
@@ -88,10 +95,16 @@ def bind_rows(
     order_by = [
         SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
     ]
-    return BoundRows(
+    bound = BoundRows(
         clause, selected, params, schema, program, tuple(measures), partition_by, tuple(order_by),
         tuple(sorted(used)),
     )  # fmt: skip
+    if selected is not None:
+        before, after = columns_around(bound, clause.rows_per_match)
+        types = {name: schema[name] for name in [*before, *after]}
+        types |= {name: made.type for (name, _), made in zip(clause.measures, measures, strict=True)}
+        check_select(selected, types, params)
+    return bound
 
 
 def _place_of(
@@ -104,7 +117,7 @@ def _place_of(
     for role, entries in (("DEFINE", clause.define), ("MEASURES", clause.measures)):
         for name, tree in entries:
             try:
-                compile_value(tree, schema, params)
+                (compile_condition if role == "DEFINE" else compile_value)(tree, schema, params)
             except PredicateError as own:
                 if str(own) == str(error):
                     return f"{role} {name}: "

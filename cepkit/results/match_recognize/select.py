@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import column_of, compile_value
+from cepkit.compile.match_recognize.values import column_of, compile_condition, compile_value
+from cepkit.errors import PredicateError, underline
+from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize.query import SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.results.match_recognize.columns import ResultColumn
 
 
@@ -30,11 +32,33 @@ class Projection:
     n_rows: int
 
 
+def check_select(
+    query: SelectedRows, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
+) -> None:
+    """Raise for expressions of a SELECT that do not fit the columns of the result of its clause."""
+    trees = [("SELECT", compile_value, tree) for _, tree in query.columns or ()]
+    trees += [] if query.where is None else [("WHERE", compile_condition, query.where)]
+    for role, compiles, tree in trees:
+        try:
+            compiles(tree, schema, params, inside=True)
+        except PredicateError as error:
+            raise PredicateError(f"{role}: {error}{marked(query.rows, error)}") from None
+
+
+def marked(clause: RowPatternQuery, error: PredicateError) -> str:
+    """Return a new line of the text of a query with carets under the error; empty if the place is unknown."""
+    if error.span is None or not clause.source:
+        return ""
+    start, stop = error.span
+    return f"\n{underline(clause.source, start, stop - start)}"
+
+
 def project(
     query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> Projection:
     """Return the columns of the SELECT for the rows that WHERE keeps, in their old order."""
     if query.where is not None:
+        compile_condition(query.where, {name: of.type for name, of in columns.items()}, params, inside=True)
         holds = _computed(query.where, columns, n_rows, params).values()
         keep = np.flatnonzero([value is True for value in holds])
         columns, n_rows = {name: column.take(keep) for name, column in columns.items()}, len(keep)
