@@ -12,7 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
+from cepkit.compile.match_recognize.arguments import check_arguments, whole
 from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
+from cepkit.compile.match_recognize.numbers import as_decimal, as_truth
+from cepkit.compile.match_recognize.times import TIME_FUNCTIONS, function_of_times
 from cepkit.compile.shared.like import like_test
 from cepkit.errors import CepError, PredicateError, column_not_found, nearest, short_text
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
@@ -20,6 +23,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
+from cepkit.language.match_recognize.signatures import SIGNATURES, WITH_UNIT
 
 
 class Place(Protocol):
@@ -146,6 +150,13 @@ def compile_value(
             return _membership(tree, one, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern):
             return _strict(like_test(pattern), [part(operand)], ColumnType(BOOLEAN))
+        case rp.LikeWithEscape(operand=operand, pattern=pattern, escape=escape):
+            return _strict(like_test(pattern, escape), [part(operand)], ColumnType(BOOLEAN))
+        case rp.IsTruth(operand=operand):
+            return _is_truth(tree, part(operand))
+        case rp.IsDistinct(left=left, right=right):
+            _refuse_objects((left, right), schema)
+            return _is_distinct(tree, _converted([part(left), part(right)]))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = _converted([part(left), part(right)])
             _refuse_objects((left, right), schema)
@@ -373,6 +384,27 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
     return found
 
 
+def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
+    if operand.type.kind not in (BOOLEAN, OTHER):
+        said = short_text(print_sql(tree))
+        raise PredicateError(f"{said} tests no truth value; write a comparison, as in x = 1")
+    call, wanted = operand.call, tree.truth
+    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
+
+
+def _is_distinct(tree: rp.IsDistinct, sides: list[Compiled]) -> Compiled:
+    _refuse_unlike(tree, *(side.type for side in sides))
+    left, right = (side.call for side in sides)
+
+    def call(place: Place, row: int) -> bool:
+        one, other = left(place, row), right(place, row)
+        if one is None or other is None:
+            return one is not other
+        return one != other
+
+    return Compiled(call, ColumnType(BOOLEAN))
+
+
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
     converted = _converted([operand, *choices])
     _refuse_unlike(tree, *(part.type for part in converted))
@@ -470,13 +502,18 @@ def _arithmetic(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compil
 
 def _cast(part: Compiled, kind: str) -> Compiled:
     name, _, length = kind.rstrip(")").partition("(")
-    if name in ("varchar", "char", "string", "text"):
-        end = int(length) if length else None
+    if name in ("varchar", "char", "string", "text", "character", "character varying", "char varying"):
+        end = int(length) if length else 1 if name in ("char", "character") else None
         return _strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
     if name in ("bigint", "integer", "int", "smallint", "tinyint"):
         return _strict(int, [part], ColumnType(INTEGER))
-    if name in ("double", "float", "real", "decimal", "numeric"):
+    if name in ("double", "double precision", "float", "real"):
         return _strict(float, [part], ColumnType(FLOAT))
+    if name in ("decimal", "dec", "numeric"):
+        digits = map(int, length.split(",")) if length else ()
+        return _strict(as_decimal(*digits), [part], ColumnType(FLOAT))
+    if name in ("boolean", "bool"):
+        return _strict(as_truth, [part], ColumnType(BOOLEAN))
     raise PredicateError(f"CAST to {kind} does not run here")
 
 
@@ -500,7 +537,39 @@ def _case(branches: list[Compiled], default: Compiled | None) -> Compiled:
     return Compiled(call, _common_type(values if default is None else [*values, default]))
 
 
+def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    unit = getattr(tree.arguments[0], "value", None) if function in WITH_UNIT else None
+    timed = parts[1:] if function in WITH_UNIT else parts
+    if not any(part.type.kind in (TIME, DURATION) for part in timed):  # constants alone
+        timed = [
+            _in_ticks(part, ColumnType(TIME, "us")) if part.type.kind == TEXT else part for part in timed
+        ]
+    timed = _converted(timed)
+    of = next((part.type for part in timed if part.type.kind in (TIME, DURATION)), ColumnType(TIME, "us"))
+    made, kind = function_of_times(function, unit, of)
+    return _strict(made, timed, kind, tree)
+
+
+def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
+    """Return arguments with those as integers that must be; columns with missing values are often floats."""
+    if (signature := SIGNATURES.get(function)) is None:
+        return parts
+    return [
+        _strict(whole, [part], ColumnType(INTEGER))
+        if part.type.kind == FLOAT and signature.types_of(place) == (INTEGER,)
+        else part
+        for place, part in enumerate(parts)
+    ]
+
+
 def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    check_arguments(tree, [part.type for part in parts])
+    if function in TIME_FUNCTIONS:
+        return _of_times(tree, function, parts)
+    parts = _as_integers(function, parts)
+    if function in ("least", "greatest"):
+        parts = _converted(parts)
+        _refuse_unlike(tree, *(part.type for part in parts))
     if function in ("coalesce", "nvl", "ifnull"):
         calls = [part.call for part in parts]
         kind = _common_type(parts)
@@ -526,6 +595,7 @@ def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
 
 
 _OTHER_FUNCTIONS = (
+    *sorted(TIME_FUNCTIONS), "extract", "position",
     "coalesce", "if", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
 )  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import (
-    ExpressionBuilder,
     Refusal,
     span_of,
     unquoted,
@@ -15,6 +14,7 @@ from cepkit.language.expressions.building import (
 )
 from cepkit.language.expressions.durations import UNITS
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.calls import CallBuilder, checked_call
 
 if TYPE_CHECKING:
     from lark import Token
@@ -126,7 +126,7 @@ def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) ->
     return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
 
 
-class _SqlExpressionBuilder(ExpressionBuilder):
+class _SqlExpressionBuilder(CallBuilder):
     """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
 
     def joined(self, children):
@@ -150,14 +150,6 @@ class _SqlExpressionBuilder(ExpressionBuilder):
         if unit is None:
             raise Refusal("an interval has a unit, as in INTERVAL '5' MINUTE", span_of(children))
         return ex.Literal(f"{unquoted(children[1])} {unit}", span=span_of(children))
-
-    def cast(self, children):
-        _, _, operand, kind, *length, _ = children
-        numbers = [str(item) for item in length if item is not None and item.isdecimal()]
-        if any(len(number) > 18 for number in numbers):
-            raise Refusal("the length of the type is too long", span_of([item for item in length if item]))
-        kind = f"{kind.lower()}({','.join(numbers)})" if numbers else kind.lower()
-        return rp.Cast(operand, kind, span=span_of(children))
 
     def array(self, children):
         items = tuple(child for child in children if isinstance(child, ex.Expression))
@@ -234,7 +226,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
             raise Refusal(
                 f"{semantics.upper()} belongs to FIRST, LAST and aggregates", span_of([semantics, name])
             )
-        return ex.Call(lower, arguments, span=span)
+        return checked_call(name, arguments, span)
 
 
 # Functions of rows in other words: those of Snowflake.
