@@ -75,7 +75,7 @@ _TAKES = {
     "sqrt exp ln log2 log10 floor ceil ceiling": "number",
     "power pow": "number number",
     "trunc truncate": "number integer?",
-    "least greatest": "any+",
+    "least greatest": "any any+",
     "nullif": "any any",
     "coalesce nvl ifnull": "any+",
     "lower upper reverse char_length character_length": "text",
