@@ -667,6 +667,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "char_length": len,
     "length": len,
     "substring": substring,
+    "substr": substring,
     "strpos": lambda text, part: next((i + 1 for i in range(len(text) + 1) if text[i:].startswith(part)), 0),
     "split_part": split_part,
     "lpad": lambda text, n, fill=" ": padding(text, n, fill) + text[:n],
