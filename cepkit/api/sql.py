@@ -72,7 +72,11 @@ def sql(
     other queries. Memory O(rows + matched rows); matched rows beyond half of the free memory are refused.
     Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
-    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only.
+    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only. Functions mean
+    what they mean in Trino: DATE_DIFF counts whole units, SUBSTRING counts from the end below 0, and the day
+    of the week is 1 on Mondays. TIMESTAMPDIFF counts whole units as in Flink, and DATEDIFF the units that
+    begin, as in Snowflake. CAST gives null where TRY_CAST does. A DECIMAL is a float, and a CHAR is not
+    filled with blanks.
 
     Examples
     --------

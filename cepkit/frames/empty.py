@@ -19,9 +19,9 @@ from cepkit.frames.arrow import column_of_arrow, type_of_arrow
 from cepkit.frames.wrapped import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.sql_functions import SIGNATURES
 from cepkit.language.match_recognize.patterns import IsTruth, LikeWithEscape, Navigation, RowAggregate
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
-from cepkit.language.match_recognize.signatures import SIGNATURES
 from cepkit.language.regex.patterns import variables
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.patterns import event_patterns

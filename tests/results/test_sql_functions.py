@@ -12,8 +12,8 @@ import pytest
 
 import cepkit as cep
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, TEXT, TIME
+from cepkit.language.expressions.sql_functions import SIGNATURES
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.match_recognize.signatures import SIGNATURES
 
 SHORT, LONG = 60, 3_000  # the second length takes the way of whole columns
 DAY = "2024-01-31"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from cepkit.errors import PredicateError, short_text
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.sql_functions import ANY, SIGNATURES, Signature
 from cepkit.language.match_recognize.printing import print_sql
-from cepkit.language.match_recognize.signatures import ANY, SIGNATURES, Signature
 
 _WORDS = {
     "number": "a number", INTEGER: "a whole number", FLOAT: "a number", TEXT: "a text", TIME: "a time",

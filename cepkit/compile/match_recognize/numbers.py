@@ -22,7 +22,7 @@ def _digits(x: float, n: int, rounding: str) -> float:
 
 
 def truncated(x: float, n: int = 0) -> float:
-    """Return a number without the digits after the ``n``-th one behind the point, as TRUNCATE does.
+    """Return a number with ``n`` digits after the point, as TRUNCATE does. The others are cut off.
 
     Examples
     --------

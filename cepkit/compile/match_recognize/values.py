@@ -21,9 +21,9 @@ from cepkit.errors import CepError, PredicateError, column_not_found, nearest, s
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
+from cepkit.language.expressions.sql_functions import SIGNATURES, WITH_UNIT
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
-from cepkit.language.match_recognize.signatures import SIGNATURES, WITH_UNIT
 
 
 class Place(Protocol):

@@ -26,8 +26,8 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.expressions.sql_functions import WITH_UNIT
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.signatures import WITH_UNIT
 
 EXACT = 2**53  # integers up to here are floats without loss
 _LARGEST = 2**63 - 1

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import ExpressionBuilder, Refusal, span_of, unquoted
-from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.signatures import (
+from cepkit.language.expressions.sql_functions import (
     FIELDS,
     FOREIGN_FUNCTIONS,
     SIGNATURES,
     UNITS_OF_TIME,
     WITH_UNIT,
 )
+from cepkit.language.match_recognize import patterns as rp
 
 if TYPE_CHECKING:
     from lark import Token

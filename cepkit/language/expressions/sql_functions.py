@@ -1,4 +1,4 @@
-"""What the functions of single values take in MATCH_RECOGNIZE: how many arguments, and of which types."""
+"""What the functions of single values take in MATCH_RECOGNIZE: the number of arguments, and their types."""
 
 from __future__ import annotations
 
