@@ -75,7 +75,11 @@ def sql(
     Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only. There is no type
     DATE: ``DATE '2024-01-31'`` is a time at midnight. An interval has days and seconds, no months and years.
     An interval times a fraction, or divided by a number, is rounded to a microsecond, or to a nanosecond
-    where the column has them. LOG with one argument is the natural logarithm.
+    where the column has them. LOG with one argument is the natural logarithm. Functions mean what they mean
+    in Trino: DATE_DIFF counts whole units, SUBSTRING counts from the end below 0, and the day of the week is
+    1 on Mondays. TIMESTAMPDIFF counts whole units as in Flink, and DATEDIFF the units that begin, as in
+    Snowflake. CAST gives null where TRY_CAST does. A DECIMAL is a float, and a CHAR is not filled with
+    blanks.
 
     Examples
     --------

@@ -19,7 +19,8 @@ from cepkit.frames.arrow import column_of_arrow, type_of_arrow
 from cepkit.frames.wrapped import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.match_recognize.patterns import RowAggregate
+from cepkit.language.expressions.sql_functions import SIGNATURES
+from cepkit.language.match_recognize.patterns import IsTruth, LikeWithEscape, Navigation, RowAggregate
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.regex.patterns import variables
 from cepkit.language.regex.query import RegexQuery
@@ -160,7 +161,10 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            for name, of in _types_of(node, wishes.params, known).items():
+            found = _types_of(node, wishes.params, known)
+            if wishes.is_case_free:
+                found |= _types_of_arguments(node, known)
+            for name, of in found.items():
                 # Any text can be compared with a text, also one that looks like a time.
                 if not (pa.types.is_temporal(of) and compared.get(name) == _TEXT):
                     compared[name] = of
@@ -205,7 +209,7 @@ def _types_of(
             sides = [(left, right), (right, left)]
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
-        case ex.Like(operand=operand):
+        case ex.Like(operand=operand) | LikeWithEscape(operand=operand):
             return dict.fromkeys(_columns(operand), _TEXT)
         case ex.Call(function=function, arguments=(operand, *_)) if function in _TEXT_TESTS:
             return dict.fromkeys(_columns(operand), _TEXT)
@@ -227,6 +231,33 @@ def _types_of(
         elif isinstance(value, int | float):
             types |= dict.fromkeys(_columns(operand), _NUMBER)
     return types
+
+
+def _types_of_arguments(node: ex.Expression, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
+    """Return the types that a function of MATCH_RECOGNIZE, or a test of truths, gives to its columns."""
+    if isinstance(node, IsTruth):
+        return dict(_columns_alone(node.operand, _TRUTH))
+    signature = SIGNATURES.get(node.function) if isinstance(node, ex.Call) else None
+    if signature is None:
+        return {}
+    others = (known.get(name) for argument in node.arguments for name in _columns(argument))
+    time = next((type_like(of) for of in others if of is not None and of.kind == TIME), None)
+    wanted = {"text": _TEXT, "time": _TIME if time is None else time}
+    places = enumerate(node.arguments)
+    return {
+        name: of
+        for place, argument in places
+        if (kind := wanted.get(signature.types_of(place)[0])) is not None
+        for name, of in _columns_alone(argument, kind)
+    }
+
+
+def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield a column with a type, also one at another row."""
+    if isinstance(tree, Navigation):
+        yield from _columns_alone(tree.operand, of)
+    elif isinstance(tree, ex.Attribute | ex.Reference) and tree.name is not None:
+        yield tree.name, of
 
 
 def type_like(of: ColumnType | None) -> pa.DataType | None:

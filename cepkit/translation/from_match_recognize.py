@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import FUNCTIONS
 from cepkit.language.expressions.rebuilding import with_parts
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, WITH_TIMED_OUT, RowPatternQuery
@@ -118,9 +119,16 @@ def row_value(target: str, clause: str, tree: ex.Expression, labels: Sequence[st
             return at_distance(name, here - row)
         case rp.RowAggregate(function="count", arguments=(), variable=None, distinct=False):
             return ex.Literal(here + 1)
+    _refuse_function(target, clause, tree)
     if type(tree).__module__ == rp.__name__:
         refuse(target, f"{clause}: {tree}", "it has no such value in conditions")
     return with_parts(tree, ex.Expression, lambda part: row_value(target, clause, part, labels))
+
+
+def _refuse_function(target: str, clause: str, tree: ex.Expression) -> None:
+    """Raise for a function that only SQL has."""
+    if isinstance(tree, ex.Call) and tree.function not in FUNCTIONS:
+        refuse(target, f"{clause}: {tree.function.upper()}()", "it has no such function")
 
 
 def _navigate(target: str, clause: str, tree: rp.Navigation, labels: Sequence[str]) -> tuple[str, int]:
@@ -171,6 +179,7 @@ def _measured(
             function in AGGREGATES and all(isinstance(one, ex.Attribute) for one in arguments)
         ):
             return ex.Aggregate(function, arguments[0] if arguments else None)
+    _refuse_function(target, clause, tree)
     if type(tree).__module__ == rp.__name__:
         refuse(target, f"{clause}: {tree}", "it has no such value")
     return with_parts(tree, ex.Expression, lambda part: _measured(target, name, part, labels, names))

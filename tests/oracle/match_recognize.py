@@ -11,7 +11,8 @@ Expressions: ``{"lit": v}``, ``{"col": name, "var"?, "index"?, "sem"?}``, ``{"op
 ``{"nav": "first" | "last" | "prev" | "next", "arg": e, "offset"?, "sem"?}``, ``{"agg": name, "args": […],
 "star"?, "var"?, "distinct"?, "sem"?}``, ``{"classifier": variable or None}``, ``{"match_number": True}``,
 ``{"match_rowtime": column}``, ``{"timed_out": True}``,
-``{"fn": name, "args": […]}``, ``{"cast": e, "type": name}`` and ``{"array": […]}``.
+``{"fn": name, "args": […]}``, ``{"cast": e, "type": name}``, ``{"array": […]}``, ``{"is": e, "truth": bool}``
+for IS TRUE and IS FALSE, and ``{"distinct": [e, e]}`` for IS DISTINCT FROM.
 """
 
 from __future__ import annotations
@@ -458,6 +459,11 @@ def value(tree: Tree, context: Context) -> Any:
             return strict(FUNCTIONS[name], [value(part, context) for part in parts])
         case {"cast": part, "type": kind}:
             return strict(lambda v: cast(v, kind), [value(part, context)])
+        case {"is": part, "truth": truth}:
+            return value(part, context) is truth
+        case {"distinct": [left, right]}:
+            one, other = value(left, context), value(right, context)
+            return one is not other if one is None or other is None else one != other
         case {"array": parts}:
             return [value(part, context) for part in parts]
     raise TypeError(f"no expression: {tree}")
@@ -582,10 +588,15 @@ def strict(function: Callable[..., Any], values: Sequence[Any]) -> Any:
         return None
 
 
-def like(text: str, pattern: str) -> bool:
-    """Return whether a text fits: ``%`` is any run of characters, ``_`` any one."""
-    parts = (".*" if char == "%" else "." if char == "_" else re.escape(char) for char in pattern)
-    return re.fullmatch("".join(parts), text, re.DOTALL) is not None
+def like(text: str, pattern: str, escape: str | None = None) -> bool:
+    """Return whether a text fits: ``%`` is any run of characters, ``_`` any one, others are themselves."""
+    if not pattern:
+        return not text
+    if pattern[0] == escape:
+        return text[:1] == pattern[1] and like(text[1:], pattern[2:], escape)
+    if pattern[0] == "%":
+        return any(like(text[i:], pattern[1:], escape) for i in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and like(text[1:], pattern[1:], escape)
 
 
 def cast(item: Any, kind: str) -> Any:
@@ -602,6 +613,35 @@ def remainder(one: Any, other: Any) -> Any:
     """Return what is left of a division that rounds towards zero, as SQL says."""
     exact = Fraction(one) - Fraction(other) * math.trunc(Fraction(one) / Fraction(other))
     return int(exact) if isinstance(one, int) and isinstance(other, int) else float(exact)
+
+
+def substring(text: str, start: int, length: int | None = None) -> str:
+    """Return characters from a place on: from 1, or below 0 from the end. Place 0 has none, as in Trino."""
+    place = start if start >= 0 else len(text) + 1 + start
+    if place < 1:
+        return ""
+    stop = len(text) + 1 if length is None else place + length
+    return "".join(char for i, char in enumerate(text, 1) if place <= i < stop)
+
+
+def split_part(text: str, between: str, number: int) -> str | None:
+    """Return the part with a number, from 1; null after the last one, and below 1."""
+    parts = dict(enumerate(text.split(between), 1))
+    return parts.get(number)
+
+
+def padding(text: str, n: int, fill: str) -> str:
+    """Return the characters that a text lacks, from a text that repeats."""
+    return "".join(fill[i % len(fill)] for i in range(n - len(text)))
+
+
+def trim(text: str, signs: str | None, side: str) -> str:
+    """Return a text without white space, or without some characters, at its ends."""
+    while text and side != "right" and (text[0].isspace() if signs is None else text[0] in signs):
+        text = text[1:]
+    while text and side != "left" and (text[-1].isspace() if signs is None else text[-1] in signs):
+        text = text[:-1]
+    return text
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -628,6 +668,22 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lower": str.lower,
     "upper": str.upper,
     "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": lambda x: float(int(x)),
+    "reverse": lambda text: "".join(reversed(text)),
+    "char_length": len,
+    "length": len,
+    "substring": substring,
+    "substr": substring,
+    "strpos": lambda text, part: next((i + 1 for i in range(len(text) + 1) if text[i:].startswith(part)), 0),
+    "split_part": split_part,
+    "lpad": lambda text, n, fill=" ": padding(text, n, fill) + text[:n],
+    "rpad": lambda text, n, fill=" ": text[:n] + padding(text, n, fill),
+    "trim": lambda text, signs=None: trim(text, signs, "both"),
+    "ltrim": lambda text, signs=None: trim(text, signs, "left"),
+    "rtrim": lambda text, signs=None: trim(text, signs, "right"),
+    "replace": lambda text, old, new="": new.join(text.split(old)),
+    "starts_with": lambda text, part: text[: len(part)] == part,
     "array_join": lambda items, separator, null=None: separator.join(
         item if item is not None else null for item in items if item is not None or null is not None
     ),

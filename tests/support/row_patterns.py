@@ -198,6 +198,12 @@ def expression_tree(tree: ex.Expression) -> dict[str, Any]:
             return {"op": _SIGNS.get(sign, sign), "args": both}
         case ex.Like(operand=operand, pattern=pattern):
             return {"op": "like", "args": [expression_tree(operand), {"lit": pattern}]}
+        case rp.LikeWithEscape(operand=operand, pattern=pattern, escape=escape):
+            return {"op": "like", "args": [expression_tree(operand), {"lit": pattern}, {"lit": escape}]}
+        case rp.IsTruth(operand=operand, truth=truth):
+            return {"is": expression_tree(operand), "truth": truth}
+        case rp.IsDistinct(left=left, right=right):
+            return {"distinct": [expression_tree(left), expression_tree(right)]}
     return {"op": _NAMES[type(tree)], "args": list(map(expression_tree, tree.children()))}
 
 

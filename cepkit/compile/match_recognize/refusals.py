@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from cepkit.errors import PredicateError, short_text
@@ -121,12 +122,19 @@ def _interval_of(number: ex.Expression) -> str:
     return f"an interval needs a unit: write {written} (or HOUR, MINUTE, SECOND, …) instead of {said}"
 
 
-def refuse_like(tree: ex.Like, kind: ColumnType) -> None:
+def refuse_no_truth(tree: rp.IsTruth, kind: ColumnType) -> None:
+    """Raise for IS TRUE and its kin after a value that is neither true nor false."""
+    if kind.kind not in (BOOLEAN, OTHER):
+        said = short_text(print_sql(tree))
+        raise _error(tree, f"{said} tests no truth value; write a comparison, as in x = 1")
+
+
+def refuse_like(tree: ex.Like | rp.LikeWithEscape, kind: ColumnType) -> None:
     """Raise for LIKE on a value that is no text."""
     if kind.kind in _ONE and kind.kind != TEXT:
         said = short_text(print_sql(tree.operand))
         cast = rp.Cast(tree.operand, "varchar")
-        written = short_text(print_sql(ex.Like(cast, tree.pattern)))
+        written = short_text(print_sql(replace(tree, operand=cast)))
         raise _error(tree, f"LIKE needs a text, and {said} is {_ONE[kind.kind]}; write {written}")
 
 

@@ -8,20 +8,19 @@ from typing import Any
 
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
 from cepkit.compile.match_recognize.arithmetic import compute, unified
+from cepkit.compile.match_recognize.calls import call_of, case_of, cast_of, common_type
 from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, strict
-from cepkit.compile.match_recognize.functions import LENIENT_FUNCTIONS, STRICT_FUNCTIONS
 from cepkit.compile.match_recognize.refusals import (
-    refuse_cast,
     refuse_comparison,
-    refuse_function_of_ticks,
     refuse_like,
+    refuse_no_truth,
     refuse_non_boolean,
     refuse_objects,
     refuse_opposite,
 )
 from cepkit.compile.match_recognize.times import as_text, converted, literal
 from cepkit.compile.shared.like import like_test
-from cepkit.errors import PredicateError, column_not_found, nearest
+from cepkit.errors import PredicateError, column_not_found
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
@@ -132,6 +131,18 @@ def compile_value(
             one = part(operand)
             refuse_like(tree, one.type)
             return strict(like_test(pattern), [one], ColumnType(BOOLEAN))
+        case rp.LikeWithEscape(operand=operand, pattern=pattern, escape=escape):
+            one = part(operand)
+            refuse_like(tree, one.type)
+            return strict(like_test(pattern, escape), [one], ColumnType(BOOLEAN))
+        case rp.IsTruth(operand=operand):
+            return _is_truth(tree, part(operand))
+        case rp.IsDistinct(left=left, right=right):
+            sides = [part(left), part(right)]
+            typed = [(left, sides[0].type), (right, sides[1].type)]
+            refuse_objects(typed)
+            refuse_comparison(tree, typed)
+            return _is_distinct(converted(sides))
         case ex.Comparison(operator=sign, left=left, right=right):
             sides = [part(left), part(right)]
             typed = [(left, sides[0].type), (right, sides[1].type)]
@@ -153,18 +164,18 @@ def compile_value(
                 lambda one, two: f"{one}{two}", [as_text(part(left)), as_text(part(right))], ColumnType(TEXT)
             )
         case rp.Cast(operand=operand, kind=kind):
-            return _cast(tree, part(operand), kind)
+            return cast_of(tree, part(operand), kind)
         case rp.ArrayOf(items=items):
             made = unified(tree, [part(item) for item in items])
             calls = [one.call for one in made]
-            kind = ColumnType(LIST, item=_common_type(made))
+            kind = ColumnType(LIST, item=common_type(made))
             return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
             conditions = [condition(node) for node in branches[::2]]
             values = [*branches[1::2], *([] if default is None else [default])]
-            return _case(conditions, unified(tree, [part(node) for node in values]))
+            return case_of(conditions, unified(tree, [part(node) for node in values]))
         case ex.Call(function=function, arguments=arguments):
-            return _call(tree, function, [part(node) for node in arguments])
+            return call_of(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
 
 
@@ -319,6 +330,24 @@ def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
     return found
 
 
+def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
+    refuse_no_truth(tree, operand.type)
+    call, wanted = operand.call, tree.truth
+    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
+
+
+def _is_distinct(sides: list[Compiled]) -> Compiled:
+    left, right = (side.call for side in sides)
+
+    def call(place: Place, row: int) -> bool:
+        one, other = left(place, row), right(place, row)
+        if one is None or other is None:
+            return one is not other
+        return one != other
+
+    return Compiled(call, ColumnType(BOOLEAN))
+
+
 def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
     parts = [operand, *choices]
     trees = [tree.operand, *tree.options]
@@ -337,80 +366,6 @@ def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Comp
     return Compiled(call, ColumnType(BOOLEAN))
 
 
-def _cast(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
-    name, _, length = kind.rstrip(")").partition("(")
-    if name in ("varchar", "char", "string", "text"):
-        end = int(length) if length else None
-        if part.type.kind in (LIST, MAP):
-            return strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
-        return strict(lambda text: text[:end], [as_text(part)], ColumnType(TEXT))
-    if name in ("bigint", "integer", "int", "smallint", "tinyint"):
-        refuse_cast(tree, part.type)
-        return strict(int, [part], ColumnType(INTEGER))
-    if name in ("double", "float", "real", "decimal", "numeric"):
-        refuse_cast(tree, part.type)
-        return strict(float, [part], ColumnType(FLOAT))
-    raise PredicateError(f"CAST to {kind} does not run here")
-
-
-def _common_type(parts: Iterable[Compiled]) -> ColumnType:
-    """Return the type of values that come from several expressions: the first, or float among numbers."""
-    types = [part.type for part in parts if part.type.kind != OTHER]
-    if {one.kind for one in types} == {INTEGER, FLOAT}:
-        return ColumnType(FLOAT)
-    return types[0] if types else ColumnType(OTHER)
-
-
-def _case(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
-    """Return the value of the first condition that holds; one value more is that of ELSE."""
-    default = values[len(conditions)] if len(values) > len(conditions) else None
-
-    def call(place: Place, row: int) -> Any:
-        for condition, value in zip(conditions, values, strict=False):
-            if condition.call(place, row) is True:
-                return value.call(place, row)
-        return None if default is None else default.call(place, row)
-
-    return Compiled(call, _common_type(values))
-
-
-def _call(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
-    if function in ("coalesce", "nvl", "ifnull"):
-        parts = unified(tree, parts)
-        calls = [part.call for part in parts]
-        kind = _common_type(parts)
-        return Compiled(
-            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
-        )
-    if function == "if" and len(parts) in (2, 3):
-        refuse_non_boolean(tree.arguments[0], parts[0].type)
-        return _case(parts[:1], unified(tree, parts[1:]))
-    if function == "mod" and len(parts) == 2:
-        return compute(tree, "%", parts)
-    if function in ("least", "greatest", "nullif"):
-        parts = unified(tree, parts)
-    if function in ("concat", "concat_ws", "array_join"):
-        parts = [as_text(part) for part in parts]
-    refuse_function_of_ticks(tree, function, [part.type for part in parts])
-    if function in LENIENT_FUNCTIONS:
-        made, kind = LENIENT_FUNCTIONS[function]
-        calls = [part.call for part in parts]
-        type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
-        return Compiled(lambda place, row: made(*(call(place, row) for call in calls)), type_of)
-    if function not in STRICT_FUNCTIONS:
-        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
-        hint = nearest(function, map(str.upper, known))
-        raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
-    made, kind = STRICT_FUNCTIONS[function]
-    of = _common_type(parts) if kind is None else ColumnType(kind)
-    if function == "element_at" and parts:
-        of = parts[0].type.item or ColumnType(OTHER)
-    return strict(made, parts, of, tree)
-
-
-_OTHER_FUNCTIONS = (
-    "coalesce", "if", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
-)  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge,

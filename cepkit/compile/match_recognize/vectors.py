@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
+from cepkit.compile.match_recognize.functions.times import TIME_FUNCTIONS, function_of_times
 from cepkit.compile.match_recognize.times import TIMED, ticks_of
 from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of
 from cepkit.errors import PredicateError
@@ -27,6 +28,7 @@ from cepkit.events import (
 )
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.expressions.sql_functions import WITH_UNIT
 from cepkit.language.match_recognize import patterns as rp
 
 EXACT = 2**53  # integers up to here are floats without loss
@@ -145,6 +147,12 @@ class VectorReader(ABC):
     def holds(self, tree: ex.Expression, wanted: bool = True, at: Any = None) -> np.ndarray:
         """Return where a condition is ``wanted``, bool, (n,). The array is new."""
         match tree:
+            case rp.IsTruth(operand=operand, truth=truth):
+                found = self.holds(operand, truth, at)
+                return found if wanted else ~found
+            case rp.IsDistinct(left=left, right=right):
+                found = self._is_distinct(*_converted([self.value(left, at), self.value(right, at)]))
+                return found if wanted else ~found
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = np.logical_and if isinstance(tree, ex.And) is wanted else np.logical_or
                 first, *others = operands
@@ -195,7 +203,7 @@ class VectorReader(ABC):
                 if self.params is None or name not in self.params:
                     raise NotVectorizedError
                 return _constant(self.params[name])
-            case ex.And() | ex.Or() | ex.Not() | ex.IsNull():
+            case ex.And() | ex.Or() | ex.Not() | ex.IsNull() | rp.IsTruth() | rp.IsDistinct():
                 true = self.holds(tree, True, at)
                 missing = ~(true | self.holds(tree, False, at))
                 return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
@@ -214,6 +222,8 @@ class VectorReader(ABC):
                 return replace(one, values=-one.values)
             case rp.CaseWhen(branches=branches, default=default) if default is not None:
                 return self._case(branches, default, at)
+            case ex.Call(function=function) if function in TIME_FUNCTIONS:
+                return self._of_times(tree, at)
             case ex.Call(function=function, arguments=arguments):
                 return self._call(function.lower(), [self.value(part, at) for part in arguments])
         raise NotVectorizedError
@@ -306,6 +316,32 @@ class VectorReader(ABC):
             missing = np.where(held, part.is_null(self.n), missing)
         return Vector(values, first.type, (missing,) if missing.any() else ())
 
+    def _is_distinct(self, left: Vector, right: Vector) -> np.ndarray:
+        is_null, is_other_null = left.is_null(self.n), right.is_null(self.n)
+        differ = np.broadcast_to(_compared("!=", left, right).values, (self.n,))
+        return np.where(is_null | is_other_null, is_null != is_other_null, differ)
+
+    def _of_times(self, tree: ex.Call, at: Any) -> Vector:
+        has_unit = tree.function in WITH_UNIT
+        unit = getattr(tree.arguments[0], "value", None) if has_unit else None
+        parts = _converted([self.value(part, at) for part in tree.arguments[has_unit:]])
+        of = parts[0].type
+        are_times = all(part.type.kind in (TIME, DURATION) for part in parts)
+        if not are_times or all(part.is_one for part in parts):
+            raise NotVectorizedError
+        per_second = NANOSECONDS["s"] // NANOSECONDS[of.unit or "ns"]
+        year = 366 * 86_400 * per_second  # a unit begins earlier than a time by a year at most
+        most = EXACT if tree.function == "epoch" else _LARGEST
+        _check_bound(sum(part.bound() for part in parts) + year, most)
+        if unit == "millisecond" and per_second < 1000:
+            raise NotVectorizedError
+        made, kind = function_of_times(tree.function, unit, of)
+        try:
+            values = made(*(part.values for part in parts))
+        except ValueError:  # outside of the calendar
+            raise NotVectorizedError from None
+        return Vector(values, kind, _union(*(part.missing for part in parts)))
+
     def _call(self, function: str, parts: list[Vector]) -> Vector:
         if function == "mod" and len(parts) == 2:
             return self._computed("%", *parts)
@@ -333,6 +369,8 @@ class VectorReader(ABC):
         if function == "sign":
             signs = np.greater(one.values, 0).astype(np.int64) - np.less(one.values, 0)
             return replace(one, values=signs, type=ColumnType(INTEGER))
+        if function in _CUTS and one.type.kind in (INTEGER, FLOAT):
+            return _without_fraction(function, one)
         if function == "sqrt":
             negative = np.less(one.values, 0)
             roots = np.sqrt(np.where(negative, 0, one.values).astype(np.float64))
@@ -340,6 +378,20 @@ class VectorReader(ABC):
         raise NotVectorizedError
 
 
+def _without_fraction(function: str, one: Vector) -> Vector:
+    """Return FLOOR, CEIL or TRUNC of numbers; the first two make integers."""
+    if one.is_whole:
+        return one
+    values = np.where(np.isnan(one.values), 0.0, one.values)
+    if np.abs(values).max(initial=0.0) >= 2.0**63:
+        raise NotVectorizedError
+    if function.startswith("trunc"):
+        return replace(one, values=np.trunc(one.values))
+    cut = np.floor(values) if function == "floor" else np.ceil(values)
+    return replace(one, values=cut.astype(np.int64), type=ColumnType(INTEGER))
+
+
+_CUTS = ("floor", "ceil", "ceiling", "trunc", "truncate")
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": np.fmod,
     "//": np.floor_divide,

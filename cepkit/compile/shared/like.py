@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable
 
 
-def like_test(pattern: str) -> Callable[[str], bool]:
+def like_test(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
     """Return a function that tests texts by a pattern of LIKE: ``%`` is any text, ``_`` any character.
+
+    The character after ``escape`` stands for itself.
 
     Notes
     -----
@@ -18,15 +20,15 @@ def like_test(pattern: str) -> Callable[[str], bool]:
     >>> fits = like_test("a%b_")
     >>> fits("axxbc"), fits("ab"), fits("abcab!")
     (True, False, True)
+    >>> like_test("5!%%", "!")("5% off"), like_test("5!%%", "!")("50 off")
+    (True, False)
     """
-    first, *others = (
-        re.compile("".join("." if char == "_" else re.escape(char) for char in piece), re.DOTALL)
-        for piece in pattern.split("%")
-    )
+    pieces = _pieces(pattern, escape)
+    first, *others = (re.compile("".join(piece), re.DOTALL) for piece in pieces)
     if not others:
         return lambda text: first.fullmatch(text) is not None
     *middle, last = others
-    *_, n_last = map(len, pattern.split("%"))
+    n_last = len(pieces[-1])
 
     def fits(text: str) -> bool:
         begun, end = first.match(text), len(text) - n_last
@@ -41,3 +43,17 @@ def like_test(pattern: str) -> Callable[[str], bool]:
         return True
 
     return fits
+
+
+def _pieces(pattern: str, escape: str | None) -> list[list[str]]:
+    """Return the regex of each character, in lists between the signs for any text."""
+    pieces: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            pieces[-1].append(re.escape(next(characters, escape)))
+        elif character == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append("." if character == "_" else re.escape(character))
+    return pieces

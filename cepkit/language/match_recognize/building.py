@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import (
-    ExpressionBuilder,
     Refusal,
     span_of,
     unquoted,
     whole_number,
 )
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.calls import CallBuilder, checked_call
 from cepkit.language.match_recognize.intervals import read_interval
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _quantified(children: list, low: int, high: int | None, n_signs: int = 1) ->
     return rp.Quantified(children[0], low, high, marks < n_signs, span=span_of(children))
 
 
-class _SqlExpressionBuilder(ExpressionBuilder):
+class _SqlExpressionBuilder(CallBuilder):
     """The callbacks of the rules and aliases that only ``sql_expression.lark`` has."""
 
     def joined(self, children):
@@ -159,14 +159,6 @@ class _SqlExpressionBuilder(ExpressionBuilder):
 
     def interval(self, children):
         return read_interval(children)
-
-    def cast(self, children):
-        _, _, operand, kind, *length, _ = children
-        numbers = [str(item) for item in length if item is not None and item.isdecimal()]
-        if any(len(number) > 18 for number in numbers):
-            raise Refusal("the length of the type is too long", span_of([item for item in length if item]))
-        kind = f"{kind.lower()}({','.join(numbers)})" if numbers else kind.lower()
-        return rp.Cast(operand, kind, span=span_of(children))
 
     def array(self, children):
         items = tuple(child for child in children if isinstance(child, ex.Expression))
@@ -243,7 +235,7 @@ class _SqlExpressionBuilder(ExpressionBuilder):
             raise Refusal(
                 f"{semantics.upper()} belongs to FIRST, LAST and aggregates", span_of([semantics, name])
             )
-        return ex.Call(lower, arguments, span=span)
+        return checked_call(name, arguments, span)
 
 
 # Functions of rows in other words: those of Snowflake.

@@ -124,7 +124,7 @@ def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPa
     for i, token in enumerate(tokens):
         if token.lastgroup != "word" or (i and tokens[i - 1][0] in ".,"):
             continue
-        if i and tokens[i - 1][0].upper() == "AS":
+        if i and tokens[i - 1][0].upper() in ("AS", "DISTINCT"):  # IS DISTINCT FROM
             continue
         for keyword in keywords:
             n_words = _fits(keyword, tokens[i : i + 5])

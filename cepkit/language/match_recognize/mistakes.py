@@ -54,16 +54,20 @@ _OPERATORS = frozenset(
         "MINUS",
         "_JOIN",
     }
-    | {"LPAR", "DOT", "_OVER"}
+    | {"LPAR", "DOT", "_OVER", "_FROM", "_FOR", "_ESCAPE"}
 )
 _OPERANDS = frozenset(
     {"QUOTED", "PARAMETER", "INT", "FLOAT", "STRING", "TYPED", "INTERVAL", "TRUE", "FALSE", "NULL", "LPAR"}
     | {"MINUS", "NOT", "CAST", "CASE", "ARRAY", "SEMANTICS", "DISTINCT", "MULTIPLY", "CLASSIFIER"}
+    | {"PLUS", "POSITION", "TRIM_SIDE", "_SYMMETRIC"}
 )
+
+_AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT FROM")
 
 SQL_EXPRESSION_WORDS = Vocabulary(
     expected=(
         ("INT", _OPERANDS | {"NAME"}, ("a value", "a column", "'('")),
+        ("DISTINCT", frozenset({"NULL", "NOT", "TRUE", "FALSE", "NAME"}), _AFTER_IS),
         ("NAME", _OPERANDS, ("a name",)),
         ("COMPARISON", _OPERATORS, ("an operator",)),
         ("_OR", _OPERATORS, ("an operator",)),
@@ -72,6 +76,7 @@ SQL_EXPRESSION_WORDS = Vocabulary(
         ("_IN", _OPERATORS, ("IN", "BETWEEN", "LIKE")),
         ("NULL", frozenset({"NOT"}), ("NULL", "NOT NULL")),
         ("STRING", frozenset(), ("a text in quotes",)),
+        ("_FROM", frozenset(), ("FROM",)),
         ("LPAR", frozenset(), ("'('",)),
         ("DOT", frozenset(), ("'.'",)),
         ("LSQB", frozenset(), ("'['",)),

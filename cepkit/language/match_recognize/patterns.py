@@ -200,6 +200,31 @@ class Joined(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class IsTruth(Expression):
+    """``operand IS TRUE`` or ``operand IS FALSE``. Never null."""
+
+    operand: Expression
+    truth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsDistinct(Expression):
+    """``left IS DISTINCT FROM right``: two nulls are not distinct. Never null."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LikeWithEscape(Expression):
+    """``operand LIKE pattern ESCAPE escape``: the character after ``escape`` stands for itself."""
+
+    operand: Expression
+    pattern: str
+    escape: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cast(Expression):
     """``CAST(operand AS type)``; ``kind`` is the type in lower case, such as ``varchar(7)``."""
 

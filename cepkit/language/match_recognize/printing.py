@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import quoted_text, times_text
@@ -25,7 +26,7 @@ _RESERVED = frozenset(
         "AND", "OR", "NOT", "IN", "BETWEEN", "IS", "LIKE", "NULL", "TRUE", "FALSE", "AS", "DISTINCT",
         "CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "RUNNING", "FINAL", "INTERVAL", "TIMESTAMP", "DATE",
         "TIME", "CLASSIFIER", "ARRAY", "PERMUTE", "PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER",
-        "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "WHERE", "LIMIT", "FETCH",
+        "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "FOR", "WHERE", "LIMIT", "FETCH",
         "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS", "OVER", "WINDOW",
         "INITIAL", "SEEK", "ROWS",
     ]
@@ -181,11 +182,15 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
             return " AND ".join(_at_least(_NOT, operand) for operand in operands), _AND
         case ex.Or(operands=operands):
             return " OR ".join(_at_least(_AND, operand) for operand in operands), _OR
-        case ex.Not(operand=ex.In() | ex.IsNull() | ex.Like() as test):
+        case ex.Not(
+            operand=(
+                ex.In() | ex.IsNull() | ex.Like() | rp.IsTruth() | rp.IsDistinct() | rp.LikeWithEscape()
+            ) as test
+        ):
             return _test(test, "NOT "), _TEST
         case ex.Not(operand=operand):
             return f"NOT {_at_least(_NOT, operand)}", _NOT
-        case ex.In() | ex.IsNull() | ex.Like():
+        case ex.In() | ex.IsNull() | ex.Like() | rp.IsTruth() | rp.IsDistinct() | rp.LikeWithEscape():
             return _test(expression, ""), _TEST
     raise TypeError(f"no SQL text for {type(expression).__name__}")
 
@@ -216,15 +221,24 @@ def _aggregate(node: rp.RowAggregate) -> str:
     return f"{_semantics(node.final)}{node.function.upper()}({distinct}{inside})"
 
 
-def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
-    operand = _at_least(_SUM, expression.operand)
+def _test(expression: Any, negation: str) -> str:
+    """Return the text of a test; ``negation`` is NOT with a blank, or nothing."""
+    is_distinct = isinstance(expression, rp.IsDistinct)
+    operand = _at_least(_SUM, expression.left if is_distinct else expression.operand)
     match expression:
+        case rp.IsTruth(truth=truth):
+            return f"{operand} IS {negation}{'TRUE' if truth else 'FALSE'}"
+        case rp.IsDistinct(right=right):
+            return f"{operand} IS {negation}DISTINCT FROM {_at_least(_SUM, right)}"
+        case rp.LikeWithEscape(pattern=pattern, escape=escape):
+            return f"{operand} {negation}LIKE {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
         case ex.In(options=options):
             return f"{operand} {negation}IN ({_join(options)})"
         case ex.IsNull():
             return f"{operand} IS {negation}NULL"
         case ex.Like(pattern=pattern):
             return f"{operand} {negation}LIKE {quoted_text(pattern)}"
+    raise TypeError(f"no test: {type(expression).__name__}")
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
@@ -357,6 +371,9 @@ for _kind in (
     rp.TimedOut,
     rp.OverWindow,
     rp.Joined,
+    rp.IsTruth,
+    rp.IsDistinct,
+    rp.LikeWithEscape,
     rp.Cast,
     rp.CaseWhen,
     rp.ArrayOf,

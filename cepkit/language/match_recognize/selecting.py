@@ -37,7 +37,8 @@ def read_select(before: TextPart, query: RowPatternQuery, after: TextPart | None
     """Return the SELECT of the parts before and after MATCH_RECOGNIZE ( … )."""
     check_begin(before)
     words = before.outer()
-    at = [i for i, word in enumerate(words) if word[0].upper() == "FROM"]
+    upper = [word[0].upper() for word in words]
+    at = [i for i, word in enumerate(upper) if word == "FROM" and upper[i - 1] != "DISTINCT"]
     if len(at) != 1:
         raise before.error("expected one FROM with a table before MATCH_RECOGNIZE")
     table, qualifiers = read_table(TextPart(before.whole, words[at[0]].end(), before.stop))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cepkit.compile.match_recognize.arithmetic import logarithm, remainder, rounded
+from cepkit.compile.match_recognize.functions.numbers import NUMBER_FUNCTIONS
+from cepkit.compile.match_recognize.functions.texts import TEXT_FUNCTIONS
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, OTHER, TEXT
 
 
@@ -46,7 +48,7 @@ STRICT_FUNCTIONS: dict[str, tuple[Callable[..., Any], str | None]] = {
     "contains": (operator.contains, BOOLEAN), "starts_with": (str.startswith, BOOLEAN),
     "ends_with": (str.endswith, BOOLEAN), "cardinality": (len, INTEGER), "array_join": (_joined, TEXT),
     "element_at": (_element_at, OTHER),
-}  # fmt: skip
+} | NUMBER_FUNCTIONS | TEXT_FUNCTIONS  # fmt: skip
 # These take nulls.
 LENIENT_FUNCTIONS: dict[str, tuple[Callable[..., Any], str | None]] = {
     "concat_ws": (

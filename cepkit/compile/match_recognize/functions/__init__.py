@@ -1,0 +1,1 @@
+"""The functions of MATCH_RECOGNIZE on values: numbers, texts and times."""
