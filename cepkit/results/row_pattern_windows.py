@@ -19,7 +19,7 @@ from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
+from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows, listed_columns
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
@@ -253,10 +253,11 @@ class RowWindowSearch:
         def with_name(node: ex.Expression) -> ex.Expression:
             return ex.Attribute(names[node]) if isinstance(node, rp.OverWindow) else node
 
-        shown = tuple((name, ex.Attribute(name)) for name in self._source.schema)
-        if query.columns is not None:
-            shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in query.columns)
-        return SelectedRows(query.table, query.rows, shown, order_by=query.order_by, limit=query.limit)
+        listed = listed_columns(query.columns, self._source.schema)
+        shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in listed)
+        return SelectedRows(
+            query.table, query.rows, shown, order_by=query.order_by, limit=query.limit, offset=query.offset
+        )
 
     @cached_property
     def projection(self) -> Projection:

@@ -61,6 +61,36 @@ def test_parameters():
     assert cep.sql(text, params={"least": 3}, t=WALK).to_frame()["x"].tolist() == [5, 4]
 
 
+# Worked out by hand. The values of b by t are 5, 3, 2, 4, with the match 5 3 2; those of a are 1, 2, 1.
+@pytest.mark.parametrize(
+    ("listed", "end", "rows"),
+    [
+        ("k key, low", "", [["b", 2], ["a", 1]]),
+        ("*, top - low", "", [["b", 5, 2, 3], ["a", 2, 1, 1]]),
+        ("m.*, low AS again", "ORDER BY 3 DESC", [["b", 5, 2, 2], ["a", 2, 1, 1]]),
+        ("k", "ORDER BY low - top", [["b"], ["a"]]),
+        ("k, top - low", "ORDER BY 2 DESC LIMIT 1", [["b", 3]]),
+        ("k, -top AS top", "ORDER BY top + 0", [["b", -5], ["a", -2]]),  # the column of the list comes first
+        ("k", "ORDER BY NULLIF(top, 5) NULLS FIRST", [["b"], ["a"]]),
+        ("k", "ORDER BY NULLIF(top, 5) DESC NULLS LAST", [["a"], ["b"]]),
+        ("k", "ORDER BY top LIMIT 5 OFFSET 1", [["b"]]),
+        ("k", "ORDER BY top DESC OFFSET 1 ROW FETCH FIRST ROW ONLY", [["a"]]),
+        ("k", "OFFSET 2", []),
+    ],
+)
+def test_the_select(listed, end, rows):
+    text = f"SELECT {listed} FROM walk {FALL} m {end}"
+    found = cep.sql(text, walk=WALK)
+    assert found.to_frame().to_numpy().tolist() == rows
+    assert len(found.head(9)) == len(found.sample(9)) == len(rows)
+    assert cep.sql(text, walk=pa.Table.from_pandas(WALK)).to_frame().num_rows == len(rows)
+
+
+def test_columns_without_a_name_have_their_text():
+    made = cep.sql(f"SELECT *, m.top-low, top*2 twice FROM walk {FALL} m", walk=WALK).to_frame()
+    assert list(made) == ["k", "top", "low", "top - low", "twice"]
+
+
 def test_frames_of_other_kinds():
     duckdb = pytest.importorskip("duckdb")
     relation = duckdb.sql("SELECT * FROM WALK")
@@ -177,6 +207,13 @@ def test_spark_is_lazy_and_gives_the_same_rows(spark, walk_on_spark):
     assert rows_of(found.to_frame()) == [("a", 2, 1), ("b", 5, 2)]
     assert sorted(found.head(5)["low"]) == [1, 2]
     assert found.sample(1, seed=1).equals(found.sample(1, seed=1))
+
+
+def test_keys_and_rows_of_the_select_on_spark(walk_on_spark):
+    text = f"SELECT *, top - low, k key FROM walk {FALL} m ORDER BY 4 DESC, -top NULLS FIRST LIMIT 1 OFFSET 1"
+    made = cep.sql(text, walk=walk_on_spark).to_frame()
+    assert made.columns == ["k", "top", "low", "top - low", "key"]
+    assert [tuple(row) for row in made.collect()] == [("a", 2, 1, 1, "a")]
 
 
 def test_the_select_on_spark(walk_on_spark):

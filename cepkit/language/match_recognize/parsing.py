@@ -42,8 +42,8 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | Windowe
     >>> query = parse_match_recognize('''MATCH_RECOGNIZE (
     ...     ORDER BY ts MEASURES last(fall.price) AS bottom
     ...     PATTERN (start_ fall+) DEFINE fall AS price < PREV(price))''')
-    >>> print(query.pattern, query.order_by, query.after_match)
-    START_ FALL+ (SortKey(column='ts', descending=False, nulls_first=False),) past_last_row
+    >>> print(query.pattern, query.order_by[0].column, query.after_match)
+    START_ FALL+ ts past_last_row
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")

@@ -26,7 +26,7 @@ _RESERVED = frozenset(
         "TIME", "CLASSIFIER", "ARRAY", "PERMUTE", "PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER",
         "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "WHERE", "LIMIT", "FETCH",
         "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS", "OVER", "WINDOW",
-        "INITIAL", "SEEK", "ROWS",
+        "INITIAL", "SEEK", "ROWS", "OFFSET",
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -151,6 +151,8 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
             return f"MATCH_ROWTIME({'' if operand is None else print_sql(operand)})", _ITEM
         case rp.TimedOut():
             return "TIMED_OUT()", _ITEM
+        case rp.EveryColumn():
+            return "*", _ITEM
         case rp.OverWindow(operand=operand, window=window):
             return f"{_at_least(_ITEM, operand)} OVER {sql_variable(window)}", _ITEM
         case rp.Cast(operand=operand, kind=kind):
@@ -324,20 +326,26 @@ def _select(query: SelectedRows | WindowedRows) -> str:
 
 def _end_of_select(query: SelectedRows | WindowedRows) -> str:
     text = f"\nORDER BY {_order(query.order_by)}" if query.order_by else ""
-    return text + (f"\nLIMIT {query.limit}" if query.limit is not None else "")
+    text += f"\nLIMIT {query.limit}" if query.limit is not None else ""
+    return text + (f"\nOFFSET {query.offset}" if query.offset else "")
 
 
 def _selected(name: str, tree: ex.Expression) -> str:
     text = print_sql(tree)
-    same = tree == ex.Attribute(name)
+    same = tree == ex.Attribute(name) or isinstance(tree, rp.EveryColumn)
     same |= isinstance(tree, rp.OverWindow) and tree.operand == ex.Attribute(name)
     return text if same else f"{text} AS {sql_column(name)}"
 
 
 def _order(keys: tuple[SortKey, ...]) -> str:
     return ", ".join(
-        sql_column(key.column) + " DESC" * key.descending + " NULLS FIRST" * key.nulls_first for key in keys
+        sql_key(key) + " DESC" * key.descending + " NULLS FIRST" * key.nulls_first for key in keys
     )
+
+
+def sql_key(key: SortKey) -> str:
+    """Return the column or the expression that an entry of ORDER BY sorts by."""
+    return sql_column(key.column) if key.value is None else print_sql(key.value)
 
 
 text_of.register(rp.RowPattern, print_row_pattern)
@@ -349,6 +357,7 @@ for _kind in (
     rp.MatchRowtime,
     rp.TimedOut,
     rp.OverWindow,
+    rp.EveryColumn,
     rp.Joined,
     rp.Cast,
     rp.CaseWhen,

@@ -252,6 +252,11 @@ def _column(part: TextPart, clause: str) -> str:
     return column_name(name)
 
 
+def is_column_key(entry: TextPart) -> bool:
+    """Return whether an entry of ORDER BY is the name of a column, perhaps with DESC or NULLS FIRST."""
+    return _SORT.fullmatch(entry.without_comments()) is not None
+
+
 def sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[SortKey, ...]:
     """Return the keys of ORDER BY; a qualifier is a table or an alias."""
     keys = []

@@ -16,7 +16,7 @@ _TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias
 _LARGER = {
     "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
     "FULL": "JOIN", "CROSS": "JOIN", "NATURAL": "JOIN", "UNION": "UNION", "INTERSECT": "INTERSECT",
-    "EXCEPT": "EXCEPT", "MINUS": "MINUS", "QUALIFY": "QUALIFY", "PIVOT": "PIVOT", "OFFSET": "OFFSET",
+    "EXCEPT": "EXCEPT", "MINUS": "MINUS", "QUALIFY": "QUALIFY", "PIVOT": "PIVOT",
     "LATERAL": "LATERAL",
 }  # fmt: skip
 

@@ -65,8 +65,8 @@ class RowsInMemory:
         if self.bound.selected is None:
             return columns, n_rows
         projection = project(self.bound.selected, columns, n_rows, self.bound.params)
-        limit = self.bound.selected.limit
-        n_rows = projection.n_rows if limit is None else min(limit, projection.n_rows)
+        limit, n_rows = self.bound.selected.limit, max(projection.n_rows - self.bound.selected.offset, 0)
+        n_rows = n_rows if limit is None else min(limit, n_rows)
         return order_and_limit(self.bound.selected, projection), n_rows
 
     def n_rows(self) -> int:

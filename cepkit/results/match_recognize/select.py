@@ -1,4 +1,4 @@
-"""The SELECT around MATCH_RECOGNIZE: columns, WHERE, ORDER BY and LIMIT of the result."""
+"""The SELECT around MATCH_RECOGNIZE: columns, WHERE, ORDER BY, OFFSET and LIMIT of the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize.query import SelectedRows
+from cepkit.language.match_recognize.query import SelectedRows, SortKey, listed_columns
 from cepkit.results.match_recognize.columns import ResultColumn
 
 
@@ -44,15 +44,30 @@ def project(
             name: columns[column_of(tree.name, columns)]
             if isinstance(tree, ex.Attribute)
             else _computed(tree, columns, n_rows, params)
-            for name, tree in query.columns
+            for name, tree in listed_columns(query.columns, columns)
         }
-    every = {**columns, **shown}
-    keys = tuple(every[column_of(key.column, every)] for key in query.order_by)
+    keys = tuple(_sorted_by(key, shown, columns, n_rows, params) for key in query.order_by)
     return Projection(shown, keys, n_rows)
 
 
+def _sorted_by(
+    key: SortKey,
+    shown: dict[str, ResultColumn],
+    columns: dict[str, ResultColumn],
+    n_rows: int,
+    params: Mapping[str, Any] | None,
+) -> ResultColumn:
+    """Return the values of a key of ORDER BY. A column of the SELECT comes before one of the clause."""
+    every = {**columns, **shown}
+    if key.value is None:
+        return every[column_of(key.column, every)]
+    if isinstance(key.value, ex.Literal) and type(key.value.value) is int:
+        return [*shown.values()][key.value.value - 1]
+    return _computed(key.value, every, n_rows, params)
+
+
 def order_and_limit(query: SelectedRows, projection: Projection) -> dict[str, ResultColumn]:
-    """Return the columns in the order of ORDER BY, and as many rows as LIMIT allows."""
+    """Return the columns in the order of ORDER BY, and as many rows as OFFSET and LIMIT leave."""
     order = list(range(projection.n_rows))
     for key, column in reversed([*zip(query.order_by, projection.keys, strict=True)]):
         values = column.values()
@@ -60,14 +75,14 @@ def order_and_limit(query: SelectedRows, projection: Projection) -> dict[str, Re
         missing = [row for row in order if values[row] is None]
         present.sort(key=lambda row, values=values: values[row], reverse=key.descending)
         order = [*missing, *present] if key.nulls_first else [*present, *missing]
-    rows = np.array(order[: query.limit], np.int64)
+    rows = np.array(order[query.offset :][: query.limit], np.int64)
     return {name: column.take(rows) for name, column in projection.columns.items()}
 
 
 def selected_columns(
     query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> dict[str, ResultColumn]:
-    """Return the columns of the SELECT, after WHERE, ORDER BY and LIMIT."""
+    """Return the columns of the SELECT, after WHERE, ORDER BY, OFFSET and LIMIT."""
     return order_and_limit(query, project(query, columns, n_rows, params))
 
 

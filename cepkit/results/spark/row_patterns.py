@@ -146,8 +146,10 @@ class RowsOnSpark:
 
     def sample(self, n: int, seed: int) -> pd.DataFrame:
         """Return a uniform sample of the rows of the result; the number of tasks does not change it."""
-        if self.bound.selected is not None and self.bound.selected.limit is not None:
-            raise UnsupportedQueryError("sample() on Spark draws from a whole result; leave out LIMIT")
+        selected = self.bound.selected
+        if selected is not None and (selected.limit is not None or selected.offset):
+            clause = "OFFSET" if selected.limit is None else "LIMIT"
+            raise UnsupportedQueryError(f"sample() on Spark draws from a whole result; leave out {clause}")
         run = self._run(TellDrawn(seed))
         drawn = run.orderBy(run.columns[-1]).limit(n)
         return collect(self._shown(drawn))

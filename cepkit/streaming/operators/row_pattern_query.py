@@ -100,6 +100,6 @@ def _reason_against(clause: RowPatternQuery, selected: SelectedRows | None) -> s
         waiting.extend(node.children())
     if selected is not None and selected.order_by:
         return "ORDER BY of the result: it needs all matches"
-    if selected is not None and selected.limit is not None:
-        return "LIMIT: it needs all matches"
+    if selected is not None and (selected.limit is not None or selected.offset):
+        return f"{'OFFSET' if selected.limit is None else 'LIMIT'}: it needs all matches"
     return None
