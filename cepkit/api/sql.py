@@ -38,8 +38,9 @@ def sql(
         ``SELECT …, m OVER w FROM t WHERE … WINDOW w AS ( … PATTERN … ) ORDER BY … LIMIT …``. A semicolon may
         end it, and a schema may qualify the table. AS before a name is optional. A computed column without a
         name has its text as its name: ``SELECT m.a+b`` gives the column ``a + b``. ORDER BY takes columns,
-        expressions, and places in the list such as ``ORDER BY 2``. FETCH FIRST n ROWS ONLY is LIMIT. For a join, GROUP BY or a sub-query, hand the result to
-        DuckDB or Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
+        expressions, and places in the list such as ``ORDER BY 2``. FETCH FIRST n ROWS ONLY is LIMIT. For a
+        join, GROUP BY or a sub-query, hand the result to DuckDB or Spark SQL: ``found =
+        cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
     params : mapping, optional
         Values of the parameters, written ``:name``.
     memory_limit : str, int or None

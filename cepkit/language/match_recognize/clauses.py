@@ -121,6 +121,21 @@ OF_SELECT = (
 )
 
 
+# Words that cannot end an expression, and words that end one and name nothing.
+_NO_ENDS = frozenset(
+    [
+        "AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "OVER", "CASE", "WHEN", "THEN", "ELSE", "DISTINCT",
+        "AS",
+    ]
+)  # fmt: skip
+_NO_NAMES = _NO_ENDS | {"END", "NULL", "TRUE", "FALSE"}
+_CLAUSES = [
+    *(keyword.name for keyword in OF_MATCH_RECOGNIZE),
+    *ROWS_PER_MATCH.values(),
+    *AFTER_MATCH.values(),
+]
+
+
 def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
     """Return the part before the first clause, and the part of each clause by its name, without its words.
 
@@ -168,10 +183,47 @@ def check_brackets(text: str) -> None:
     for token in _TOKEN.finditer(text):
         if token[0] in ("'", '"', "`"):
             raise PatternSyntaxError("this quote is never closed", text, token.start())
+        if text.startswith("/*", token.start()) and token.lastgroup == "other":
+            raise PatternSyntaxError(
+                "this comment is never closed; write */ at its end", text, token.start(), 2
+            )
     blanked = _TOKEN.sub(lambda token: _blank(token) if token.lastgroup == "comment" else token[0], text)
     fault = bracket_fault(blanked, len(text), at_end=True)
     if fault is not None:
-        raise PatternSyntaxError(fault[0], text, fault[1], fault[2])
+        message, start, length = _inner_fault(text, fault[1]) or fault
+        raise PatternSyntaxError(message, text, start, length)
+
+
+def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
+    """Return message, position and length for the bracket that is open where the next clause begins.
+
+    ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
+    inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
+    """
+    if text[at] != "(":
+        return None
+    tokens = [token for token, _ in TextPart(text, at, len(text)).tokens()]
+    opened: list[re.Match[str]] = []
+    closed, end = tokens[0], 0
+    for i, token in enumerate(tokens):
+        if token.lastgroup == "open":
+            opened.append(token)
+        elif token.lastgroup == "close" and opened:
+            closed, end = opened.pop(), i
+        elif len(opened) > 1 and (name := _begun(tokens[i : i + 5])) and tokens[i - 1][0] not in (".", ","):
+            return f"'(' is never closed before {name}", opened[-1].start(), 1
+    after = tokens[end + 1 :]
+    is_end = bool(after) and after[0].lastgroup == "word" and after[0][0].upper() not in _NO_ENDS - {"AS"}
+    if len(opened) != 1 or not is_end or any(_begun(after[i : i + 5]) for i in range(len(after))):
+        return None
+    return "a ')' is missing: the last one closes this '(', so an outer '(' stays open", closed.start(), 1
+
+
+def _begun(tokens: list[re.Match[str]]) -> str:
+    """Return the name of the clause from MEASURES on that begins with these tokens; empty for none."""
+    if tokens[0].lastgroup != "word":
+        return ""
+    return next((of.name for of in OF_MATCH_RECOGNIZE[2:] if _fits(of, tokens) is not None), "")
 
 
 def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
@@ -187,20 +239,6 @@ def _blank(token: re.Match[str]) -> str:
 
 
 # --- names of the entries of lists
-
-# Words that cannot end an expression, and words that end one and name nothing.
-_NO_ENDS = frozenset(
-    [
-        "AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "OVER", "CASE", "WHEN", "THEN", "ELSE", "DISTINCT",
-        "AS",
-    ]
-)  # fmt: skip
-_NO_NAMES = _NO_ENDS | {"END", "NULL", "TRUE", "FALSE"}
-_CLAUSES = [
-    *(keyword.name for keyword in OF_MATCH_RECOGNIZE),
-    *ROWS_PER_MATCH.values(),
-    *AFTER_MATCH.values(),
-]
 
 
 def split_name(entry: TextPart) -> tuple[TextPart, TextPart] | None:
