@@ -152,6 +152,12 @@ class WindowedRows:
         return text_of(self)
 
 
+def clauses_that_drop(query: SelectedRows) -> str:
+    """Return the clauses of a SELECT that drop rows of the result: ``WHERE, OFFSET, LIMIT``, or fewer."""
+    present = {"WHERE": query.where is not None, "OFFSET": query.offset > 0, "LIMIT": query.limit is not None}
+    return ", ".join(name for name, is_there in present.items() if is_there)
+
+
 def listed_columns(
     columns: tuple[tuple[str, Expression], ...] | None, names: Iterable[str]
 ) -> tuple[tuple[str, Expression], ...]:
