@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cepkit.compile.match_recognize.placing import Place
+from cepkit.compile.match_recognize.placing import ColumnScope
 from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
 from cepkit.engines.match_recognize.matching import RowMatch
 from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
@@ -193,7 +193,7 @@ class RowWindowSearch:
         """Raise for what does not fit in WHERE, which reads the table, and in the SELECT."""
         schema, where = self._source.schema, self.query.where
         if where is not None:
-            Place(self.query.rows.source, schema, self._params, inside=True).compiled(where, "WHERE")
+            ColumnScope(self.query.rows.source, schema, self._params, inside=True).compiled(where, "WHERE")
         hidden = {f"{_MADE}{i}": measure.type for i, measure in enumerate(self._values)}
         check_select(self.selected, {**schema, **hidden}, self._params)
 

@@ -369,14 +369,15 @@ def test_a_pattern_in_a_window_clause_is_refused():
     assert explorer.status["state"] == "failed" and "WINDOW clause" in explorer.status["message"]
 
 
-# --- the WHERE of the SELECT. Worked out by hand: a has the matches 3 2 1 (rows 0 to 2) and 5 4 (rows 5 and 6),
+# --- the WHERE of the SELECT. Worked out by hand: a has the matches 3 2 1 (rows 0 to 2) and 5 4 (rows 5, 6),
 # and b has the match 9 8 (rows 3 and 4).
 FALLS = pd.DataFrame({"t": range(7), "k": list("aaabbaa"), "x": [3, 2, 1, 9, 8, 5, 4]})
 
 
 def select(where: str, shown: str = "ONE ROW") -> str:
     return f"""SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
-      MEASURES LAST(B.x) AS low, A.t AS begin {shown} PER MATCH PATTERN (A B+) DEFINE B AS x < PREV(x)) m {where}"""
+      MEASURES LAST(B.x) AS low, A.t AS begin {shown} PER MATCH
+      PATTERN (A B+) DEFINE B AS x < PREV(x)) m {where}"""
 
 
 def test_a_match_that_where_drops():

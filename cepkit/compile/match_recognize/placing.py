@@ -17,8 +17,8 @@ _Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where expressions are compiled.
+class ColumnScope:
+    """The columns, parameters and text that the expressions of a clause refer to.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
-from cepkit.compile.match_recognize.placing import Place
+from cepkit.compile.match_recognize.placing import ColumnScope
 from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total
 from cepkit.engines.match_recognize.history import history_needs, looks_around
 from cepkit.engines.match_recognize.matching import RowProgram
@@ -34,8 +34,8 @@ def prepare_rows(
     members = {name: frozenset([name]) for name in primary}
     members |= {name: frozenset(of) for name, of in query.subset}
     define = dict(query.define)
-    place = Place(query.source, schema, params, variables=members)
-    compiled = {name: place.compiled(tree, f"DEFINE {name}") for name, tree in define.items()}
+    scope = ColumnScope(query.source, schema, params, variables=members)
+    compiled = {name: scope.compiled(tree, f"DEFINE {name}") for name, tree in define.items()}
     needs = history_needs(define, members)
     rows_before, rows_after = looks_around(define.values())
     program = RowProgram(
@@ -53,7 +53,7 @@ def prepare_rows(
         rows_before=rows_before,
         rows_after=rows_after,
     )
-    return program, [place.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
+    return program, [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
 
 
 def bind_clause(
@@ -66,10 +66,10 @@ def bind_clause(
     ColumnNotFoundError
         For a column that does not exist.
     """
-    place = Place(query.source, schema)
-    partition_by = tuple(place.column(name, "PARTITION BY") for name in query.partition_by)
+    scope = ColumnScope(query.source, schema)
+    partition_by = tuple(scope.column(name, "PARTITION BY") for name in query.partition_by)
     keys = tuple(
-        SortKey(place.column(key.column, "ORDER BY"), key.descending, key.nulls_first)
+        SortKey(scope.column(key.column, "ORDER BY"), key.descending, key.nulls_first)
         for key in query.order_by
     )
     return partition_by, keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cepkit.compile.match_recognize.placing import Place
+from cepkit.compile.match_recognize.placing import ColumnScope
 from cepkit.compile.match_recognize.values import Compiled
 from cepkit.errors import CepError, PredicateError, underline
 from cepkit.events import ColumnType
@@ -28,13 +28,13 @@ def result_schema(
     return {**before, **made, **{name: of for name, of in schema.items() if name not in before}}
 
 
-def place_of_result(
+def scope_of_result(
     query: SelectedRows,
     result: Mapping[str, ColumnType],
     params: Mapping[str, Any] | None,
     table: Sequence[str],
-) -> Place:
-    """Return where the expressions of a SELECT are compiled; ``table`` has the columns of the table."""
+) -> ColumnScope:
+    """Return what the expressions of a SELECT refer to; ``table`` has the columns of the table."""
     known = {name.lower() for name in result}
     hidden = {
         name.lower(): f"The table has {name}, but ONE ROW PER MATCH shows only PARTITION BY and MEASURES; "
@@ -42,7 +42,7 @@ def place_of_result(
         for name in table
         if name.lower() not in known
     }
-    return Place(query.rows.source, result, params, inside=True, more=hidden)
+    return ColumnScope(query.rows.source, result, params, inside=True, more=hidden)
 
 
 def check_select(
@@ -60,16 +60,16 @@ def check_select(
     CepError
         For two columns of one name.
     """
-    place = place_of_result(query, result, params, table)
+    scope = scope_of_result(query, result, params, table)
     if query.where is not None:
-        place.compiled(query.where, "WHERE")
+        scope.compiled(query.where, "WHERE")
     trees: dict[str, ex.Expression] = {}
     shown: dict[str, ColumnType] = {}
     for name, tree in listed_columns(query.columns, result):
         if trees.setdefault(name, tree) != tree:
             raise CepError(f"SELECT: two columns have the name {name!r}; write AS another name")
-        shown[name] = place.compiled(tree, "SELECT").type
-    after = place_of_result(query, {**result, **shown}, params, table)
+        shown[name] = scope.compiled(tree, "SELECT").type
+    after = scope_of_result(query, {**result, **shown}, params, table)
     for key in query.order_by:
         if key.value is None:
             after.column(key.column, "ORDER BY", is_last=True)

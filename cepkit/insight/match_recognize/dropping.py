@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.placing import Place
+from cepkit.compile.match_recognize.placing import ColumnScope
 from cepkit.compile.match_recognize.values import column_of
 from cepkit.engines.match_recognize.matching import RowMatch
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows
-from cepkit.engines.match_recognize.selected import place_of_result, result_schema
+from cepkit.engines.match_recognize.selected import result_schema, scope_of_result
 from cepkit.events import Source
 from cepkit.insight.match_recognize.reading import value_text
 from cepkit.language.expressions import trees as ex
@@ -59,18 +59,18 @@ def dropped_rows(
         return [], len(made)
     order_by = [key.column for key in query.keys]
     schema = result_schema(clause, bound.schema, bound.measures, query.partition_by, order_by)
-    place = place_of_result(whole, schema, dict(query.params), list(bound.schema))
+    scope = scope_of_result(whole, schema, dict(query.params), list(bound.schema))
     names = [name for name, _ in clause.measures]
     read = {column_of(node.name, schema) for node in whole.where.walk() if isinstance(node, ex.Attribute)}
     rows = searched.events.rows(part.positions[[row for row, _ in made]])
     copied = {name: _plain(source, name, rows) for name in read - set(names)}
-    keeps = place.compiled(whole.where, "WHERE")
+    keeps = scope.compiled(whole.where, "WHERE")
     found = []
     for i, (row, values) in enumerate(made):
         columns = {name: [items[i]] for name, items in copied.items()}
         result = _ResultRow(columns | {name: [value] for name, value in zip(names, values, strict=True)})
         if keeps.call(result, 0) is not True:
-            told = _failing(whole.where, place, result) if len(found) < most else ()
+            told = _failing(whole.where, scope, result) if len(found) < most else ()
             found.append(DroppedRow(row, tuple(told)))
     return found, len(made)
 
@@ -83,18 +83,18 @@ def _plain(source: Source, name: str, rows: np.ndarray) -> list[Any]:
     return [None if value != value else value for value in values.to_pylist()]
 
 
-def _failing(where: ex.Expression, place: Place, result: _ResultRow) -> list[str]:
+def _failing(where: ex.Expression, scope: ColumnScope, result: _ResultRow) -> list[str]:
     told = []
     for condition in ex.conjuncts(where):
-        if place.compiled(condition, "WHERE").call(result, 0) is True:
+        if scope.compiled(condition, "WHERE").call(result, 0) is True:
             continue
         looks = dict.fromkeys(node for node in condition.walk() if isinstance(node, ex.Attribute))
-        values = ", ".join(f"{print_sql(look)} = {_value(look, place, result)}" for look in looks)
+        values = ", ".join(f"{print_sql(look)} = {_value(look, scope, result)}" for look in looks)
         told.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
     return told
 
 
-def _value(look: ex.Attribute, place: Place, result: _ResultRow) -> str:
-    compiled = place.compiled(look, "WHERE")
+def _value(look: ex.Attribute, scope: ColumnScope, result: _ResultRow) -> str:
+    compiled = scope.compiled(look, "WHERE")
     value = compiled.call(result, 0)
     return "null" if value is None else value_text(value, compiled.type)
