@@ -34,10 +34,13 @@ def sql(
     Parameters
     ----------
     query : str
-        ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE … ORDER BY … LIMIT …``, or
+        ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE … ORDER BY … LIMIT … OFFSET …``, or
         ``SELECT …, m OVER w FROM t WHERE … WINDOW w AS ( … PATTERN … ) ORDER BY … LIMIT …``. A semicolon may
-        end it, and a schema may qualify the table. For a join, GROUP BY or a sub-query, hand the result to
-        DuckDB or Spark SQL: ``found = cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
+        end it, and a schema may qualify the table. AS before a name is optional. A computed column without a
+        name has its text as its name: ``SELECT m.a+b`` gives the column ``a + b``. ORDER BY takes columns,
+        expressions, and places in the list such as ``ORDER BY 2``. FETCH FIRST n ROWS ONLY is LIMIT. For a
+        join, GROUP BY or a sub-query, hand the result to DuckDB or Spark SQL: ``found =
+        cep.sql(…).to_frame()``, then ``duckdb.sql("SELECT … FROM found")``.
     params : mapping, optional
         Values of the parameters, written ``:name``.
     memory_limit : str, int or None
@@ -72,14 +75,15 @@ def sql(
     other queries. Memory O(rows + matched rows); matched rows beyond half of the free memory are refused.
     Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
-    Differs: a division of integers gives a float. ORDER BY of the SELECT takes columns only. There is no type
-    DATE: ``DATE '2024-01-31'`` is a time at midnight. An interval has days and seconds, no months and years.
-    An interval times a fraction, or divided by a number, is rounded to a microsecond, or to a nanosecond
-    where the column has them. LOG with one argument is the natural logarithm. Functions mean what they mean
-    in Trino: DATE_DIFF counts whole units, SUBSTRING counts from the end below 0, and the day of the week is
-    1 on Mondays. TIMESTAMPDIFF counts whole units as in Flink, and DATEDIFF the units that begin, as in
-    Snowflake. CAST gives null where TRY_CAST does. A DECIMAL is a float, and a CHAR is not filled with
-    blanks.
+    Differs: a division of integers gives a float. There is no type DATE: ``DATE '2024-01-31'`` is a time at
+    midnight. An interval has days and seconds, no months and years. An interval times a fraction, or divided
+    by a number, is rounded to a microsecond, or to a nanosecond where the column has them. LOG with one
+    argument is the natural logarithm. Functions mean what they mean in Trino: DATE_DIFF counts whole units,
+    SUBSTRING counts from the end below 0, and the day of the week is 1 on Mondays. TIMESTAMPDIFF counts whole
+    units as in Flink, and DATEDIFF the units that begin, as in Snowflake. CAST gives null where TRY_CAST
+    does. A DECIMAL is a float, and a CHAR is not filled with blanks. In an expression of the ORDER BY of the
+    SELECT, a column of its list comes before a column of the clause with the same name. FETCH … WITH TIES and
+    PERCENT do not run.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import pandas as pd
 
 from cepkit.insight.tally import Followed
 from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.query import SelectedRows, clauses_that_drop
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.printing import duration_text
@@ -222,7 +223,11 @@ class FunnelResult:
         >>> print(funnel.words()[0].rpartition("; ")[2])
         the fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
         """
-        return [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
+        lines = [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
+        whole = self.query.whole if isinstance(self.query, RowsQuery) else None
+        if isinstance(whole, SelectedRows) and (clauses := clauses_that_drop(whole)):
+            lines.append(f"these are the matches before {clauses} of the SELECT")
+        return lines
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
         name = f"branch {b}: " if len(self.branches) > 1 else ""

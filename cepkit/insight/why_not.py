@@ -35,7 +35,7 @@ class WhyNot:
     matches : bool
         Whether the events are a reported match.
     number : int, optional
-        The number of this match.
+        The number of this match. For MATCH_RECOGNIZE it is MATCH_NUMBER(), from 1 in each partition.
 
     Examples
     --------

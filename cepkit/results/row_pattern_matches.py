@@ -100,8 +100,9 @@ class RowPatternMatches:
 
     Matches are sorted by partition, in the order of the first rows of the partitions, and in a partition as
     they are found. The number of a match is its position in this order, from 0. MATCH_NUMBER() counts from 1
-    in each partition. WHERE, ORDER BY and LIMIT of a SELECT change the rows of `to_frame`, `head` and
-    `sample`. All other methods are about the matches of the clause.
+    in each partition. WHERE, ORDER BY, OFFSET and LIMIT of a SELECT change the rows of `to_frame`, `head` and
+    `sample`. All other methods are about the matches of the clause, and so is `len`. The text of the result
+    says both: ``3 matches of 'A B+' in 8 rows; WHERE keeps 2 of 3 rows``.
 
     Notes
     -----
@@ -146,7 +147,7 @@ class RowPatternMatches:
     @show_progress("counting matches")
     @bounded
     def count(self) -> int:
-        """Return the number of matches, with empty ones, before WHERE and LIMIT.
+        """Return the number of matches, with empty ones, before WHERE, OFFSET and LIMIT.
 
         Examples
         --------

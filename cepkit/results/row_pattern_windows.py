@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cepkit.compile.match_recognize.placing import ColumnScope
 from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
 from cepkit.engines.match_recognize.matching import RowMatch
-from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
+from cepkit.engines.match_recognize.selected import check_select
 from cepkit.engines.match_recognize.windows import find_window_matches, window_values
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, PredicateError
@@ -19,7 +21,7 @@ from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import SelectedRows, SortKey, WindowedRows
+from cepkit.language.match_recognize.query import SelectedRows, WindowedRows, listed_columns
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
@@ -174,10 +176,7 @@ class RowWindowSearch:
         self.query = query
         self._source, self._params = source, params
         schema, clause = source.schema, query.rows
-        self.partition_by = tuple(column_of(name, schema) for name in clause.partition_by)
-        self.order_by = tuple(
-            SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
-        )
+        self.partition_by, self.order_by = bind_clause(clause, schema)
         self._program, measures = prepare_rows(query.rows, source.schema, params)
         self._measure_of = {
             name.lower(): measure for (name, _), measure in zip(query.rows.measures, measures, strict=True)
@@ -187,7 +186,17 @@ class RowWindowSearch:
             *dict.fromkeys(node for tree in trees for node in tree.walk() if isinstance(node, rp.OverWindow))
         ]
         self._values = [self._compiled(node.operand) for node in self._over]
+        self._check_select()
         self._found = self._search()
+
+    def _check_select(self) -> None:
+        """Raise for what does not fit in WHERE, which reads the table, and in the SELECT."""
+        schema, where = self._source.schema, self.query.where
+        if where is not None:
+            scope = ColumnScope(self.query.rows.source, schema, self._params, inside=True)
+            scope.compiled(where, "WHERE", is_condition=True)
+        hidden = {f"{_MADE}{i}": measure.type for i, measure in enumerate(self._values)}
+        check_select(self.selected, {**schema, **hidden}, self._params)
 
     def _tree_of(self, tree: ex.Expression) -> ex.Expression:
         """Return the expression of a function OVER the window: a name stands for a measure."""
@@ -253,10 +262,11 @@ class RowWindowSearch:
         def with_name(node: ex.Expression) -> ex.Expression:
             return ex.Attribute(names[node]) if isinstance(node, rp.OverWindow) else node
 
-        shown = tuple((name, ex.Attribute(name)) for name in self._source.schema)
-        if query.columns is not None:
-            shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in query.columns)
-        return SelectedRows(query.table, query.rows, shown, order_by=query.order_by, limit=query.limit)
+        listed = listed_columns(query.columns, self._source.schema)
+        shown = tuple((name, rebuilt(tree, ex.Expression, with_name)) for name, tree in listed)
+        return SelectedRows(
+            query.table, query.rows, shown, order_by=query.order_by, limit=query.limit, offset=query.offset
+        )
 
     @cached_property
     def projection(self) -> Projection:

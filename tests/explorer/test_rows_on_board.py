@@ -165,7 +165,7 @@ def test_clicked_rows_are_explained():
     assert reasons.title.startswith("they match: rows 0 to 2 are match 1")
     explorer.why_not([6, 8])
     explorer.wait(60)
-    assert "row 6 is inside match 1 (" in reasons.lines[0]["text"]
+    assert "row 6 is inside match 1 by MATCH_NUMBER() (" in reasons.lines[0]["text"]
 
 
 def test_sliders_move_the_constants():

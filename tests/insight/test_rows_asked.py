@@ -206,7 +206,7 @@ def test_rows_that_match_are_a_match():
     why = WALK.cep.why_not(TEXT, rows=["r5", "r9", "r7", "r6", "r8"])
     assert why.matches and why.number == 1
     assert why.headline == (
-        "they match: rows 'r5' to 'r9' are match 1 "
+        "they match: rows 'r5' to 'r9' are match 1 by MATCH_NUMBER() "
         "(STRT = 'r5', DOWN = 'r6', DOWN = 'r7', DOWN = 'r8', UP = 'r9')"
     )
 
@@ -221,7 +221,7 @@ def test_another_match_is_preferred():
 def test_rows_inside_an_earlier_match():
     why = WALK.cep.why_not(TEXT, rows=["r6", "r7", "r8"])
     assert why.kinds == ("after_match",)
-    assert "row 'r6' is inside match 1 (" in why.reasons[0]
+    assert "row 'r6' is inside match 1 by MATCH_NUMBER() (" in why.reasons[0]
     assert "AFTER MATCH SKIP PAST LAST ROW continues at the end of the partition" in why.reasons[0]
 
 
@@ -367,3 +367,75 @@ def test_a_pattern_in_a_window_clause_is_refused():
             function(WALK, text)
     explorer = WALK.cep.explore(text).wait(60)
     assert explorer.status["state"] == "failed" and "WINDOW clause" in explorer.status["message"]
+
+
+# --- the WHERE of the SELECT. Worked out by hand: a has the matches 3 2 1 (rows 0 to 2) and 5 4 (rows 5, 6),
+# and b has the match 9 8 (rows 3 and 4).
+FALLS = pd.DataFrame({"t": range(7), "k": list("aaabbaa"), "x": [3, 2, 1, 9, 8, 5, 4]})
+
+
+def select(where: str, shown: str = "ONE ROW") -> str:
+    return f"""SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY t
+      MEASURES LAST(B.x) AS low, A.t AS begin {shown} PER MATCH
+      PATTERN (A B+) DEFINE B AS x < PREV(x)) m {where}"""
+
+
+def test_a_match_that_where_drops():
+    why = FALLS.cep.why_not(select("WHERE m.low > 3 AND low < 100 AND k <> 'a'"), rows=[0, 1, 2])
+    assert repr(why) == (
+        "no row in the result: rows 0 to 2 are match 1 by MATCH_NUMBER() (A = 0, B = 1, B = 2), "
+        "but WHERE drops its row\n"
+        "- WHERE fails: low > 3 (low = 1)\n"
+        "- WHERE fails: k <> 'a' (k = 'a')"
+    )
+    assert (why.matches, why.number, why.kinds) == (False, 1, ("where", "where"))
+    assert why.to_frame()["reason"].tolist()[-1].startswith("WHERE fails: low > 3")
+    why = FALLS.cep.why_not(select("WHERE low > 3"), rows=[5, 6])
+    assert why.matches and why.headline.startswith("they match: rows 5 to 6 are match 2 by MATCH_NUMBER() (")
+    assert why.more == ()
+
+
+def test_where_drops_some_rows_of_a_match():
+    text = select("WHERE low = 1 AND x < 3", "ALL ROWS")
+    why = FALLS.cep.why_not(text, rows=[0, 1, 2])
+    assert why.matches
+    assert why.more == (
+        "WHERE drops 2 of the 3 rows of the match",
+        "row 0: WHERE fails: low = 1 (low = null)",
+        "row 0: WHERE fails: x < 3 (x = 3)",
+        "row 1: WHERE fails: low = 1 (low = 2)",
+    )
+    assert cep.sql(text, t=FALLS).to_frame()["t"].tolist() == [2]
+    why = FALLS.cep.why_not(select("WHERE x > 100", "ALL ROWS"), rows=[3, 4])
+    assert not why.matches and why.headline.endswith("but WHERE drops all of its 2 rows")
+
+
+def test_times_in_where_are_read_as_the_table_reads_them():
+    falls = FALLS.assign(t=pd.date_range("2024-01-01", periods=7, freq="h"))
+    text = select("WHERE begin > TIMESTAMP '2024-01-01 01:00'")
+    assert cep.sql(text, t=falls).to_frame()["low"].tolist() == [4, 8]
+    assert falls.cep.why_not(text, rows=[3, 4]).matches
+    why = falls.cep.why_not(text, rows=[0, 1, 2])
+    assert "begin = 2024-01-01 00:00:00" in why.reasons[0]
+    text = select("WHERE t > TIMESTAMP '2024-01-01 03:30'", "ALL ROWS")
+    assert cep.sql(text, t=falls).to_frame()["x"].tolist() == [5, 4, 8]
+    assert "of the 2 rows" in falls.cep.why_not(text, rows=[3, 4]).more[0]
+
+
+def test_numbers_say_what_they_count():
+    text = select("WHERE low > 3 LIMIT 1")
+    found = cep.sql(text, t=FALLS)
+    assert (found.count(), len(found), len(found.to_frame())) == (3, 3, 1)
+    assert repr(found).splitlines()[0] == (
+        "3 matches of 'A B+' in 7 rows, 2 partitions by k; WHERE keeps 2 of 3 rows; LIMIT keeps 1 of 2 rows"
+    )
+    said = repr(cep.sql(select("OFFSET 1"), t=FALLS)).splitlines()[0]
+    assert said.endswith("2 partitions by k; OFFSET keeps 2 of 3 rows")
+    said = repr(cep.sql(select(""), t=FALLS)).splitlines()[0]
+    assert said.endswith("2 partitions by k")
+    note = "these are the matches before WHERE, LIMIT of the SELECT"
+    assert note in FALLS.cep.funnel(text).words() and note in repr(FALLS.cep.funnel(text))
+    assert len(FALLS.cep.funnel(select("")).words()) == 1
+    assert FALLS.cep.why_not(text, rows=[3, 4]).more == (
+        "LIMIT may drop rows of the match; this answer does not look at them",
+    )

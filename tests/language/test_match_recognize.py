@@ -188,6 +188,78 @@ def test_what_engines_added():
     assert parse_match_recognize(str(query)) == query
 
 
+PLAIN = "FROM t MATCH_RECOGNIZE (MEASURES A.x AS a, A.y AS b PATTERN (A) DEFINE A AS x > 3) m"
+
+
+@pytest.mark.parametrize(
+    ("listed", "names"),
+    [
+        ("a x, m.b \"y z\"", ["x", "y z"]),
+        ("a + b c, (a) d, COALESCE(a, b) e, -1 f, 1.5 g", ["c", "d", "e", "f", "g"]),
+        ("a + b, m.a*m.b, a  IS   NULL", ["a + b", "a * b", "a IS NULL"]),
+        ("a IS NOT NULL n, CASE WHEN a > 1 THEN b END, CASE WHEN a > 1 THEN b END c", [
+            "n", "CASE WHEN a > 1 THEN b END", "c",
+        ]),
+        ("INTERVAL '5' MINUTE, INTERVAL '5' MINUTE five, DATE '2020-01-01' d, 'text' s", [
+            "INTERVAL '5' MINUTE", "five", "d", "s",
+        ]),
+        ("date d, CAST(a AS double) e, 1e3, 1e3 f", ["d", "e", "1000.0", "f"]),
+        ("*, a + b AS c", ["*", "c"]),
+        ("m.*, t.* , a", ["*", "*", "a"]),
+    ],
+)  # fmt: skip
+def test_names_of_selected_columns(listed, names):
+    query = parse_match_recognize(f"SELECT {listed} {PLAIN}")
+    assert [name for name, _ in query.columns] == names
+    assert parse_match_recognize(str(query)) == query
+
+
+def test_a_star_alone_is_no_list():
+    assert parse_match_recognize(f"SELECT m.* {PLAIN}").columns is None
+    assert parse_match_recognize(f"SELECT * {PLAIN}").columns is None
+
+
+def test_measures_without_as():
+    text = 'MEASURES MATCH_NUMBER() session_id, A.x "low", A.x + 1 AS b PATTERN (A) DEFINE A AS x > 3'
+    query = parse_match_recognize(text)
+    assert [name for name, _ in query.measures] == ["session_id", "low", "b"]
+    assert dict(query.measures)["low"] == ex.Reference("A", "x")
+
+
+@pytest.mark.parametrize(
+    ("end", "limit", "offset"),
+    [
+        ("LIMIT 2 OFFSET 1", 2, 1),
+        ("OFFSET 1 ROW", None, 1),
+        ("OFFSET 12 ROWS LIMIT 2", 2, 12),
+        ("offset 1 rows fetch next 2 rows only", 2, 1),
+        ("FETCH FIRST ROW ONLY", 1, 0),
+        ("FETCH NEXT 3 ROWS ONLY OFFSET 4", 3, 4),
+        ("LIMIT ALL", None, 0),
+        ("", None, 0),
+    ],
+)
+def test_rows_that_are_kept(end, limit, offset):
+    query = parse_match_recognize(f"SELECT a {PLAIN} {end}")
+    assert (query.limit, query.offset) == (limit, offset)
+    assert parse_match_recognize(str(query)) == query
+
+
+def test_keys_of_the_result():
+    a, b = ex.Attribute("a"), ex.Attribute("b")
+    keys = "2 DESC, m.y NULLS FIRST, 1, -m.a ASC, a + b DESC NULLS LAST, offset"
+    query = parse_match_recognize(f"SELECT a + b, b AS y {PLAIN} ORDER BY {keys}")
+    assert query.order_by == (
+        SortKey("y", True), SortKey("y", False, True), SortKey("a + b"),
+        SortKey("-a", value=ex.Negative(a)),
+        SortKey("a + b", True, value=ex.Arithmetic("+", a, b)), SortKey("offset"),
+    )  # fmt: skip
+    assert parse_match_recognize(str(query)) == query
+    query = parse_match_recognize(f"SELECT *, b AS y {PLAIN} ORDER BY 2 DESC")
+    assert query.order_by == (SortKey("2", True, value=ex.Literal(2)),)
+    assert parse_match_recognize(str(query)) == query
+
+
 def test_numbers_have_several_digits():
     text = "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a{10,12}) DEFINE a AS x > 1.25) LIMIT 100"
     query = parse_match_recognize(text)

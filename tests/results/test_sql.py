@@ -56,9 +56,107 @@ def test_mistakes(text, tables, error, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "underlined"),
+    [
+        ("DEFINE D AS xx < PREV(x)", "DEFINE D: column 'xx' not found.", "xx"),
+        ("DEFINE D AS x < PREV(D.xy)", "DEFINE D: column 'xy' not found.", "D.xy"),
+        ("DEFINE D AS k = \"b\"", "A text has single quotes: 'b'. Columns: ['k', 't', 'x']", '"b"'),
+        ("DEFINE D AS x < LAGG(x) AND x > 1", "DEFINE D: no function 'LAGG'", "LAGG(x)"),
+        ("DEFINE D AS x > 1 AND k > 3", "DEFINE D: k > 3 compares texts with numbers", "k > 3"),
+        ("MEASURES MEAN(x) AS m", "MEASURES m: no function 'MEAN'", "MEAN(x)"),
+        ("MEASURES S AS s", "MEASURES s: S is a variable of the pattern, and not a value. "
+         "Write a column of its row, such as S.k", "S"),
+        ("PARTITION BY kk", "PARTITION BY: column 'kk' not found.", "kk"),
+        ("ORDER BY x, tt", "ORDER BY: column 'tt' not found.", "tt"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("call", [cep.match, cep.explain, cep.funnel])
+def test_errors_of_columns_and_types_name_the_clause_and_the_place(call, text, message, underlined):
+    clause = text.split()[0]
+    parts = {"ORDER": "ORDER BY t", "DEFINE": "DEFINE D AS x < 3", clause: text}
+    names = ["PARTITION", "ORDER", "MEASURES"]
+    whole = f"{' '.join(parts.get(name, '') for name in names)} PATTERN (S D+) {parts['DEFINE']}"
+    with pytest.raises(CepError) as caught:
+        call(WALK, f"MATCH_RECOGNIZE ({whole})")
+    assert message in str(caught.value)
+    assert underlined_text(caught.value) == underlined
+
+
+@pytest.mark.parametrize(
+    ("select", "end", "message", "underlined"),
+    [
+        ("low, m.lw", "", "SELECT: column 'lw' not found. Did you mean 'low'? Columns: ['k',", "m.lw"),
+        ("x", "", "The table has x, but ONE ROW PER MATCH shows only PARTITION BY and MEASURES; "
+         "write MEASURES LAST(x) AS x, or ALL ROWS PER MATCH", "x"),
+        ("low", "WHERE top > 1 AND lov > 2", "WHERE: column 'lov' not found.", "lov"),
+        ("low", "WHERE k > 2", "WHERE: k > 2 compares texts with numbers", "k > 2"),
+        ("low", "ORDER BY k, lov", "ORDER BY: column 'lov' not found.", "lov"),
+        ("low", "ORDER BY low + lov", "ORDER BY: column 'lov' not found.", "lov"),
+        ("*", "ORDER BY 4", "ORDER BY: the result has 3 columns, and no number 4", "4"),
+    ],
+)  # fmt: skip
+def test_errors_of_the_select_come_before_the_search(select, end, message, underlined):
+    with pytest.raises(CepError) as caught:
+        cep.sql(f"SELECT {select} FROM walk {FALL} m {end}", walk=WALK)
+    assert message in str(caught.value)
+    assert "MATCH_RECOGNIZE:" not in str(caught.value)
+    assert underlined_text(caught.value) == underlined
+
+
+def test_errors_of_a_window_name_the_clause():
+    text = """SELECT {} FROM walk {} WINDOW w AS (ORDER BY t MEASURES LAST(x) AS low
+      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING PATTERN (S D+) DEFINE D AS x < PREV(x))"""
+    for listed, where, clause in [("xx", "", "SELECT"), ("x", "WHERE xx > 1", "WHERE")]:
+        with pytest.raises(CepError, match=f"{clause}: column 'xx'") as caught:
+            cep.sql(text.format(listed, where), walk=WALK)
+        assert underlined_text(caught.value) == "xx"
+
+
+def test_a_result_without_columns_says_so():
+    with pytest.raises(CepError, match="The result has no columns; write MEASURES or ALL ROWS PER MATCH"):
+        cep.sql("SELECT m.a FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1) m", t=WALK)
+
+
+def underlined_text(error: CepError) -> str:
+    """Return what the carets of an error underline."""
+    *_, line, carets = str(error).splitlines()
+    return "".join(char for char, caret in zip(line, carets, strict=False) if caret == "^")
+
+
 def test_parameters():
     text = "SELECT x FROM t MATCH_RECOGNIZE (ALL ROWS PER MATCH PATTERN (A) DEFINE A AS x > :least)"
     assert cep.sql(text, params={"least": 3}, t=WALK).to_frame()["x"].tolist() == [5, 4]
+
+
+# Worked out by hand. The values of b by t are 5, 3, 2, 4, with the match 5 3 2; those of a are 1, 2, 1.
+@pytest.mark.parametrize(
+    ("listed", "end", "rows"),
+    [
+        ("k key, low", "", [["b", 2], ["a", 1]]),
+        ("*, top - low", "", [["b", 5, 2, 3], ["a", 2, 1, 1]]),
+        ("m.*, low AS again", "ORDER BY 3 DESC", [["b", 5, 2, 2], ["a", 2, 1, 1]]),
+        ("k", "ORDER BY low - top", [["b"], ["a"]]),
+        ("k, top - low", "ORDER BY 2 DESC LIMIT 1", [["b", 3]]),
+        ("k, -top AS top", "ORDER BY top + 0", [["b", -5], ["a", -2]]),  # the column of the list comes first
+        ("k", "ORDER BY NULLIF(top, 5) NULLS FIRST", [["b"], ["a"]]),
+        ("k", "ORDER BY NULLIF(top, 5) DESC NULLS LAST", [["a"], ["b"]]),
+        ("k", "ORDER BY top LIMIT 5 OFFSET 1", [["b"]]),
+        ("k", "ORDER BY top DESC OFFSET 1 ROW FETCH FIRST ROW ONLY", [["a"]]),
+        ("k", "OFFSET 2", []),
+    ],
+)
+def test_the_select(listed, end, rows):
+    text = f"SELECT {listed} FROM walk {FALL} m {end}"
+    found = cep.sql(text, walk=WALK)
+    assert found.to_frame().to_numpy().tolist() == rows
+    assert len(found.head(9)) == len(found.sample(9)) == len(rows)
+    assert cep.sql(text, walk=pa.Table.from_pandas(WALK)).to_frame().num_rows == len(rows)
+
+
+def test_columns_without_a_name_have_their_text():
+    made = cep.sql(f"SELECT *, m.top-low, top*2 twice FROM walk {FALL} m", walk=WALK).to_frame()
+    assert list(made) == ["k", "top", "low", "top - low", "twice"]
 
 
 def test_frames_of_other_kinds():
@@ -177,6 +275,13 @@ def test_spark_is_lazy_and_gives_the_same_rows(spark, walk_on_spark):
     assert rows_of(found.to_frame()) == [("a", 2, 1), ("b", 5, 2)]
     assert sorted(found.head(5)["low"]) == [1, 2]
     assert found.sample(1, seed=1).equals(found.sample(1, seed=1))
+
+
+def test_keys_and_rows_of_the_select_on_spark(walk_on_spark):
+    text = f"SELECT *, top - low, k key FROM walk {FALL} m ORDER BY 4 DESC, -top NULLS FIRST LIMIT 1 OFFSET 1"
+    made = cep.sql(text, walk=walk_on_spark).to_frame()
+    assert made.columns == ["k", "top", "low", "top - low", "key"]
+    assert [tuple(row) for row in made.collect()] == [("a", 2, 1, 1, "a")]
 
 
 def test_the_select_on_spark(walk_on_spark):

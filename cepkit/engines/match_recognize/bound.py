@@ -8,7 +8,8 @@ from typing import Any
 
 from cepkit.compile.match_recognize.values import Compiled, column_of
 from cepkit.engines.match_recognize.matching import RowProgram
-from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
+from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.asked import RowsQuery
@@ -68,7 +69,11 @@ def bind_row_query(
         For a function that does not exist.
     """
     rows = whole.rows if isinstance(whole, SelectedRows) else whole
+    partition_by, keys = bind_clause(rows, schema)
     program, measures = prepare_rows(rows, schema, params)
+    if isinstance(whole, SelectedRows):
+        result = result_schema(rows, schema, measures, partition_by, [key.column for key in keys])
+        check_select(whole, result, params, list(schema))
     trees = [tree for _, tree in (*rows.define, *rows.measures)]
     used = dict.fromkeys(
         column_of(node.name or "", schema)
@@ -77,13 +82,10 @@ def bind_row_query(
         if isinstance(node, ex.Attribute | ex.Reference)
     )
     used |= dict.fromkeys([program.within[0]] if program.within else [])
-    keys = tuple(
-        SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in rows.order_by
-    )
     query = RowsQuery(
         whole,
         tuple((params or {}).items()),
-        tuple(column_of(name, schema) for name in rows.partition_by),
+        partition_by,
         keys or ((SortKey(clock),) if clock is not None else ()),
     )
     return BoundRowQuery(query, program, tuple(measures), schema, tuple(used))

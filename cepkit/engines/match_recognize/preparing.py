@@ -6,20 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
-from cepkit.compile.match_recognize.values import (
-    Compiled,
-    column_of,
-    compile_condition,
-    compile_total,
-    compile_value,
-)
+from cepkit.compile.match_recognize.placing import ColumnScope
+from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total
 from cepkit.engines.match_recognize.history import history_needs, looks_around
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
 from cepkit.events import ColumnType
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.query import RowPatternQuery
+from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 
 
 def prepare_rows(
@@ -39,11 +34,15 @@ def prepare_rows(
     members = {name: frozenset([name]) for name in primary}
     members |= {name: frozenset(of) for name, of in query.subset}
     define = dict(query.define)
+    scope = ColumnScope(query.source, schema, params, variables=members)
+    compiled = {
+        name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in define.items()
+    }
     needs = history_needs(define, members)
     rows_before, rows_after = looks_around(define.values())
     program = RowProgram(
         automaton=automaton,
-        conditions={name: compile_condition(tree, schema, params).call for name, tree in define.items()},
+        conditions={name: condition.call for name, condition in compiled.items()},
         members=members,
         needs=needs,
         totals={
@@ -56,7 +55,26 @@ def prepare_rows(
         rows_before=rows_before,
         rows_after=rows_after,
     )
-    return program, [compile_value(tree, schema, params) for _, tree in query.measures]
+    return program, [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
+
+
+def bind_clause(
+    query: RowPatternQuery, schema: Mapping[str, ColumnType]
+) -> tuple[tuple[str, ...], tuple[SortKey, ...]]:
+    """Return the columns of PARTITION BY and the keys of ORDER BY by the names that a frame has.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a column that does not exist.
+    """
+    scope = ColumnScope(query.source, schema)
+    partition_by = tuple(scope.column(name, "PARTITION BY") for name in query.partition_by)
+    keys = tuple(
+        SortKey(scope.column(key.column, "ORDER BY"), key.descending, key.nulls_first)
+        for key in query.order_by
+    )
+    return partition_by, keys
 
 
 def _within(query: RowPatternQuery, schema: Mapping[str, ColumnType]) -> tuple[str, int] | None:

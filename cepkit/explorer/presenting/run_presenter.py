@@ -269,7 +269,7 @@ def notes_on_rows(result: Result) -> list[str]:
     if n_empty:
         notes.append(f"{count_of_matches(n_empty)} without rows {'is' if n_empty == 1 else 'are'} not shown")
     whole = query.whole
-    if query.rows is not whole and (whole.where is not None or whole.limit is not None):
+    if query.rows is not whole and (whole.where is not None or whole.limit is not None or whole.offset):
         notes.append("the table has the matches before WHERE and LIMIT")
     return notes
 

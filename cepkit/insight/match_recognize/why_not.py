@@ -12,18 +12,19 @@ import pandas as pd
 from cepkit.engines.match_recognize.matching import RowMatch, next_start
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.events import Source
+from cepkit.insight.match_recognize.dropping import dropped_rows
 from cepkit.insight.match_recognize.reading import Advance, RowReader, Way
 from cepkit.insight.value_text import cell, row_text
 from cepkit.insight.why_not import MOST_ROWS, WhyNot, named_positions, reading_table
 from cepkit.language.match_recognize.printing import sql_variable
-from cepkit.language.match_recognize.query import AFTER_MATCH
+from cepkit.language.match_recognize.query import AFTER_MATCH, SelectedRows
 
 # The kinds of reasons. ``skipped``: a row between the others is not named. ``missing``: the pattern is not
 # complete. ``preference``: the pattern prefers another match from the first row, or other variables.
-# ``after_match``: the first row is inside an earlier match.
+# ``after_match``: the first row is inside an earlier match. ``where``: the WHERE of the SELECT drops the row.
 KINDS = (
     "partition", "skipped", "condition", "window", "variable", "complete", "anchor", "missing", "preference",
-    "after_match",
+    "after_match", "where",
 )  # fmt: skip
 MOST_NAMED = 8  # rows with variables that a line names
 
@@ -136,10 +137,11 @@ class RowExplainer:
 
     def _match_text(self, match: RowMatch) -> str:
         if not match.states:
-            return f"match {match.number:,}, which has no row,"
+            return f"match {match.number:,} by MATCH_NUMBER(), which has no row,"
         rows = match.rows()
-        return f"match {match.number:,} ({self.told(match.start, self._variables(match))}: " + (
-            f"{self.rows(rows.start, rows.stop - 1)})"
+        return (
+            f"match {match.number:,} by MATCH_NUMBER() ({self.told(match.start, self._variables(match))}: "
+            + (f"{self.rows(rows.start, rows.stop - 1)})")
         )
 
     def _answer(self, head: str, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
@@ -285,10 +287,7 @@ class RowExplainer:
                 if name is not None and variables[i] not in self.bound.members[name]
             ]
             if not wrong:
-                head = f"they match: {span} {'is' if read.low == read.high else 'are'} match {own.number:,} "
-                table = self._table(variables, len(variables), ())
-                told = f"({self.told(read.low, variables)})"
-                return WhyNot(head + told, matches=True, number=own.number, table=table)
+                return self._after_where(read, own)
             for text in wrong:
                 read.stop("preference", f"{text}: the pattern prefers these variables")
             return self._answer(f"no match: {span} {verb}, but with other variables", read)
@@ -309,6 +308,39 @@ class RowExplainer:
         read.stop("after_match", f"{text}, and {policy} continues at {there}")
         head = f"no match: {span} {verb}, but the search does not begin there"
         return self._answer(head, read)
+
+    def _after_where(self, read: RowsRead, own: RowMatch) -> WhyNot:
+        """Return the explanation for rows that are a match, whose rows of the result WHERE may drop."""
+        span, variables = self.rows(read.low, read.high), self._variables(own)
+        told = f"{span} {'is' if read.low == read.high else 'are'} match {own.number:,} by MATCH_NUMBER() "
+        told += f"({self.told(read.low, variables)})"
+        dropped, n_rows = dropped_rows(self.searched, self.source, self.part, own, MOST_NAMED)
+        one = self.bound.query.rows.rows_per_match == "one"
+        lines = [
+            f"{'' if one else self.row(lost.row) + ': '}WHERE fails: {condition}"
+            for lost in dropped[:MOST_NAMED]
+            for condition in lost.conditions
+        ]
+        if len(dropped) > MOST_NAMED:
+            lines.append(f"… and WHERE drops {len(dropped) - MOST_NAMED:,} more rows")
+        if n_rows and len(dropped) == n_rows:
+            for line in lines:
+                read.stop("where", line)
+            lost = "its row" if n_rows == 1 else f"all of its {n_rows:,} rows"
+            table = self._table(variables, len(variables), lines)
+            kinds = tuple(read.kinds)
+            return WhyNot(
+                f"no row in the result: {told}, but WHERE drops {lost}", tuple(lines), kinds, (), False,
+                own.number, table,
+            )  # fmt: skip
+        if dropped:
+            lines.insert(0, f"WHERE drops {len(dropped):,} of the {n_rows:,} rows of the match")
+        whole = self.bound.query.whole
+        if isinstance(whole, SelectedRows) and (whole.limit is not None or whole.offset):
+            clause = " and ".join(["OFFSET"] * bool(whole.offset) + ["LIMIT"] * (whole.limit is not None))
+            lines.append(f"{clause} may drop rows of the match; this answer does not look at them")
+        table = self._table(variables, len(variables), ())
+        return WhyNot(f"they match: {told}", more=tuple(lines), matches=True, number=own.number, table=table)
 
     def _next(self, match: RowMatch) -> int:
         return next_start(self.bound.program, match)

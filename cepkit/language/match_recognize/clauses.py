@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions.mistakes import bracket_fault
+from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH
 from cepkit.limits import ENTRIES, ROWS, refuse_beyond
 
 # Quotes, comments, brackets, words, numbers, and every other character.
@@ -78,6 +79,15 @@ class Keyword:
     place: int
 
 
+def _rows_kept(place: int) -> tuple[Keyword, ...]:
+    """Return the clauses at the end of a SELECT. They come in any order, as LIMIT and OFFSET do in SQL."""
+    return (
+        Keyword("LIMIT", r"LIMIT\b", place),
+        Keyword("OFFSET", r"OFFSET(?= [0-9])", place),
+        Keyword("FETCH", r"FETCH (?:FIRST|NEXT)\b", place),
+    )
+
+
 # The order of the clauses. ROWS PER MATCH and AFTER MATCH hold more words than those that begin them.
 OF_MATCH_RECOGNIZE = (
     Keyword("PARTITION BY", r"PARTITION BY\b", 0),
@@ -102,13 +112,28 @@ OF_WINDOW_SELECT = (
     Keyword("WHERE", r"WHERE\b", 1),
     Keyword("WINDOW", r"WINDOW\b(?= [^\W\d]\w* AS\b)", 2),
     Keyword("ORDER BY", r"ORDER BY\b", 3),
-    Keyword("LIMIT", r"LIMIT\b|(?=FETCH (?:FIRST|NEXT)\b)", 4),
+    *_rows_kept(4),
 )
 OF_SELECT = (
     Keyword("WHERE", r"WHERE\b", 0),
     Keyword("ORDER BY", r"ORDER BY\b", 1),
-    Keyword("LIMIT", r"LIMIT\b|(?=FETCH (?:FIRST|NEXT)\b)", 2),
+    *_rows_kept(2),
 )
+
+
+# Words that cannot end an expression, and words that end one and name nothing.
+_NO_ENDS = frozenset(
+    [
+        "AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "OVER", "CASE", "WHEN", "THEN", "ELSE", "DISTINCT",
+        "AS",
+    ]
+)  # fmt: skip
+_NO_NAMES = _NO_ENDS | {"END", "NULL", "TRUE", "FALSE"}
+_CLAUSES = [
+    *(keyword.name for keyword in OF_MATCH_RECOGNIZE),
+    *ROWS_PER_MATCH.values(),
+    *AFTER_MATCH.values(),
+]
 
 
 def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
@@ -131,10 +156,13 @@ def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPa
             if n_words is not None:
                 stop = tokens[i + n_words - 1].end() if n_words else token.start()
                 found.append((keyword, token.start(), stop))
+    seen: set[str] = set()
     for (before, *_), (keyword, start, _) in pairwise(found):
-        if keyword.place <= before.place:
-            same = keyword.name == before.name
-            message = f"{keyword.name} occurs twice" if same else f"{keyword.name} comes before {before.name}"
+        seen.add(before.name)
+        if keyword.place < before.place or keyword.name in seen:
+            message = f"{keyword.name} comes before {before.name}"
+            if keyword.name == before.name or keyword.place == before.place:
+                message = f"{keyword.name} occurs twice"
             raise PatternSyntaxError(message, part.whole, start, len(keyword.name))
     head = TextPart(part.whole, part.start, found[0][1] if found else part.stop)
     ends = [*(start for _, start, _ in found[1:]), part.stop][: len(found)]
@@ -155,10 +183,47 @@ def check_brackets(text: str) -> None:
     for token in _TOKEN.finditer(text):
         if token[0] in ("'", '"', "`"):
             raise PatternSyntaxError("this quote is never closed", text, token.start())
+        if text.startswith("/*", token.start()) and token.lastgroup == "other":
+            raise PatternSyntaxError(
+                "this comment is never closed; write */ at its end", text, token.start(), 2
+            )
     blanked = _TOKEN.sub(lambda token: _blank(token) if token.lastgroup == "comment" else token[0], text)
     fault = bracket_fault(blanked, len(text), at_end=True)
     if fault is not None:
-        raise PatternSyntaxError(fault[0], text, fault[1], fault[2])
+        message, start, length = _inner_fault(text, fault[1]) or fault
+        raise PatternSyntaxError(message, text, start, length)
+
+
+def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
+    """Return message, position and length for the bracket that is open where the next clause begins.
+
+    ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
+    inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
+    """
+    if text[at] != "(":
+        return None
+    tokens = [token for token, _ in TextPart(text, at, len(text)).tokens()]
+    opened: list[re.Match[str]] = []
+    closed, end = tokens[0], 0
+    for i, token in enumerate(tokens):
+        if token.lastgroup == "open":
+            opened.append(token)
+        elif token.lastgroup == "close" and opened:
+            closed, end = opened.pop(), i
+        elif len(opened) > 1 and (name := _begun(tokens[i : i + 5])) and tokens[i - 1][0] not in (".", ","):
+            return f"'(' is never closed before {name}", opened[-1].start(), 1
+    after = tokens[end + 1 :]
+    is_end = bool(after) and after[0].lastgroup == "word" and after[0][0].upper() not in _NO_ENDS - {"AS"}
+    if len(opened) != 1 or not is_end or any(_begun(after[i : i + 5]) for i in range(len(after))):
+        return None
+    return "a ')' is missing: the last one closes this '(', so an outer '(' stays open", closed.start(), 1
+
+
+def _begun(tokens: list[re.Match[str]]) -> str:
+    """Return the name of the clause from MEASURES on that begins with these tokens; empty for none."""
+    if tokens[0].lastgroup != "word":
+        return ""
+    return next((of.name for of in OF_MATCH_RECOGNIZE[2:] if _fits(of, tokens) is not None), "")
 
 
 def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
@@ -173,10 +238,59 @@ def _blank(token: re.Match[str]) -> str:
     return re.sub(r"\S", " ", token[0])
 
 
+# --- names of the entries of lists
+
+
+def split_name(entry: TextPart) -> tuple[TextPart, TextPart] | None:
+    """Return expression and name of ``expression AS name`` or ``expression name``; None without a name.
+
+    Examples
+    --------
+    >>> for text in ("a + b AS c", "a + b c", "a + b", "ts + INTERVAL '5' MINUTE", "x IS NULL"):
+    ...     found = split_name(TextPart(text, 0, len(text)))
+    ...     print(found and tuple(part.text.strip() for part in found))
+    ('a + b', 'c')
+    ('a + b', 'c')
+    None
+    None
+    None
+    """
+    tokens = entry.outer()
+    if len(tokens) < 2:
+        return None
+    name, before = tokens[-1], tokens[-2]
+    if not _is_name(name):
+        return None
+    with_as = before.lastgroup == "word" and before[0].upper() == "AS" and len(tokens) > 2
+    if not with_as and (name[0].upper() in _NO_NAMES or not _ends_expression(tokens[:-1], name)):
+        return None
+    stop = before.start() if with_as else name.start()
+    return TextPart(entry.whole, entry.start, stop), TextPart(entry.whole, name.start(), name.end())
+
+
+def _is_name(token: re.Match[str]) -> bool:
+    return token.lastgroup == "word" or (token.lastgroup == "quoted" and token[0][0] != "'")
+
+
+def _ends_expression(tokens: list[re.Match[str]], name: re.Match[str]) -> bool:
+    """Return whether an expression may end with these tokens, so that a name may follow."""
+    last = tokens[-1]
+    if last.lastgroup == "quoted" and last[0][0] == "'" and len(tokens) > 1:
+        return tokens[-2][0].upper() != "INTERVAL"  # a unit follows
+    if last.lastgroup == "number":
+        return last.end() < name.start()  # 1e3 is one number
+    return last.lastgroup in ("quoted", "close") or (
+        last.lastgroup == "word" and last[0].upper() not in _NO_ENDS
+    )
+
+
 def entries(
     part: TextPart, clause: str, names_first: bool, clauses: Mapping[str, TextPart]
 ) -> Iterator[tuple[TextPart, TextPart]]:
-    """Yield name and expression of each entry of a list: ``name AS expression``, or the other way round."""
+    """Yield name and expression of each entry of a list.
+
+    An entry is ``name AS expression`` with ``names_first``, else ``expression AS name``, also without AS.
+    """
     for entry in part.split():
         tokens = entry.outer()
         at = [i for i, token in enumerate(tokens) if token[0].upper() == "AS" and token.lastgroup == "word"]
@@ -185,22 +299,51 @@ def entries(
             raise TextPart(part.whole, max(entry.start - 1, 0), entry.stop).error(
                 f"{clause}: an entry of the list is empty; write one as in {form}"
             )
-        if not at:
-            known = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
-            words = [token[0].upper() for token in tokens if token.lastgroup == "word"]
-            hint = next((text for word in words if (text := nearest(word, known))), "")
-            raise entry.error(
-                f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
-            )
-        cut = tokens[at[0] if names_first else at[-1]]
-        before, after = (
-            TextPart(part.whole, entry.start, cut.start()),
-            TextPart(part.whole, cut.end(), entry.stop),
-        )
-        name, expression = (before, after) if names_first else (after, before)
-        words = name.outer()
-        if len(words) != 1 or words[0].lastgroup not in ("word", "quoted") or words[0][0][0] == "'":
-            raise name.error(f"{clause}: expected one name; write an entry as in {form}")
+        if names_first:
+            name, expression = _defined(entry, clause, form, clauses, tokens[at[0]] if at else None)
+        else:
+            if at:
+                _check_after_name(entry, clause, tokens[at[0] + 1 :])
+            split = split_name(entry)
+            if split is None:
+                raise _nameless(entry, clause, form, clauses)
+            expression, name = split
         if expression.is_blank():
             raise entry.error(f"{clause}: an entry of the list has no expression; write it as in {form}")
-        yield TextPart(part.whole, words[0].start(), words[0].end()), expression
+        yield name, expression
+
+
+def _defined(
+    entry: TextPart, clause: str, form: str, clauses: Mapping[str, TextPart], cut: re.Match[str] | None
+) -> tuple[TextPart, TextPart]:
+    """Return name and expression of an entry of DEFINE; ``cut`` is its AS."""
+    if cut is None:
+        raise _nameless(entry, clause, form, clauses)
+    name = TextPart(entry.whole, entry.start, cut.start())
+    words = name.outer()
+    if len(words) != 1 or not _is_name(words[0]):
+        raise name.error(f"{clause}: expected one name; write an entry as in {form}")
+    expression = TextPart(entry.whole, cut.end(), entry.stop)
+    return TextPart(entry.whole, words[0].start(), words[0].end()), expression
+
+
+def _check_after_name(entry: TextPart, clause: str, after: list[re.Match[str]]) -> None:
+    """Raise unless one name follows AS in an entry."""
+    if not after or not _is_name(after[0]):
+        form = "expected one name; write an entry as in price AS name"
+        at = TextPart(entry.whole, after[0].start(), after[0].end()) if after else entry
+        raise at.error(f"{clause}: {form}")
+    if len(after) > 1:
+        more = TextPart(entry.whole, after[1].start(), entry.stop)
+        hint = nearest(more.without_comments(), _CLAUSES) or nearest(after[1][0], _CLAUSES)
+        message = f"expected a comma or the next clause after the name {after[0][0]}"
+        raise more.error(f"{clause}: {message}{hint and '.' + hint}")
+
+
+def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, TextPart]) -> PatternSyntaxError:
+    known = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
+    words = [token[0].upper() for token in entry.outer() if token.lastgroup == "word"]
+    hint = next((text for word in words if (text := nearest(word, known))), "")
+    return entry.error(
+        f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
+    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
-from cepkit.errors import WrongTypeError
+from cepkit.errors import WrongTypeError, nearest
 from cepkit.language.expressions.parsing import check_text
 from cepkit.language.match_recognize.checks import check_query
 from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE, TextPart, check_brackets
@@ -42,8 +43,8 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | Windowe
     >>> query = parse_match_recognize('''MATCH_RECOGNIZE (
     ...     ORDER BY ts MEASURES last(fall.price) AS bottom
     ...     PATTERN (start_ fall+) DEFINE fall AS price < PREV(price))''')
-    >>> print(query.pattern, query.order_by, query.after_match)
-    START_ FALL+ (SortKey(column='ts', descending=False, nulls_first=False),) past_last_row
+    >>> print(query.pattern, query.order_by[0].column, query.after_match)
+    START_ FALL+ ts past_last_row
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")
@@ -78,6 +79,7 @@ def _around_clause(whole: TextPart) -> tuple[TextPart | None, TextPart, TextPart
         if inner:
             place = TextPart(whole.whole, inner[0].start(), inner[0].end())
             raise place.error(f"MATCH_RECOGNIZE in a sub-query does not run{TOO_LARGE}")
+        _check_spelling(whole)
         if tokens and tokens[0][0].upper() == "SELECT":
             raise whole.error("a SELECT without MATCH_RECOGNIZE has no row pattern")
         return None, whole, None
@@ -92,6 +94,20 @@ def _around_clause(whole: TextPart) -> tuple[TextPart | None, TextPart, TextPart
     inside = TextPart(whole.whole, rest[0].end(), rest[1].start())
     after = TextPart(whole.whole, rest[1].end(), whole.stop)
     return _or_none(before), inside, _or_none(after)
+
+
+def _check_spelling(whole: TextPart) -> None:
+    """Raise for a word before a bracket that is nearly MATCH_RECOGNIZE."""
+    tokens = whole.outer()
+    is_select = bool(tokens) and tokens[0][0].upper() == "SELECT"
+    for i, (word, after) in enumerate(pairwise(tokens)):
+        if after[0] != "(" or word.lastgroup != "word" or not (is_select or i < 2):
+            continue
+        first = tokens[i - 1] if i and tokens[i - 1][0].upper() == "MATCH" else word
+        text = word[0] if first is word else f"{first[0]}_{word[0]}"
+        if hint := nearest(text, ["MATCH_RECOGNIZE"]):
+            place = TextPart(whole.whole, first.start(), word.end())
+            raise place.error(f"{place.text} is no clause of SQL.{hint}")
 
 
 def _or_none(part: TextPart) -> TextPart | None:

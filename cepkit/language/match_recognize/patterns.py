@@ -192,6 +192,11 @@ class OverWindow(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class EveryColumn(Expression):
+    """``*`` among other columns in the list after SELECT: all columns of the result of the clause."""
+
+
+@dataclass(frozen=True, slots=True)
 class Joined(Expression):
     """``left || right``: two texts, one after the other. Null if a side is null."""
 

@@ -8,7 +8,6 @@ from typing import Any
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import quoted_text, times_text
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.intervals import print_interval
 from cepkit.language.match_recognize.query import (
     AFTER_MATCH,
     ROWS_PER_MATCH,
@@ -18,6 +17,7 @@ from cepkit.language.match_recognize.query import (
     SortKey,
     WindowedRows,
 )
+from cepkit.language.match_recognize.sql.intervals import print_interval
 from cepkit.language.spelling import text_of
 
 # Words that a name without quotes cannot be, in expressions, in patterns or as names of clauses.
@@ -28,7 +28,7 @@ _RESERVED = frozenset(
         "TIME", "CLASSIFIER", "ARRAY", "PERMUTE", "PARTITION", "ORDER", "MEASURES", "ONE", "ALL", "AFTER",
         "PATTERN", "WITHIN", "SUBSET", "DEFINE", "SELECT", "FROM", "FOR", "WHERE", "LIMIT", "FETCH",
         "MATCH_RECOGNIZE", "FIRST", "LAST", "NEXT", "PAST", "ASC", "DESC", "NULLS", "OVER", "WINDOW",
-        "INITIAL", "SEEK", "ROWS",
+        "INITIAL", "SEEK", "ROWS", "OFFSET",
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -157,6 +157,8 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
             return f"MATCH_ROWTIME({'' if operand is None else print_sql(operand)})", _ITEM
         case rp.TimedOut():
             return "TIMED_OUT()", _ITEM
+        case rp.EveryColumn():
+            return "*", _ITEM
         case rp.OverWindow(operand=operand, window=window):
             return f"{_at_least(_ITEM, operand)} OVER {sql_variable(window)}", _ITEM
         case rp.Cast(operand=operand, kind=kind):
@@ -343,20 +345,26 @@ def _select(query: SelectedRows | WindowedRows) -> str:
 
 def _end_of_select(query: SelectedRows | WindowedRows) -> str:
     text = f"\nORDER BY {_order(query.order_by)}" if query.order_by else ""
-    return text + (f"\nLIMIT {query.limit}" if query.limit is not None else "")
+    text += f"\nLIMIT {query.limit}" if query.limit is not None else ""
+    return text + (f"\nOFFSET {query.offset}" if query.offset else "")
 
 
 def _selected(name: str, tree: ex.Expression) -> str:
     text = print_sql(tree)
-    same = tree == ex.Attribute(name)
+    same = tree == ex.Attribute(name) or isinstance(tree, rp.EveryColumn)
     same |= isinstance(tree, rp.OverWindow) and tree.operand == ex.Attribute(name)
     return text if same else f"{text} AS {sql_column(name)}"
 
 
 def _order(keys: tuple[SortKey, ...]) -> str:
     return ", ".join(
-        sql_column(key.column) + " DESC" * key.descending + " NULLS FIRST" * key.nulls_first for key in keys
+        sql_key(key) + " DESC" * key.descending + " NULLS FIRST" * key.nulls_first for key in keys
     )
+
+
+def sql_key(key: SortKey) -> str:
+    """Return the column or the expression that an entry of ORDER BY sorts by."""
+    return sql_column(key.column) if key.value is None else print_sql(key.value)
 
 
 text_of.register(rp.RowPattern, print_row_pattern)
@@ -370,6 +378,7 @@ for _kind in (
     rp.MatchRowtime,
     rp.TimedOut,
     rp.OverWindow,
+    rp.EveryColumn,
     rp.Joined,
     rp.IsTruth,
     rp.IsDistinct,

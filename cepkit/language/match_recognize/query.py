@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cepkit.language.expressions.trees import Expression
-from cepkit.language.match_recognize.patterns import RowPattern
+from cepkit.language.expressions.trees import Attribute, Expression
+from cepkit.language.match_recognize.patterns import EveryColumn, RowPattern
 from cepkit.language.spelling import text_of
 
 ROWS_PER_MATCH = {
@@ -25,11 +26,16 @@ AFTER_MATCH = {
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """One entry of ORDER BY. Nulls are last unless the text says otherwise."""
+    """One entry of ORDER BY. Nulls are last unless the text says otherwise.
+
+    The ORDER BY of a SELECT also takes a ``value``, an expression over the columns of the result. ``column``
+    is then its text. A number is the place of a column in the result, from 1.
+    """
 
     column: str
     descending: bool = False
     nulls_first: bool = False
+    value: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,10 @@ class RowPatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRows:
-    """``SELECT … FROM table MATCH_RECOGNIZE ( … ) AS alias WHERE … ORDER BY … LIMIT …``.
+    """``SELECT … FROM table MATCH_RECOGNIZE ( … ) AS alias WHERE … ORDER BY … LIMIT … OFFSET …``.
 
-    ``columns`` has names and expressions over the result of the clause; None is ``SELECT *``.
+    ``columns`` has names and expressions over the result of the clause; None is ``SELECT *``. ``offset`` is
+    the number of rows before the first one that LIMIT counts.
     """
 
     table: str
@@ -94,6 +101,7 @@ class SelectedRows:
     where: Expression | None = None
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
+    offset: int = 0
 
     def __str__(self) -> str:
         return text_of(self)
@@ -124,6 +132,8 @@ class WindowedRows:
         Which rows of the table the window sees.
     order_by : tuple of SortKey
     limit : int, optional
+    offset : int
+        Number of rows before the first one that LIMIT counts.
     """
 
     table: str
@@ -136,6 +146,33 @@ class WindowedRows:
     where: Expression | None = None
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
+    offset: int = 0
 
     def __str__(self) -> str:
         return text_of(self)
+
+
+def clauses_that_drop(query: SelectedRows) -> str:
+    """Return the clauses of a SELECT that drop rows of the result: ``WHERE, OFFSET, LIMIT``, or fewer."""
+    present = {"WHERE": query.where is not None, "OFFSET": query.offset > 0, "LIMIT": query.limit is not None}
+    return ", ".join(name for name, is_there in present.items() if is_there)
+
+
+def listed_columns(
+    columns: tuple[tuple[str, Expression], ...] | None, names: Iterable[str]
+) -> tuple[tuple[str, Expression], ...]:
+    """Return the columns of a SELECT, with all columns of the result in place of ``*``.
+
+    Examples
+    --------
+    >>> listed_columns((("b", Attribute("a")), ("*", EveryColumn())), ["a"])[-1]
+    ('a', Attribute(name='a'))
+    """
+    every = tuple((name, Attribute(name)) for name in names)
+    if columns is None:
+        return every
+    return tuple(
+        column
+        for name, tree in columns
+        for column in (every if isinstance(tree, EveryColumn) else ((name, tree),))
+    )

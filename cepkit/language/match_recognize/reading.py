@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,6 @@ from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.parsing import check_depth, parse, parse_with_lists
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.building import (
-    ROW_PATTERN_BUILDER,
-    SQL_EXPRESSION_BUILDER,
-    column_name,
-    variable_name,
-)
 from cepkit.language.match_recognize.clauses import (
     OF_MATCH_RECOGNIZE,
     Keyword,
@@ -34,6 +28,12 @@ from cepkit.language.match_recognize.clauses import (
 )
 from cepkit.language.match_recognize.mistakes import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS, TOO_LARGE
 from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SortKey
+from cepkit.language.match_recognize.sql.building import (
+    ROW_PATTERN_BUILDER,
+    SQL_EXPRESSION_BUILDER,
+    column_name,
+    variable_name,
+)
 from cepkit.language.match_recognize.tables import NAME, check_qualifier
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def split_and_check(
     """Return the part of each clause by its name. Raise if PATTERN or DEFINE is missing."""
     head, clauses = split_clauses(inside, keywords)
     names = [keyword.name for keyword in keywords]
+    _check_rows_per_match(inside)
     if not head.is_blank():
         words = head.without_comments().split()
         hint = nearest(" ".join(words[:2]), names) or nearest(words[0], names)
@@ -97,8 +98,22 @@ def read_clauses(inside: TextPart, clauses: dict[str, TextPart]) -> RowPatternQu
     )
 
 
+def _check_rows_per_match(inside: TextPart) -> None:
+    """Raise for words that are nearly those of ROWS PER MATCH, before they are read as names."""
+    tokens = inside.outer()
+    for i, token in enumerate(tokens):
+        words = [word[0].upper() for word in tokens[i : i + 4]]
+        is_near = words[0] in ("ONE", "ALL") and len(words) == 4 and words[1] in ("ROW", "ROWS")
+        if is_near and (words[2] == "PER" or words[3] == "MATCH") and " ".join(words) not in _ROWS:
+            place = TextPart(inside.whole, token.start(), tokens[i + 3].end())
+            hint = nearest(" ".join(words), _ROWS)
+            raise place.error(f"expected ONE ROW PER MATCH or ALL ROWS PER MATCH{hint and '.' + hint}")
+
+
 def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> PatternSyntaxError:
     """Return the error for a missing clause, with the nearest word in its place."""
+    if name == "PATTERN" and (error := _without_brackets(inside)):
+        return error
     known = {word for keyword in OF_MATCH_RECOGNIZE for word in keyword.name.split()}
     for token in inside.outer():
         is_free = token.lastgroup == "word" and token[0].upper() not in known
@@ -108,6 +123,21 @@ def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> Patte
             return place.error(f"{name} is missing.{hint}")
     written = "PATTERN (A B+)" if name == "PATTERN" else "DEFINE B AS B.price > 5, after PATTERN"
     return PatternSyntaxError(f"{name} is missing; write {written}", inside.whole, inside.stop)
+
+
+def _without_brackets(inside: TextPart) -> PatternSyntaxError | None:
+    """Return the error for the word PATTERN without brackets after it; None if the word does not occur."""
+    tokens = inside.outer()
+    at = next((i for i, token in enumerate(tokens) if token[0].upper() == "PATTERN"), None)
+    if at is None or (at and tokens[at - 1][0].upper() in (".", "AS")):
+        return None
+    after = itertools.takewhile(
+        lambda token: token[0].upper() not in ("WITHIN", "SUBSET", "DEFINE"), tokens[at + 1 :]
+    )
+    stop = max([tokens[at].end(), *(token.end() for token in after)])
+    written = " ".join(inside.whole[tokens[at].end() : stop].split()) or "A B+"
+    place = TextPart(inside.whole, tokens[at].start(), stop)
+    return place.error(f"PATTERN: the brackets are missing; write PATTERN ({written})")
 
 
 def _pattern(part: TextPart) -> rp.RowPattern:
@@ -155,7 +185,7 @@ def sql_expression(part: TextPart, role: str) -> ex.Expression:
     if not all(_is_sql(padded, items) for items in items_at.values()):
         short, items_at = padded, {}
     tokens = [token for token, _ in TextPart(short, part.start, part.stop).tokens()]
-    for token, after in pairwise(tokens):
+    for token, after in itertools.pairwise(tokens):
         place, words = TextPart(part.whole, token.start(), after.end()), (token[0] + after[0]).upper()
         if words in ("(SELECT", "EXISTS("):
             raise place.error(f"{role}: a sub-query does not run here; compute its value first")
@@ -250,6 +280,11 @@ def _column(part: TextPart, clause: str) -> str:
     if not re.fullmatch(r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`", name):
         raise part.error(f"{clause}: expected the name of a column")
     return column_name(name)
+
+
+def is_column_key(entry: TextPart) -> bool:
+    """Return whether an entry of ORDER BY is the name of a column, perhaps with DESC or NULLS FIRST."""
+    return _SORT.fullmatch(entry.without_comments()) is not None
 
 
 def sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[SortKey, ...]:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.building import column_name, variable_name
-from cepkit.language.match_recognize.clauses import OF_SELECT, TextPart, number_of_rows, split_clauses
+from cepkit.language.match_recognize.clauses import (
+    OF_SELECT,
+    TextPart,
+    number_of_rows,
+    split_clauses,
+    split_name,
+)
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
-from cepkit.language.match_recognize.reading import sort_keys, sql_expression
+from cepkit.language.match_recognize.printing import print_sql
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
+from cepkit.language.match_recognize.reading import is_column_key, sort_keys, sql_expression
+from cepkit.language.match_recognize.sql.building import column_name, variable_name
 from cepkit.language.match_recognize.tables import check_qualifier, read_table, refuse_larger
 
 # Functions OVER a window, beside aggregates. They read the rows of the match; ROW_NUMBER reads the partition.
 WINDOW_FUNCTIONS = ("row_number", "first_value", "last_value", "nth_value")
-_LIMIT = re.compile(r"(?P<limit>[0-9]+)|FETCH (?:FIRST|NEXT) (?P<fetch>[0-9]+) ROWS? ONLY", re.IGNORECASE)
+Columns = tuple[tuple[str, ex.Expression], ...] | None
+_OFFSET = re.compile(r"(?P<n>[0-9]+)(?: ROWS?)?", re.IGNORECASE)
+_FETCH = re.compile(r"(?:(?P<n>[0-9]+) )?ROWS? ONLY", re.IGNORECASE)
 
 
 def check_begin(before: TextPart) -> None:
@@ -47,14 +57,17 @@ def read_select(before: TextPart, query: RowPatternQuery, after: TextPart | None
     qualifiers |= {alias} if alias else set()
     listed = TextPart(before.whole, words[0].end(), words[at[0]].start())
     where = clauses.get("WHERE")
+    columns = read_columns(listed, qualifiers)
+    limit, offset = read_rows_kept(clauses)
     return SelectedRows(
         table=table,
         rows=query,
-        columns=read_columns(listed, qualifiers),
+        columns=columns,
         alias=alias,
         where=None if where is None else outer_expression(where, "WHERE", qualifiers),
-        order_by=sort_keys(clauses.get("ORDER BY"), qualifiers),
-        limit=read_limit(clauses.get("LIMIT")),
+        order_by=read_order(clauses.get("ORDER BY"), qualifiers, columns),
+        limit=limit,
+        offset=offset,
     )
 
 
@@ -75,30 +88,28 @@ def _alias(head: TextPart | None) -> str | None:
 def read_columns(
     part: TextPart, qualifiers: set[str], window: str | None = None
 ) -> tuple[tuple[str, ex.Expression], ...] | None:
-    """Return the columns after SELECT; None for ``*``. ``window`` is as in `outer_expression`."""
+    """Return the columns after SELECT; None for ``*`` alone. ``window`` is as in `outer_expression`."""
     if part.without_comments() == "*":
         return None
     columns = []
     for entry in part.split():
-        tokens = entry.outer()
-        if len(tokens) == 3 and tokens[1][0] == "." and tokens[2][0] == "*":
-            check_qualifier(entry, "SELECT", tokens[0][0], qualifiers)
-            if len(part.split()) == 1:
-                return None
-            raise entry.error("SELECT: write * alone, or name the columns")
-        named = len(tokens) > 2 and tokens[-2][0].upper() == "AS"
-        stop = tokens[-2].start() if named else entry.stop
-        tree = outer_expression(TextPart(entry.whole, entry.start, stop), "SELECT", qualifiers, window)
-        if named:
-            name = column_name(tokens[-1][0])
-        elif isinstance(tree, ex.Attribute):
-            name = tree.name
-        elif isinstance(tree, rp.OverWindow) and isinstance(tree.operand, ex.Attribute):
-            name = tree.operand.name
-        else:
-            raise entry.error("SELECT: a computed column needs a name; write it as in price * 2 AS twice")
-        columns.append((name, tree))
-    return tuple(columns)
+        tokens = [token[0] for token in entry.outer()]
+        if tokens == ["*"] or (len(tokens) == 3 and tokens[1:] == [".", "*"]):
+            if len(tokens) == 3:
+                check_qualifier(entry, "SELECT", tokens[0], qualifiers)
+            columns.append(("*", rp.EveryColumn()))
+            continue
+        split = split_name(entry)
+        tree = outer_expression(entry if split is None else split[0], "SELECT", qualifiers, window)
+        columns.append((_name_of(tree) if split is None else column_name(split[1].text), tree))
+    return None if columns == [("*", rp.EveryColumn())] else tuple(columns)
+
+
+def _name_of(tree: ex.Expression) -> str:
+    """Return the name of an entry without a name: that of its column or measure, else its text."""
+    if isinstance(tree, rp.OverWindow):
+        tree = tree.operand if isinstance(tree.operand, ex.Attribute) else tree
+    return tree.name if isinstance(tree, ex.Attribute) else print_sql(tree)
 
 
 def outer_expression(
@@ -170,11 +181,87 @@ def _node_part(part: TextPart, node: ex.Expression) -> TextPart:
     return TextPart(part.whole, start, stop)
 
 
-def read_limit(part: TextPart | None) -> int | None:
-    """Return the number of rows of LIMIT or FETCH."""
-    if part is None:
-        return None
-    found = _LIMIT.fullmatch(part.without_comments())
-    if found is None:
-        raise part.error("LIMIT: expected a number of rows")
-    return number_of_rows(part, found["limit"] or found["fetch"], "LIMIT")
+# --- the end of a SELECT
+
+
+def read_order(part: TextPart | None, qualifiers: set[str], columns: Columns) -> tuple[SortKey, ...]:
+    """Return the keys of the ORDER BY of a result: columns, expressions, and places in the list of SELECT.
+
+    A column of the list comes before one of the clause with the same name.
+    """
+    keys: list[SortKey] = []
+    for entry in [] if part is None else part.split("columns of a clause"):
+        if is_column_key(entry):
+            keys += sort_keys(entry, qualifiers)
+            continue
+        stop, descending, nulls_first = _direction(entry)
+        value = TextPart(entry.whole, entry.start, stop)
+        tree = outer_expression(value, "ORDER BY", qualifiers)
+        if isinstance(tree, ex.Literal) and type(tree.value) is int:
+            tree = _at_place(value, tree, columns)
+        is_column = isinstance(tree, ex.Attribute)
+        name = tree.name if is_column else print_sql(tree)
+        keys.append(SortKey(name, descending, nulls_first, None if is_column else tree))
+    return tuple(keys)
+
+
+def _direction(entry: TextPart) -> tuple[int, bool, bool]:
+    """Return where the expression of a key ends, whether it is descending, and whether nulls are first."""
+    tokens = entry.outer()
+    words = [token[0].upper() for token in tokens]
+    descending = nulls_first = False
+    stop = entry.stop
+    if words[-2:-1] == ["NULLS"] and words[-1] in ("FIRST", "LAST"):
+        nulls_first, stop = words[-1] == "FIRST", tokens[-2].start()
+        words = words[:-2]
+    if words[-1:] in (["ASC"], ["DESC"]) and len(words) > 1:
+        descending, stop = words[-1] == "DESC", tokens[len(words) - 1].start()
+    return stop, descending, nulls_first
+
+
+def _at_place(part: TextPart, tree: ex.Literal, columns: Columns) -> ex.Expression:
+    """Return the column at a place of the list. With ``*`` the place is known only for a frame."""
+    place = tree.value
+    if place < 1:
+        raise part.error("ORDER BY: the first column of the result has number 1")
+    if columns is None or any(isinstance(of, rp.EveryColumn) for _, of in columns):
+        return tree
+    if place > len(columns):
+        n = len(columns)
+        raise part.error(f"ORDER BY: the result has {n} column{'s' * (n != 1)}, and no number {place}")
+    return ex.Attribute(columns[place - 1][0], span=tree.span)
+
+
+def read_rows_kept(clauses: Mapping[str, TextPart]) -> tuple[int | None, int]:
+    """Return the number of rows of LIMIT or FETCH, None for all, and the number of OFFSET.
+
+    Examples
+    --------
+    >>> text = "FIRST ROW ONLY"
+    >>> read_rows_kept({"FETCH": TextPart(text, 5, len(text))})
+    (1, 0)
+    """
+    limit, fetch, offset = (clauses.get(name) for name in ("LIMIT", "FETCH", "OFFSET"))
+    if limit is not None and fetch is not None:
+        raise fetch.error("write LIMIT or FETCH, and not both")
+    n_offset = 0
+    if offset is not None:
+        found = _OFFSET.fullmatch(offset.without_comments())
+        if found is None:
+            raise offset.error("OFFSET: expected a number of rows, as in OFFSET 10 ROWS")
+        n_offset = number_of_rows(offset, found["n"], "OFFSET")
+    if fetch is not None:
+        text = fetch.without_comments()
+        found = _FETCH.fullmatch(text)
+        if found is None:
+            for words in ("WITH TIES", "PERCENT"):
+                if words in text.upper():
+                    raise fetch.error(f"FETCH: {words} does not run here{TOO_LARGE}")
+            raise fetch.error("FETCH: expected a number of rows, as in FETCH FIRST 10 ROWS ONLY")
+        return number_of_rows(fetch, found["n"] or "1", "FETCH"), n_offset
+    if limit is None or limit.text.strip().upper() == "ALL":
+        return None, n_offset
+    text = limit.without_comments()
+    if not re.fullmatch("[0-9]+", text):
+        raise limit.error("LIMIT: expected a number of rows")
+    return number_of_rows(limit, text, "LIMIT"), n_offset

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Sequence
 
 from cepkit.errors import nearest
-from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.clauses import TextPart
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
+from cepkit.language.match_recognize.sql.building import column_name, variable_name
 
 NAME = r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`"
 _TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias>{NAME}))?", re.IGNORECASE)
@@ -16,7 +16,7 @@ _TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias
 _LARGER = {
     "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
     "FULL": "JOIN", "CROSS": "JOIN", "NATURAL": "JOIN", "UNION": "UNION", "INTERSECT": "INTERSECT",
-    "EXCEPT": "EXCEPT", "MINUS": "MINUS", "QUALIFY": "QUALIFY", "PIVOT": "PIVOT", "OFFSET": "OFFSET",
+    "EXCEPT": "EXCEPT", "MINUS": "MINUS", "QUALIFY": "QUALIFY", "PIVOT": "PIVOT",
     "LATERAL": "LATERAL",
 }  # fmt: skip
 

@@ -7,7 +7,6 @@ import re
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.checks import check_query
 from cepkit.language.match_recognize.clauses import (
     OF_WINDOW,
@@ -18,13 +17,15 @@ from cepkit.language.match_recognize.clauses import (
 )
 from cepkit.language.match_recognize.mistakes import TOO_LARGE
 from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
-from cepkit.language.match_recognize.reading import read_clauses, sort_keys, split_and_check
+from cepkit.language.match_recognize.reading import read_clauses, split_and_check
 from cepkit.language.match_recognize.selecting import (
     check_begin,
     outer_expression,
     read_columns,
-    read_limit,
+    read_order,
+    read_rows_kept,
 )
+from cepkit.language.match_recognize.sql.building import column_name, variable_name
 from cepkit.language.match_recognize.tables import read_table, refuse_larger
 
 _FRAME = re.compile(
@@ -67,6 +68,7 @@ def read_window_select(whole: TextPart) -> WindowedRows:
     first = whole.outer()[0]
     columns = read_columns(TextPart(whole.whole, first.end(), head.stop), qualifiers, name)
     _check_measures(whole, columns, query)
+    limit, offset = read_rows_kept(clauses)
     return WindowedRows(
         table=table,
         name=name,
@@ -76,8 +78,9 @@ def read_window_select(whole: TextPart) -> WindowedRows:
         seek="INITIAL or SEEK" in parts and parts["INITIAL or SEEK"].text.strip().upper() == "SEEK",
         alias=alias,
         where=None if where is None else outer_expression(where, "WHERE", qualifiers),
-        order_by=sort_keys(clauses.get("ORDER BY"), qualifiers),
-        limit=read_limit(clauses.get("LIMIT")),
+        order_by=read_order(clauses.get("ORDER BY"), qualifiers, columns),
+        limit=limit,
+        offset=offset,
     )
 
 

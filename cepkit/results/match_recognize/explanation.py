@@ -13,7 +13,8 @@ from cepkit.engines.match_recognize.history import LABELS
 from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, find_row_matches
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import CepError
-from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_variable
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
 from cepkit.language.saying import say_query
 
@@ -233,7 +234,7 @@ def _name(name: str | None) -> str:
 
 def _key_text(key: SortKey) -> str:
     descending = " descending" if key.descending else ""
-    return f"{sql_column(key.column)}{descending}{', nulls first' if key.nulls_first else ''}"
+    return f"{sql_key(key)}{descending}{', nulls first' if key.nulls_first else ''}"
 
 
 def _variable_lines(bound: BoundRowQuery) -> Iterator[str]:
@@ -248,12 +249,17 @@ def _variable_lines(bound: BoundRowQuery) -> Iterator[str]:
 
 def _select_lines(query: SelectedRows) -> Iterator[str]:
     columns = query.columns
-    shown = "*" if columns is None else ", ".join(sql_column(name) for name, _ in columns)
+    shown = "*"
+    if columns is not None:
+        every = rp.EveryColumn
+        shown = ", ".join("*" if isinstance(of, every) else sql_column(name) for name, of in columns)
     yield f"select       {shown} from {sql_column(query.table)}"
     if query.where is not None:
         yield f"where        {print_sql(query.where)}"
     if query.order_by:
         yield f"result       ordered by {', '.join(map(_key_text, query.order_by))}"
+    if query.offset:
+        yield f"offset       {query.offset:,} rows"
     if query.limit is not None:
         yield f"limit        {query.limit:,} rows"
 

@@ -15,7 +15,7 @@ from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import check_free
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
 from cepkit.results.match import Match, plain_value
 from cepkit.results.match_recognize.columns import ResultColumn
 from cepkit.results.match_recognize.found import matches_of_rows
@@ -59,15 +59,20 @@ class RowsInMemory:
 
     # --- the result as a table
 
-    @cached_property
+    @property
     def _columns(self) -> tuple[dict[str, ResultColumn], int]:
-        columns, n_rows = result_columns(self.bound, self.source, self.search)
+        return self._result[:2]
+
+    @cached_property
+    def _result(self) -> tuple[dict[str, ResultColumn], int, int, int]:
+        """The columns of the result, and its number of rows, after WHERE, and before it."""
+        columns, n_before = result_columns(self.bound, self.source, self.search)
         if self.bound.selected is None:
-            return columns, n_rows
-        projection = project(self.bound.selected, columns, n_rows, self.bound.params)
-        limit = self.bound.selected.limit
-        n_rows = projection.n_rows if limit is None else min(limit, projection.n_rows)
-        return order_and_limit(self.bound.selected, projection), n_rows
+            return columns, n_before, n_before, n_before
+        projection = project(self.bound.selected, columns, n_before, self.bound.params)
+        limit, n_rows = self.bound.selected.limit, max(projection.n_rows - self.bound.selected.offset, 0)
+        n_rows = n_rows if limit is None else min(limit, n_rows)
+        return order_and_limit(self.bound.selected, projection), n_rows, projection.n_rows, n_before
 
     def n_rows(self) -> int:
         """Return the number of rows of the result."""
@@ -176,7 +181,26 @@ class RowsInMemory:
         n_parts = self.search.order.n_partitions
         parts = f", {n_parts:,} partition{'s' * (n_parts != 1)} by {by}"
         matches = f"{n:,} match{'es' * (n != 1)} of '{self.bound.clause.pattern}'"
-        return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}"
+        return f"{matches} in {self.source.n_rows:,} rows{parts if by else ''}{self._said_of_select()}"
+
+    def _said_of_select(self) -> str:
+        """Return how many rows WHERE, OFFSET and LIMIT keep; empty without them."""
+        selected = self.bound.selected
+        if selected is None or not clauses_that_drop(selected):
+            return ""
+        _, n_rows, n_kept, n_before = self._result
+        told = ""
+        if selected.where is not None:
+            told = f"; WHERE keeps {n_kept:,} of {_rows_text(n_before)}"
+        if selected.limit is not None or selected.offset:
+            both = selected.limit is not None and selected.offset
+            clause = "OFFSET and LIMIT keep" if both else "OFFSET keeps" if selected.offset else "LIMIT keeps"
+            told += f"; {clause} {n_rows:,} of {_rows_text(n_kept)}"
+        return told
+
+
+def _rows_text(n: int) -> str:
+    return f"{n:,} row{'s' * (n != 1)}"
 
 
 def several_matches(n_rows: int | str) -> str:

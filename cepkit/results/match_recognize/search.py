@@ -8,22 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import (
-    Compiled,
-    column_of,
-    compile_condition,
-    compile_value,
-)
+from cepkit.compile.match_recognize.values import Compiled, column_of
 from cepkit.engines.match_recognize.found_rows import FoundRows
 from cepkit.engines.match_recognize.matching import RowProgram
-from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
+from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.engines.measures.regex_measures import Picked
-from cepkit.errors import CepError, PredicateError
+from cepkit.errors import CepError
 from cepkit.events import ColumnType, Source
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
-from cepkit.results.match_recognize.select import check_select, marked
 from cepkit.results.row_pattern_search import RowPatternSearch
 
 
@@ -70,20 +65,15 @@ def bind_rows(
     """
     selected = query if isinstance(query, SelectedRows) else None
     clause = query.rows if isinstance(query, SelectedRows) else query
-    try:
-        program, measures = prepare_rows(clause, schema, params)
-    except PredicateError as error:
-        place = _place_of(error, clause, schema, params)
-        raise PredicateError(f"{place}{error}{marked(clause, error)}") from None
-    partition_by = tuple(column_of(name, schema) for name in clause.partition_by)
+    partition_by, order_by = bind_clause(clause, schema)
+    program, measures = prepare_rows(clause, schema, params)
     shown = partition_by if clause.rows_per_match == "one" else schema
     for name, _ in clause.measures:
         if name in shown:
             raise CepError(f"MEASURES: the result already has a column {name!r}; write AS another name")
-    by_name: dict[str, ex.Expression] = {}
-    for name, tree in (selected.columns if selected is not None else None) or ():
-        if by_name.setdefault(name, tree) != tree:
-            raise CepError(f"SELECT: two columns have the name {name!r}; write AS another name")
+    if selected is not None:
+        result = result_schema(clause, schema, measures, partition_by, [key.column for key in order_by])
+        check_select(selected, result, params, list(schema))
     trees = [tree for _, tree in (*clause.define, *clause.measures)]
     used = {
         column_of(node.name or "", schema)
@@ -92,38 +82,10 @@ def bind_rows(
         if isinstance(node, ex.Attribute | ex.Reference)
     }
     used |= {program.within[0]} if program.within else set()
-    order_by = [
-        SortKey(column_of(key.column, schema), key.descending, key.nulls_first) for key in clause.order_by
-    ]
-    bound = BoundRows(
-        clause, selected, params, schema, program, tuple(measures), partition_by, tuple(order_by),
+    return BoundRows(
+        clause, selected, params, schema, program, tuple(measures), partition_by, order_by,
         tuple(sorted(used)),
     )  # fmt: skip
-    if selected is not None:
-        before, after = columns_around(bound, clause.rows_per_match)
-        types = {name: schema[name] for name in [*before, *after]}
-        types |= {name: made.type for (name, _), made in zip(clause.measures, measures, strict=True)}
-        check_select(selected, types, params)
-    return bound
-
-
-def _place_of(
-    error: PredicateError,
-    clause: RowPatternQuery,
-    schema: Mapping[str, ColumnType],
-    params: Mapping[str, Any] | None,
-) -> str:
-    """Return the clause and the entry that raise an error, as in ``"DEFINE UP: "``; empty for others."""
-    for role, entries in (("DEFINE", clause.define), ("MEASURES", clause.measures)):
-        for name, tree in entries:
-            try:
-                (compile_condition if role == "DEFINE" else compile_value)(tree, schema, params)
-            except PredicateError as own:
-                if str(own) == str(error):
-                    return f"{role} {name}: "
-            except CepError:
-                continue
-    return ""
 
 
 def search_rows(bound: BoundRows, source: Source, latest: int | None = None) -> RowPatternSearch:

@@ -1,4 +1,4 @@
-"""The SELECT around MATCH_RECOGNIZE: columns, WHERE, ORDER BY and LIMIT of the result."""
+"""The SELECT around MATCH_RECOGNIZE: columns, WHERE, ORDER BY, OFFSET and LIMIT of the result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import column_of, compile_condition, compile_value
-from cepkit.errors import PredicateError, underline
-from cepkit.events import ColumnType
+from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.language.expressions import trees as ex
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import SelectedRows, SortKey, listed_columns
 from cepkit.results.match_recognize.columns import ResultColumn
 
 
@@ -32,33 +30,11 @@ class Projection:
     n_rows: int
 
 
-def check_select(
-    query: SelectedRows, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
-) -> None:
-    """Raise for expressions of a SELECT that do not fit the columns of the result of its clause."""
-    trees = [("SELECT", compile_value, tree) for _, tree in query.columns or ()]
-    trees += [] if query.where is None else [("WHERE", compile_condition, query.where)]
-    for role, compiles, tree in trees:
-        try:
-            compiles(tree, schema, params, inside=True)
-        except PredicateError as error:
-            raise PredicateError(f"{role}: {error}{marked(query.rows, error)}") from None
-
-
-def marked(clause: RowPatternQuery, error: PredicateError) -> str:
-    """Return a new line of the text of a query with carets under the error; empty if the place is unknown."""
-    if error.span is None or not clause.source:
-        return ""
-    start, stop = error.span
-    return f"\n{underline(clause.source, start, stop - start)}"
-
-
 def project(
     query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> Projection:
     """Return the columns of the SELECT for the rows that WHERE keeps, in their old order."""
     if query.where is not None:
-        compile_condition(query.where, {name: of.type for name, of in columns.items()}, params, inside=True)
         holds = _computed(query.where, columns, n_rows, params).values()
         keep = np.flatnonzero([value is True for value in holds])
         columns, n_rows = {name: column.take(keep) for name, column in columns.items()}, len(keep)
@@ -68,15 +44,30 @@ def project(
             name: columns[column_of(tree.name, columns)]
             if isinstance(tree, ex.Attribute)
             else _computed(tree, columns, n_rows, params)
-            for name, tree in query.columns
+            for name, tree in listed_columns(query.columns, columns)
         }
-    every = {**columns, **shown}
-    keys = tuple(every[column_of(key.column, every)] for key in query.order_by)
+    keys = tuple(_sorted_by(key, shown, columns, n_rows, params) for key in query.order_by)
     return Projection(shown, keys, n_rows)
 
 
+def _sorted_by(
+    key: SortKey,
+    shown: dict[str, ResultColumn],
+    columns: dict[str, ResultColumn],
+    n_rows: int,
+    params: Mapping[str, Any] | None,
+) -> ResultColumn:
+    """Return the values of a key of ORDER BY. A column of the SELECT comes before one of the clause."""
+    every = {**columns, **shown}
+    if key.value is None:
+        return every[column_of(key.column, every)]
+    if isinstance(key.value, ex.Literal) and type(key.value.value) is int:
+        return [*shown.values()][key.value.value - 1]
+    return _computed(key.value, every, n_rows, params)
+
+
 def order_and_limit(query: SelectedRows, projection: Projection) -> dict[str, ResultColumn]:
-    """Return the columns in the order of ORDER BY, and as many rows as LIMIT allows."""
+    """Return the columns in the order of ORDER BY, and as many rows as OFFSET and LIMIT leave."""
     order = list(range(projection.n_rows))
     for key, column in reversed([*zip(query.order_by, projection.keys, strict=True)]):
         values = column.values()
@@ -84,14 +75,14 @@ def order_and_limit(query: SelectedRows, projection: Projection) -> dict[str, Re
         missing = [row for row in order if values[row] is None]
         present.sort(key=lambda row, values=values: values[row], reverse=key.descending)
         order = [*missing, *present] if key.nulls_first else [*present, *missing]
-    rows = np.array(order[: query.limit], np.int64)
+    rows = np.array(order[query.offset :][: query.limit], np.int64)
     return {name: column.take(rows) for name, column in projection.columns.items()}
 
 
 def selected_columns(
     query: SelectedRows, columns: dict[str, ResultColumn], n_rows: int, params: Mapping[str, Any] | None
 ) -> dict[str, ResultColumn]:
-    """Return the columns of the SELECT, after WHERE, ORDER BY and LIMIT."""
+    """Return the columns of the SELECT, after WHERE, ORDER BY, OFFSET and LIMIT."""
     return order_and_limit(query, project(query, columns, n_rows, params))
 
 

@@ -83,6 +83,8 @@ def order_and_name(run: DataFrame, names: Sequence[str], selected: SelectedRows 
             column = F.nanvl(f"c{i}", F.lit(None)) if is_float else F.col(f"c{i}")  # NaN is null
             keys.append(sort_key(column, key.descending, key.nulls_first))
         run = run.orderBy(*keys)
+    if selected is not None and selected.offset:
+        run = run.offset(selected.offset)
     if selected is not None and selected.limit is not None:
         run = run.limit(selected.limit)
     return run.select(*(f"c{i}" for i in range(len(names)))).toDF(*names)

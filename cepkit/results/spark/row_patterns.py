@@ -10,7 +10,7 @@ import pandas as pd
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import check_free
 from cepkit.frames.spark import EmptySource, result_types
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.match import Match
 from cepkit.results.match_recognize.search import bind_rows, search_rows
@@ -146,8 +146,10 @@ class RowsOnSpark:
 
     def sample(self, n: int, seed: int) -> pd.DataFrame:
         """Return a uniform sample of the rows of the result; the number of tasks does not change it."""
-        if self.bound.selected is not None and self.bound.selected.limit is not None:
-            raise UnsupportedQueryError("sample() on Spark draws from a whole result; leave out LIMIT")
+        selected = self.bound.selected
+        if selected is not None and (selected.limit is not None or selected.offset):
+            clause = "OFFSET" if selected.limit is None else "LIMIT"
+            raise UnsupportedQueryError(f"sample() on Spark draws from a whole result; leave out {clause}")
         run = self._run(TellDrawn(seed))
         drawn = run.orderBy(run.columns[-1]).limit(n)
         return collect(self._shown(drawn))
@@ -223,7 +225,9 @@ class RowsOnSpark:
         by = f", partitioned by {', '.join(self.bound.partition_by)}" if self.bound.partition_by else ""
         columns = zip(self._names, self._result.schema, strict=False)
         shown = ", ".join(f"{name}: {field.dataType.simpleString()}" for name, field in columns)
+        clauses = "" if self.bound.selected is None else clauses_that_drop(self.bound.selected)
+        before = f"; count() counts the matches before {clauses}" if clauses else ""
         return (
             f"matches of '{self.bound.clause.pattern}' in a Spark frame{by}: {shown}\n"
-            "nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs"
+            f"nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs{before}"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cepkit.compile.match_recognize.values import column_of
+from cepkit.engines.match_recognize.preparing import bind_clause
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.parsing import parse_match_recognize
@@ -77,12 +77,9 @@ def row_pattern_stream(
     clause = query.rows if isinstance(query, SelectedRows) else query
     if reason := _reason_against(clause, query if isinstance(query, SelectedRows) else None):
         raise UnsupportedQueryError(f"{reason}; cep.match runs the query on a finished frame")
-    return RowPatternStream(
-        text,
-        tuple((params or {}).items()),
-        tuple(column_of(name, schema) for name in clause.partition_by),
-        tuple(column_of(key.column, schema) for key in clause.order_by),
-    )
+    partition_by, keys = bind_clause(clause, schema)
+    columns = tuple(key.column for key in keys)
+    return RowPatternStream(text, tuple((params or {}).items()), partition_by, columns)
 
 
 def _reason_against(clause: RowPatternQuery, selected: SelectedRows | None) -> str | None:
@@ -100,6 +97,6 @@ def _reason_against(clause: RowPatternQuery, selected: SelectedRows | None) -> s
         waiting.extend(node.children())
     if selected is not None and selected.order_by:
         return "ORDER BY of the result: it needs all matches"
-    if selected is not None and selected.limit is not None:
-        return "LIMIT: it needs all matches"
+    if selected is not None and (selected.limit is not None or selected.offset):
+        return f"{'OFFSET' if selected.limit is None else 'LIMIT'}: it needs all matches"
     return None

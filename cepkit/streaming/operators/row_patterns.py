@@ -18,6 +18,7 @@ from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
 from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize.query import listed_columns
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.match_recognize.select import selected_columns
 from cepkit.streaming.batches import StreamSchema
@@ -113,7 +114,7 @@ class OpenPatternSearch(Search):
         every = [*shown, *(name for name, _ in self.query.clause.measures)]
         copied = {
             name: column_of(tree.name, every)
-            for name, tree in selected.columns
+            for name, tree in listed_columns(selected.columns, every)
             if isinstance(tree, ex.Attribute)
         }
         return {name: column for name, column in copied.items() if column in shown}

@@ -14,8 +14,8 @@ from cepkit.language.expressions.building import (
     whole_number,
 )
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.calls import CallBuilder, checked_call
-from cepkit.language.match_recognize.intervals import read_interval
+from cepkit.language.match_recognize.sql.calls import CallBuilder, checked_call
+from cepkit.language.match_recognize.sql.intervals import read_interval
 
 if TYPE_CHECKING:
     from lark import Token
