@@ -22,7 +22,7 @@ from cepkit.frames.replacing import replace_file
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
 _HEADER, _CHECKSUM = "header.json", "checksum"  # the checksum covers the other values and members
-_MOST_COUNTED = 1 << 62  # kernels count in 64 bits, and go on counting
+_MOST_COUNTED = 1 << 62  # kernels add to it in 64 bits
 _MOST_SAID = 200  # characters of the reason for damage
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
 
