@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 import sys
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 import pandas as pd
 
 import cepkit
-from cepkit.commands.terminal import printable, tell
+from cepkit.commands.terminal import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
@@ -59,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 after success, 2 after a user error with a message on stderr, 130 after Ctrl-C.
     """
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
@@ -70,16 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _print_warnings():
             given.run(given)
-        sys.stdout.flush()
         return 0
     except CepError as error:
         tell(f"cepkit {given.command}: {_as_options(str(error))}", error=True)
         return USER_ERROR
     except MemoryError:
-        print(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", file=sys.stderr)
+        tell(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", error=True)
         return USER_ERROR
     except BrokenPipeError:  # the reader, such as `head`, has stopped
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        end_stream(sys.stdout)
         return 0
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
@@ -87,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"cepkit {given.command}: Spark failed: {_first_line(error)}", error=True)
         return USER_ERROR
     except KeyboardInterrupt:
-        print(f"cepkit {given.command}: interrupted", file=sys.stderr)
+        tell(f"cepkit {given.command}: interrupted", error=True)
         return INTERRUPTED
 
 
@@ -289,13 +288,13 @@ def _examples(given: argparse.Namespace) -> None:
     from cepkit.commands.examples import EXAMPLES
 
     for said, command in EXAMPLES:
-        print(f"# {said}\n{command}\n")
+        tell(f"# {said}\n{command}\n")
 
 
 def _demo(given: argparse.Namespace) -> None:
     from cepkit.commands.demo import demo
 
-    print(demo())
+    tell(demo())
 
 
 def _warmup(given: argparse.Namespace) -> None:
@@ -307,10 +306,12 @@ def _warmup(given: argparse.Namespace) -> None:
     began = time.perf_counter()
     with show_progress("kernels", count_steps(), takes_checkpoints=False) as bar:
         for name, seconds in warmup():
-            tqdm.write(f"{name:<12} {seconds:6.2f} s", file=sys.stdout)
+            if sys.stdout is not None:
+                with said_of_stdout():
+                    tqdm.write(f"{name:<12} {seconds:6.2f} s", file=sys.stdout)
             if bar is not None:
                 bar(1)
-    print(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
+    tell(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
 
 
 # --- from arguments to frames -------------------------------------------------------------------------------

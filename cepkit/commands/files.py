@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.commands.terminal import printable
+from cepkit.commands.terminal import printable, write_out
 from cepkit.datasets import sample, sample_names
 from cepkit.errors import CepError, nearest
+from cepkit.frames.replacing import UnwritableFileError, file_to_write, reason_of, replace_file
+from cepkit.frames.texts import check_texts_of_frame
 from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result
 
@@ -37,10 +39,6 @@ class UnreadableFileError(CepError, ValueError):
 
 class TableNotFoundError(CepError, FileNotFoundError):
     """No file has this name."""
-
-
-class UnwritableFileError(CepError, OSError):
-    """The result cannot be written to this path."""
 
 
 def table_files(names: Sequence[str]) -> list[str]:
@@ -173,25 +171,20 @@ class WrittenResult:
     def write(self, frame: pd.DataFrame) -> None:
         """Write a frame. A file is never incomplete."""
         if self.path is None:
-            buffer = getattr(sys.stdout, "buffer", None)  # a captured stdout may have none
-            if self.format != "parquet":
-                text = _text_of(frame, self.format)
-                print(printable(text) if self.format == "table" else text, end="", flush=True)
-            elif buffer is None:
+            if self.format == "table":
+                write_out(printable(_text_of(frame, self.format)))
+            elif self.format != "parquet":
+                write_out(_text_of(frame, self.format).encode())  # UTF-8, whatever the terminal shows
+            elif not hasattr(sys.stdout, "buffer"):  # a captured stdout may have none
                 raise UnwritableFileError("--format parquet: this stdout takes text only; use --out FILE")
             else:
-                buffer.write(frame.to_parquet(None, index=False))
-                buffer.flush()
+                write_out(frame.to_parquet(None, index=False))
             return
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        try:
+        with replace_file(self.path) as part:
             if self.format == "parquet":
                 frame.to_parquet(part, index=False)
             else:
                 part.write_text(_text_of(frame, self.format), encoding="utf-8", newline="")
-            os.replace(part, self.path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> WrittenResult:
@@ -209,8 +202,9 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
     Raises
     ------
     UnwritableFileError
-        When neither ``format`` nor the ending of the file says how to write it, when it is a folder or an
-        input, or when its folder is missing or not writable. Also for Parquet on a terminal.
+        When neither ``format`` nor the ending of the file says how to write it, when it is an input or no
+        file, such as a folder or a device, or when its folder is missing or not writable. Also for Parquet on
+        a terminal, and for data when stdout is closed.
 
     Examples
     --------
@@ -220,21 +214,27 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
     False
     """
     if name in (None, "-"):
+        is_given = name == "-" or format not in (None, "table")
+        if is_given and sys.stdout is None:
+            raise UnwritableFileError(
+                "the standard output is closed, and the result cannot be written; use --out FILE"
+            )
         if format == "parquet" and sys.stdout.isatty():
             raise UnwritableFileError("--format parquet: a terminal cannot show it; use --out FILE or a pipe")
-        return WrittenResult(None, format or "table", name == "-" or format not in (None, "table"))
+        return WrittenResult(None, format or "table", is_given)
     path = Path(name)
     ending = _FORMAT_OF_ENDING.get(path.suffix.lower())
     if format is None and ending is None:
         raise UnwritableFileError(
             f"--out {name!r}: expected a name that ends in .parquet, .csv, .json or .jsonl, or a --format"
         )
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UnwritableFileError(f"--out {name!r} is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise UnwritableFileError(f"--out {name!r}: there is no folder {str(path.parent)!r}")
-    if not os.access(path.parent, os.W_OK):
-        raise UnwritableFileError(f"--out {name!r}: the folder {str(path.parent)!r} is not writable")
+    folder = file_to_write(path, f"--out {name!r}").parent
+    if not folder.is_dir():
+        raise UnwritableFileError(f"--out {name!r}: there is no folder {str(folder)!r}")
+    if not os.access(folder, os.W_OK):
+        raise UnwritableFileError(f"--out {name!r}: the folder {str(folder)!r} is not writable")
     if path.exists() and any(os.path.exists(file) and path.samefile(file) for file in inputs):
         raise UnwritableFileError(f"--out {name!r} is one of the input files; choose another name")
     return WrittenResult(
@@ -275,7 +275,19 @@ def _files_of(name: str) -> list[str]:
         return [str(path)]
     if _ADDRESS.match(name):
         return [name]
-    path = Path(name).expanduser()
+    if not name:
+        raise TableNotFoundError("an empty text names no file; give the name of a file, or . for this folder")
+    try:
+        return _files_of_path(name, Path(name).expanduser())
+    except RuntimeError:  # from `expanduser`
+        raise TableNotFoundError(f"no file {name!r}: the home folder of its user is not known") from None
+    except CepError:
+        raise
+    except OSError as error:
+        raise TableNotFoundError(f"no file {name!r}: {reason_of(error)}") from None
+
+
+def _files_of_path(name: str, path: Path) -> list[str]:
     if path.is_dir():
         return [str(_table_folder(path))]
     if path.is_file():
@@ -283,7 +295,13 @@ def _files_of(name: str) -> list[str]:
     found = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []
     if not found:
         raise _not_found(name, path)
-    return [_table_file(Path(file)) for file in found if os.path.isfile(file)]
+    files = [_table_file(Path(file)) for file in found if os.path.isfile(file)]
+    if not files:
+        raise TableNotFoundError(
+            f"no file matches {name!r}; only folders such as {found[0]!r} match. Name a folder of Parquet "
+            f"files, or files in the folders: {os.path.join(name, '*.csv')!r}"
+        )
+    return files
 
 
 def _table_folder(path: Path) -> Path:
@@ -324,9 +342,16 @@ def _read_one(file: str) -> pd.DataFrame:
         if _is_csv(file):
             separator = "\t" if ".tsv" in file.lower() else ","
             return pd.read_csv(file, sep=separator, low_memory=False)
-        return pd.read_parquet(file)
-    except (ValueError, OSError, pa.ArrowException, ImportError) as error:
+        frame = pd.read_parquet(file)
+        check_texts_of_frame(frame)
+        return frame
+    except MemoryError:
+        raise
+    except (EOFError, OSError, ValueError, pa.ArrowException, ImportError, CepError) as error:
         raise UnreadableFileError(f"cannot read {file!r}: {_first_line(error)}") from error
+    except Exception as error:  # pandas and the packages for compressed files have no common error for damage
+        said = f"{type(error).__name__}: {_first_line(error)}"
+        raise UnreadableFileError(f"cannot read {file!r}: the file is damaged ({said})") from error
 
 
 def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) -> None:

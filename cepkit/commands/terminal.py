@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from cepkit.frames.replacing import UnwritableFileError, reason_of
 
 # Control characters but for line ends and tabs, marks that turn the direction of texts, and half characters.
 _UNSAFE = re.compile(
@@ -23,5 +29,62 @@ def printable(text: object) -> str:
 
 
 def tell(text: object, *, error: bool = False) -> None:
-    """Print a text on stdout, or on stderr with ``error``."""
-    print(printable(text), file=sys.stderr if error else sys.stdout, flush=True)
+    """Print a text on stdout, or on stderr with ``error``.
+
+    A text on a closed stream is dropped. So is a text that stderr does not take, because the result counts.
+
+    Raises
+    ------
+    UnwritableFileError
+        When stdout cannot be written, as on a full disk.
+    """
+    line = f"{printable(text)}\n"
+    if not error:
+        write_out(line)
+    elif sys.stderr is not None:
+        try:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+        except OSError:
+            end_stream(sys.stderr)
+
+
+def write_out(content: str | bytes) -> None:
+    """Write a text or bytes to stdout. Raises as `tell`."""
+    if sys.stdout is None:
+        return
+    with said_of_stdout():
+        if isinstance(content, str):
+            sys.stdout.write(content)
+        else:
+            sys.stdout.flush()
+            buffer = getattr(sys.stdout, "buffer", None)  # a captured stdout may have none
+            sys.stdout.write(content.decode()) if buffer is None else buffer.write(content)
+        sys.stdout.flush()
+
+
+@contextmanager
+def said_of_stdout() -> Iterator[None]:
+    """Raise UnwritableFileError when stdout does not take what the block writes."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader, such as `head`, has stopped
+        raise
+    except OSError as error:
+        end_stream(sys.stdout)
+        raise UnwritableFileError(f"the standard output cannot be written: {reason_of(error)}") from error
+
+
+def end_stream(stream: Any) -> None:
+    """Send the rest of a stream to the null device, so that Python does not fail when it ends."""
+    with suppress(OSError, ValueError, AttributeError):  # a captured stream has no number
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def open_closed_streams() -> None:
+    """Open the null device for standard streams that are closed, so that no file gets their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)

@@ -27,6 +27,7 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.frames.reuse import reuse
+from cepkit.frames.texts import are_texts_valid, invalid_text
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:
@@ -60,15 +61,18 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
     Raises
     ------
     CepError
-        When an unsigned integer exceeds 2^63 - 1, or when an integer column with nulls has the value -2^63,
-        which means null.
+        When an unsigned integer exceeds 2^63 - 1, when an integer column with nulls has the value -2^63,
+        which means null, or when a text is not valid UTF-8.
     """
     array = one_chunk(array)
     of = type_of_arrow(array.type, nullable=array.null_count > 0)
     if pa.types.is_dictionary(array.type) and of.kind != TEXT:
         array = array.dictionary_decode()
     if of.kind == TEXT:
-        return _text(array, of) if owner is None else _kept_text(array, of, name, owner)
+        try:
+            return _text(array, of) if owner is None else _kept_text(array, of, name, owner)
+        except UnicodeDecodeError:
+            raise invalid_text(array, name) from None
     if of.kind == BOOLEAN:
         return Column(of, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False))
     if of.kind == FLOAT:
@@ -83,7 +87,10 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
             array = array.cast(pa.int32())
         return Column(of, pc.fill_null(array.cast(pa.int64()), NULL_INTEGER).to_numpy(zero_copy_only=False))
     values = np.empty(len(array), dtype=object)
-    values[:] = array.to_pylist()
+    try:
+        values[:] = array.to_pylist()
+    except UnicodeDecodeError:
+        raise invalid_text(array, name) from None
     return Column(of, values)
 
 
@@ -218,7 +225,10 @@ class ArrowSource:
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
-        return one_chunk(self._chunks(name).take(pa.array(rows)))
+        values = one_chunk(self._chunks(name).take(pa.array(rows)))
+        if not are_texts_valid(values):
+            raise invalid_text(self._chunks(name), name)
+        return values
 
     # --- results
 

@@ -35,6 +35,7 @@ from cepkit.frames.arrow import (
     without_view,
 )
 from cepkit.frames.reuse import addresses_of, keep, recall
+from cepkit.frames.texts import are_texts_valid, invalid_text
 
 _PANDAS = int(pd.__version__.split(".")[0])
 _INFERRED = {
@@ -148,7 +149,11 @@ class PandasSource:
             series = pd.to_timedelta(series)
         elif kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns":
             series = pd.to_datetime(series)
-        return without_view(one_chunk(pa.array(series, type=kind, from_pandas=True)))
+        values = without_view(one_chunk(pa.array(series, type=kind, from_pandas=True)))
+        # Texts as Python objects are valid.
+        if series.dtype != object and not are_texts_valid(values):
+            raise invalid_text(pa.array(self._series(name), from_pandas=True), name)
+        return values
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
         if name not in self._arrow_types:

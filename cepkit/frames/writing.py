@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from cepkit.errors import CepError
+from cepkit.frames.replacing import file_to_write, replace_file
+from cepkit.frames.texts import check_texts_of_table
 
 
 def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
@@ -20,11 +22,11 @@ def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
         When the file exists and ``overwrite`` is False, or it cannot be a file.
     """
     target = Path(path)
-    if target.is_dir():
+    if os.path.isdir(target):
         raise CepError(
             f"{target} is a folder; give the name of a file, as in {str(target / 'matches.parquet')!r}"
         )
-    if target.exists() and not overwrite:
+    if file_to_write(target).exists() and not overwrite:
         raise CepError(f"{target} exists already; give another name, or overwrite=True")
     if not target.absolute().parent.is_dir():
         raise CepError(f"{target}: the folder does not exist; make it first")
@@ -47,31 +49,27 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
     Raises
     ------
     CepError
-        When the values of a later table do not fit the type of their column.
+        When the values of a later table do not fit the type of their column, a text is not valid UTF-8, or
+        the file cannot be written.
     """
     import pyarrow.parquet as pq
 
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
     schema, writer, n = None, None, 0
-    try:
-        for table in tables:
-            if schema is None:
-                schema = _known_types(empty.schema, table.schema)
-                writer = pq.ParquetWriter(part, schema)
-            writer.write_table(_with_types(table, schema), row_group_size=max(1, table.num_rows))
-            n += table.num_rows
-        if writer is None:
-            writer = pq.ParquetWriter(part, empty.schema)
-            writer.write_table(empty)
-        writer.close()
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except BaseException:
-        if writer is not None:
-            writer.close()
-        part.unlink(missing_ok=True)
-        raise
+    with replace_file(target) as part:
+        try:
+            for table in tables:
+                if schema is None:
+                    schema = _known_types(empty.schema, table.schema)
+                    writer = pq.ParquetWriter(part, schema)
+                check_texts_of_table(table, n)
+                writer.write_table(_with_types(table, schema), row_group_size=max(1, table.num_rows))
+                n += table.num_rows
+            if writer is None:
+                writer = pq.ParquetWriter(part, empty.schema)
+                writer.write_table(empty)
+        finally:
+            if writer is not None:
+                writer.close()
     return n
 
 

@@ -211,7 +211,7 @@ class RegexSearch(Search):
         self._restore_keys(saved)
         for r, replica in enumerate(self._replicas):
             replica.unpack(saved.part(f"replica{r}"))
-        self.n_evicted = saved.header["n_evicted"]
+        self.n_evicted = saved.counter("n_evicted")
         first_row = np.concatenate([[0], np.cumsum(saved.arrays["ready/n_rows"])])
         ready = ReplicaMatches(saved.arrays["ready/last"], saved.tables["ready"], first_row)
         self._ready = [(ready, m) for m in range(len(ready.last))]
@@ -229,7 +229,7 @@ class RegexSearch(Search):
         codes, *parts = (column.to_pylist() for column in saved.tables["keys"].columns)
         every = list(zip(*parts, strict=True)) if parts else [()] * len(codes)
         keys.code_of_key = dict(zip(every, codes, strict=True))
-        keys.key_of_code = [None] * saved.header["n_codes"]
+        keys.key_of_code = [None] * saved.counter("n_codes")
         for key, code in keys.code_of_key.items():
             keys.key_of_code[code] = key
         keys.free = saved.arrays["keys/free"].tolist()

@@ -301,7 +301,7 @@ class Replica:
         self.n_partitions = len(self.state.arrays["live"])
         rows = (arrays["number"], arrays["position"], arrays["partition"])
         self.kept = Kept(*rows, saved.tables["kept"], columns)
-        self.n_events, self.n_ended = saved.header["n_events"], saved.header["n_ended"]
+        self.n_events, self.n_ended = saved.counter("n_events"), saved.counter("n_ended")
 
 
 # --- threads

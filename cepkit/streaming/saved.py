@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -18,10 +17,12 @@ import pyarrow as pa
 
 from cepkit.compile.shared.kernel_source import VERSION as KERNEL_VERSION
 from cepkit.errors import CepError
+from cepkit.frames.replacing import replace_file
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
 _HEADER, _CHECKSUM = "header.json", "checksum"  # the checksum covers the other values and members
+_MOST_COUNTED = 1 << 62  # kernels add to it in 64 bits
 _MOST_SAID = 200  # characters of the reason for damage
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every member, so that equal states give equal bytes
 
@@ -42,6 +43,17 @@ class Saved(NamedTuple):
             {name.removeprefix(folder): t for name, t in self.tables.items() if name.startswith(folder)},
         )
 
+    def counter(self, name: str, least: int = 0) -> int:
+        """Return a whole number of the header, at least ``least``; raise ValueError if it is none."""
+        return _counter(name, self.header[name], least)
+
+    def counters(self, name: str, n: int, least: int = 0) -> list[int]:
+        """Return a list of ``n`` whole numbers of the header. Raises as `counter`."""
+        values = self.header[name]
+        if not isinstance(values, list) or len(values) != n:
+            raise ValueError(f"{name} is not a list of {n} whole numbers")
+        return [_counter(name, value, least) for value in values]
+
     def with_part(self, name: str, part: Saved) -> Saved:
         """Add a part with its own header, arrays and tables under a name."""
         return Saved(
@@ -51,25 +63,22 @@ class Saved(NamedTuple):
         )
 
 
+def _counter(name: str, value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value < _MOST_COUNTED:
+        raise ValueError(f"{name} is {value!r}, not a whole number from {least} on")
+    return value
+
+
 def save_file(path: str | os.PathLike, saved: Saved) -> None:
     """Write a state file completely or not at all; a crash leaves the old file unchanged.
 
     Raises
     ------
     CepError
-        When an array holds Python objects.
+        When an array holds Python objects, or the file cannot be written.
     """
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            _write(file, saved, zipfile.ZIP_DEFLATED)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replace_file(path) as part, part.open("wb") as file:
+        _write(file, saved, zipfile.ZIP_DEFLATED)
 
 
 def save_bytes(saved: Saved) -> bytes:
@@ -154,8 +163,10 @@ def _read(file: IO[bytes], path: str, kind: str) -> Saved:
                 elif folder == "tables":
                     with pa.ipc.open_file(pa.py_buffer(content)) as reader:
                         tables[rest.removesuffix(".arrow")] = reader.read_all()
-        known = header.pop(_CHECKSUM, None)  # files of earlier versions have none
-        if known not in (None, _checksum(_HEADER, json.dumps(header, indent=1).encode(), checksum)):
+        if _CHECKSUM not in header:  # every file of this version has one
+            raise ValueError("it has no checksum")
+        known = header.pop(_CHECKSUM)
+        if known != _checksum(_HEADER, json.dumps(header, indent=1).encode(), checksum):
             raise ValueError("its parts do not belong together")
     return Saved(header, arrays, tables)
 

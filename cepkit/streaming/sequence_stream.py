@@ -270,13 +270,13 @@ class SequenceSearch(Search):
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""
-        last, n_there = saved.header["done"]
+        last, n_there = saved.counters("done", 2, least=-1)
         self._done = (last, n_there)
         self._searched_at = saved.header.get("searched_at")
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
         self._position_of_kept = saved.arrays["position"]
         rows = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
-        self._n_codes = saved.header["n_codes"]
+        self._n_codes = saved.counter("n_codes")
         of_rows = saved.arrays["codes"].tolist() if "codes" in saved.arrays else [*range(self._n_codes)]
         if not self.query.partition_by:
             rows = [()] * len(of_rows)

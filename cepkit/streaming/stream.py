@@ -371,7 +371,7 @@ def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream
             own = Stream(query, schema, options, kind)
     own._search.unpack(saved.part("search"))
     own._newest = saved.tables.get("newest")
-    own._n_events, own._n_matches = header["counts"]
+    own._n_events, own._n_matches = saved.counters("counts", 2)
     return own
 
 

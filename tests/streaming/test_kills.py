@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -87,6 +88,29 @@ def test_parts_of_different_states_are_refused(states, tmp_path):
             assert ks.answer_to_damage(name, path) is None
 
 
+def with_checksum(contents, header):
+    """Return the members of a file with another header, and the checksum that fits them."""
+    found, header = 0, {name: value for name, value in header.items() if name != "checksum"}
+    members = {name: content for name, content in contents.items() if name != "header.json"}
+    for name, content in [*members.items(), ("header.json", json.dumps(header, indent=1).encode())]:
+        found = zlib.crc32(content, zlib.crc32(name.encode(), found))
+    return {**members, "header.json": json.dumps({**header, "checksum": found}).encode()}
+
+
+COUNTERS = ("counts", "n_events", "n_evicted", "n_ended", "left", "events", "done", "n_codes")
+
+
+def with_wrong_counters(header, wrong):
+    """Yield copies of a header, each with one wrong counter; those of its parts are counters, too."""
+    for name, value in header.items():
+        if isinstance(value, dict):
+            yield from ({**header, name: part} for part in with_wrong_counters(value, wrong))
+        elif name in COUNTERS:
+            yield {**header, name: wrong}
+            for place in range(len(value)) if isinstance(value, list) else ():
+                yield {**header, name: [wrong if i == place else one for i, one in enumerate(value)]}
+
+
 def test_another_header_is_refused(states, tmp_path):
     """Values that a file lacks, or has of another state, are damage, whatever would come of them."""
     path = tmp_path / "changed"
@@ -97,10 +121,26 @@ def test_another_header_is_refused(states, tmp_path):
             if key in ("format", "version", "kernels", "kind", "checksum"):
                 continue
             for changed in ({**header, key: None}, {k: v for k, v in header.items() if k != key}):
-                for checksum in (header["checksum"], None):  # files of earlier versions have no checksum
-                    text = json.dumps({**changed, "checksum": checksum})
-                    ks.write_members(path, {**contents, "header.json": text.encode()})
-                    assert ks.answer_to_damage(name, path) in (None, ks.NO_ERROR)
-                    if checksum is not None:
-                        with pytest.raises(cep.CepError, match="do not belong together"):
-                            ks.load(name, path)
+                ks.write_members(path, {**contents, "header.json": json.dumps(changed).encode()})
+                with pytest.raises(cep.CepError, match="do not belong together"):
+                    ks.load(name, path)
+                stripped = {of: value for of, value in changed.items() if of != "checksum"}
+                ks.write_members(path, {**contents, "header.json": json.dumps(stripped).encode()})
+                with pytest.raises(cep.CepError, match="it has no checksum"):
+                    ks.load(name, path)
+                ks.write_members(path, with_checksum(contents, changed))
+                assert ks.answer_to_damage(name, path) in (None, ks.NO_ERROR)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, [], {}, 1.5, True, -2, 10**30], ids=repr)
+def test_a_counter_that_is_no_number_is_damage(states, tmp_path, wrong):
+    path = tmp_path / "changed"
+    for name, good in states.items():
+        contents = ks.members_of(good)
+        n_counters = 0
+        for header in with_wrong_counters(json.loads(contents["header.json"]), wrong):
+            ks.write_members(path, with_checksum(contents, header))
+            with pytest.raises(cep.CepError, match="or it is damaged"):
+                ks.load(name, path)
+            n_counters += 1
+        assert n_counters >= 2, name

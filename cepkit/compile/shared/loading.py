@@ -120,13 +120,13 @@ def _names_in(folder: Path) -> frozenset[str]:
     """Return the modules with kept functions of numba; the folder is read again only after it changed."""
     try:
         changed = folder.stat().st_mtime
-    except OSError:  # there is no folder yet
+        read, names = _listings.get(folder, (0.0, frozenset()))
+        if read - changed < _CLOCK_S:
+            read = time.time()
+            names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".kernel"))
+            _listings[folder] = read, names
+    except OSError:  # there is no folder yet, or it is no folder
         return frozenset()
-    read, names = _listings.get(folder, (0.0, frozenset()))
-    if read - changed < _CLOCK_S:
-        read = time.time()
-        names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".kernel"))
-        _listings[folder] = read, names
     return names
 
 

@@ -15,6 +15,7 @@ from cepkit.explorer.cases import Case
 from cepkit.explorer.history.query_log import PastRun
 from cepkit.explorer.history.state import BoardState
 from cepkit.explorer.running.keys import BY_NAME, FEWEST, MOST
+from cepkit.frames.replacing import replace_file
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
 from cepkit.planning.arguments import NAMES
@@ -64,7 +65,7 @@ def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
     Raises
     ------
     CepError
-        When a choice cannot be written as text, such as a Python function.
+        When a choice cannot be written as text, such as a Python function, or the file cannot be written.
     """
     state = saved.state
     key = None if state.key is None else {"by": list(state.key[0]), "name": state.key[1]}
@@ -78,14 +79,8 @@ def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
         text = json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise CepError(f"save: a choice of the explorer cannot be written as text: {error}") from None
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
+    with replace_file(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def load_board(path: str | os.PathLike) -> SavedBoard:

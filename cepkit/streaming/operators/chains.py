@@ -150,7 +150,7 @@ class ChainSearch(Search):
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same chain and options."""
-        self._n_events = list(saved.header["events"])
+        self._n_events = saved.counters("events", len(self.steps))
         self._wakes = list(saved.header.get("wakes", self._wakes))
         self._newest = [saved.tables.get(f"newest{i}") for i in range(len(self.steps))]
         for number, step in enumerate(self.steps):

@@ -138,7 +138,7 @@ class JoinSearch:
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same join and options."""
-        self._n_left = list(saved.header["left"])
+        self._n_left = saved.counters("left", 2)
         for which, side in enumerate(SIDES):
             schema = self.schemas[which].arrow
             self._waiting[which] = saved.tables[f"waiting/{side}"].cast(schema)

@@ -173,7 +173,7 @@ def load_join(path: str | os.PathLike) -> JoinStream:
     own._search.unpack(saved.part("search"))
     if own._then is not None:
         own._then.unpack(saved.part("then"))
-    own._n_events, own._n_results = header["counts"]
+    own._n_events, own._n_results = saved.counters("counts", 2)
     return own
 
 

@@ -293,7 +293,7 @@ class OpenPatternSearch(Search):
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same query and options."""
-        self._now, self._n_events = saved.header["now"], saved.header["n_events"]
+        self._now, self._n_events = saved.header["now"], saved.counter("n_events")
         table, states = saved.tables["rows"], saved.arrays["states"].tolist()
         source = source_of_table(table, self.schema)
         values = {name: plain_values(source.column(name)).tolist() for name in self._used}

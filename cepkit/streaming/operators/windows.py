@@ -124,7 +124,7 @@ class WindowSearch(Search):
 
     def unpack(self, saved: Saved) -> None:
         """Restore what `pack` returned; the search was opened with the same window and options."""
-        self._n_left = saved.header["left"]
+        self._n_left = saved.counter("left")
         self._kept = saved.tables["kept"].cast(self.schema.arrow)
 
 
