@@ -34,6 +34,7 @@ from cepkit.frames.arrow import (
     type_of_arrow,
     without_view,
 )
+from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
 from cepkit.frames.reuse import addresses_of, keep, recall
 
 _PANDAS = int(pd.__version__.split(".")[0])
@@ -132,11 +133,11 @@ class PandasSource:
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
-        return list_item(pa.array(self._series(name), from_pandas=True), index, name)
+        return list_item(arrow_of_series(self._series(name), name), index, name)
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix."""
-        array = pa.array(self._series(name), from_pandas=True)
+        array = arrow_of_series(self._series(name), name)
         return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
@@ -148,7 +149,7 @@ class PandasSource:
             series = pd.to_timedelta(series)
         elif kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns":
             series = pd.to_datetime(series)
-        return without_view(one_chunk(pa.array(series, type=kind, from_pandas=True)))
+        return without_view(arrow_of_series(series, name, kind))
 
     def _type_of_objects(self, name: str) -> pa.DataType | None:
         if name not in self._arrow_types:
@@ -255,7 +256,7 @@ def type_of_series(series: pd.Series) -> ColumnType:
     if isinstance(dtype, pd.StringDtype):
         return ColumnType(TEXT, nullable=True)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return ColumnType(TIME, dtype.unit, str(dtype.tz), series.hasnans)
+        return ColumnType(TIME, dtype.unit, zone_of(dtype) or "UTC", series.hasnans)
     if dtype.kind in "mM":
         ticks = series.to_numpy().view(np.int64)
         has_missing = len(ticks) > 0 and int(ticks.min()) == NULL_INTEGER  # five times as fast as hasnans
@@ -332,7 +333,7 @@ def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
             series = pd.to_datetime(series)
     try:
         return pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except NOT_FOR_ARROW:
         return None
 
 
