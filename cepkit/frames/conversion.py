@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -44,6 +46,7 @@ def arrow_of_series(series: pd.Series, name: str, of: pa.DataType | None = None)
         raise CepError(no_array(series, name, error)) from None
 
 
+@lru_cache(maxsize=64)
 def zone_of(dtype: pd.DatetimeTZDtype) -> str | None:
     """Return Arrow's name of a time zone; None if Arrow cannot name it.
 

@@ -90,6 +90,7 @@ class PandasSource:
 
     def __init__(self, frame: pd.DataFrame):
         _check_names(frame.columns)
+        _check_unicode(frame.columns)
         self.owner = frame
         self.frame = frame = _without_views(frame)
         self.n_rows = len(frame)
@@ -224,6 +225,19 @@ def _check_names(columns: pd.Index) -> None:
             f"no column has a text as its name, the first one is {columns[0]!r}; give them names: "
             "df.columns = ['ts', 'price', …]"
         )
+
+
+def _check_unicode(columns: pd.Index) -> None:
+    """Raise for a name that no result can have: only valid Unicode is text for Arrow and the display."""
+    for name in columns:
+        if isinstance(name, str) and not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise CepError(
+                    f"a column has the name {ascii(name)}, which is not valid Unicode; rename it: "
+                    f"df.rename(columns={{{ascii(name)}: 'name'}})"
+                ) from None
 
 
 def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:
@@ -376,7 +390,8 @@ def column_of_series(series: pd.Series, name: str, owner: object | None = None) 
     if of.kind == INTEGER:
         return _integers(series, of, name)
     values = np.empty(len(series), dtype=object)
-    values[:] = [None if _is_missing(value) else value for value in series]
+    for row, value in enumerate(series):  # an assignment of all values would look into arrays
+        values[row] = None if _is_missing(value) else value
     return Column(of, values)
 
 

@@ -52,13 +52,15 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
     import pyarrow.parquet as pq
 
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    schema, writer, n = None, None, 0
+    schema, writer, fitting, n = None, None, None, 0
     try:
         for table in tables:
+            fitting = table
             if schema is None:
                 schema = _known_types(empty.schema, table.schema)
                 writer = pq.ParquetWriter(part, schema)
-            writer.write_table(_with_types(table, schema), row_group_size=max(1, table.num_rows))
+            fitting = _with_types(table, schema)
+            writer.write_table(fitting, row_group_size=max(1, table.num_rows))
             n += table.num_rows
         if writer is None:
             writer = pq.ParquetWriter(part, empty.schema)
@@ -67,12 +69,31 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, target)
-    except BaseException:
+    except BaseException as error:
         if writer is not None:
             writer.close()
         part.unlink(missing_ok=True)
+        if isinstance(error, pa.ArrowInvalid | pa.ArrowNotImplementedError):
+            told = _unwritable_column(empty if fitting is None else fitting)
+            if told is not None:
+                raise CepError(told) from error
         raise
     return n
+
+
+def _unwritable_column(table: pa.Table) -> str | None:
+    """Return the error message for the first column that Parquet cannot hold; None if it holds all."""
+    import pyarrow.parquet as pq
+
+    for name in table.schema.names:
+        try:
+            pq.write_table(table.select([name]), pa.BufferOutputStream())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            return (
+                f"column {name!r} of type {table.schema.field(name).type} does not fit Parquet ({error}); "
+                "cast the column, or drop it"
+            )
+    return None
 
 
 def _known_types(schema: pa.Schema, first: pa.Schema) -> pa.Schema:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cepkit.errors import CepError, nearest
 from cepkit.events import TIME, ColumnType, Frame, Source
+from cepkit.frames.conversion import NOT_FOR_ARROW
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
@@ -115,7 +116,10 @@ class SiddhiResult:
                 raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
             columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
         for i, (column, kind) in enumerate(schema):
-            columns[column] = arrow_of_type([row[2][i] for row in rows], kind)
+            try:
+                columns[column] = arrow_of_type([row[2][i] for row in rows], kind)
+            except NOT_FOR_ARROW as error:
+                raise CepError(f"{name}: {_unfit(column, [row[2][i] for row in rows], error)}") from None
         return self._native(self._source.result(columns))
 
     def _named(self, stream: str | None) -> str:
@@ -133,6 +137,15 @@ class SiddhiResult:
             f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
         )
         return f"{counts}\n{self.to_frame()}"
+
+
+def _unfit(column: str, values: list[Any], error: Exception) -> str:
+    value = next((value for value in values if value is not None), None)
+    text = repr(value).encode("ascii", "backslashreplace").decode()
+    return (
+        f"column {column!r} holds {text[:60]} of type {type(value).__name__}, which a result cannot hold "
+        f"({error}); make numbers or texts of it before the query, or leave it out of the select clause"
+    )
 
 
 def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:
@@ -153,5 +166,5 @@ def arrow_of_type(values: list[Any], kind: Type) -> pa.Array:
     wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
     try:
         return pa.array(values, wanted)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+    except NOT_FOR_ARROW:
         return pa.array(values)

@@ -138,6 +138,8 @@ def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
             raise CepError(f"schema: the name of a column must be text, got {name!r}")
         if name in frame.columns[frame.columns.duplicated()]:
             raise CepError(f"schema: column {name!r} occurs twice")
+        if name.encode(errors="replace") != name.encode(errors="surrogatepass"):
+            raise CepError(f"schema: a column has the name {ascii(name)}, which is not valid Unicode")
         fields.append(_field_of_dtype(name, frame[name].dtype, ordered, frame[name]))
     return StreamSchema(pa.schema(fields), ordered)
 
