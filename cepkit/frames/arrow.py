@@ -267,7 +267,11 @@ def without_view(array: pa.Array) -> pa.Array:
 
 def has_view(of: pa.DataType) -> bool:
     """Return whether a type, or the type of its dictionary, is a view type, or has encoded runs."""
-    return of in _PLAIN or pa.types.is_run_end_encoded(of) or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
+    return (
+        of in _PLAIN
+        or pa.types.is_run_end_encoded(of)
+        or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
+    )
 
 
 def _without_views(table: pa.Table) -> pa.Table:

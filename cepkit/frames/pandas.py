@@ -235,8 +235,8 @@ def _check_unicode(columns: pd.Index) -> None:
                 name.encode()
             except UnicodeEncodeError:
                 raise CepError(
-                    f"a column has the name {ascii(name)}, which is not valid Unicode; rename it: "
-                    f"df.rename(columns={{{ascii(name)}: 'name'}})"
+                    f"a column has the name {name!a}, which is not valid Unicode; rename it: "
+                    f"df.rename(columns={{{name!a}: 'name'}})"
                 ) from None
 
 

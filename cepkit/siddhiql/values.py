@@ -305,6 +305,8 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
             tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
         )
     one, other, test = left.call, right.call, _COMPARE[tree.operator]
+    if OBJECT in kinds:
+        test = _compared_objects(test, print_condition(tree))
     if isinstance(tree.right, ex.Literal) and tree.right.value is not None:
         constant = tree.right.value
         return Typed(lambda slots: (a := one(slots)) is not None and test(a, constant), BOOL)
@@ -314,6 +316,19 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
         return a is not None and b is not None and test(a, b)
 
     return Typed(holds, BOOL)
+
+
+def _compared_objects(test: Callable[[Any, Any], Any], condition: str) -> Callable[[Any, Any], bool]:
+    """Return a comparison of objects, such as results of functions, that names values that do not compare."""
+
+    def compared(a: Any, b: Any) -> bool:
+        try:
+            return bool(test(a, b))
+        except (TypeError, ValueError) as error:
+            shown = " with ".join(f"{ascii(value)[:60]} of type {type(value).__name__}" for value in (a, b))
+            raise CepError(f"{condition} compares {shown}, which have no common order") from error
+
+    return compared
 
 
 def _wider(left: Type, right: Type) -> Type:

@@ -139,7 +139,7 @@ def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
         if name in frame.columns[frame.columns.duplicated()]:
             raise CepError(f"schema: column {name!r} occurs twice")
         if name.encode(errors="replace") != name.encode(errors="surrogatepass"):
-            raise CepError(f"schema: a column has the name {ascii(name)}, which is not valid Unicode")
+            raise CepError(f"schema: a column has the name {name!a}, which is not valid Unicode")
         fields.append(_field_of_dtype(name, frame[name].dtype, ordered, frame[name]))
     return StreamSchema(pa.schema(fields), ordered)
 
@@ -255,9 +255,7 @@ def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.Chu
         array = columns[wanted.name]
         if array is None:
             raise CepError(f"batch: column {wanted.name!r} occurs more than once; rename or drop one of them")
-        arrays.append(
-            array_of_series(array, wanted) if isinstance(array, pd.Series) else fit(array, wanted)
-        )
+        arrays.append(array_of_series(array, wanted) if isinstance(array, pd.Series) else fit(array, wanted))
     return arrays
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,24 +18,25 @@ from cepkit.frames.arrow import type_of_arrow, without_view
 from cepkit.frames.conversion import NOT_FOR_ARROW
 
 _NULL = type(None)
-_EXACT: dict[pa.DataType, frozenset[type]] = {
-    **dict.fromkeys(
-        (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        frozenset((int, _NULL)),
-    ),
-    pa.float64(): frozenset((float, int, _NULL)),
-    pa.bool_(): frozenset((bool, _NULL)),
-    pa.string(): frozenset((str, _NULL)),
-    pa.large_string(): frozenset((str, _NULL)),
-    pa.binary(): frozenset((bytes, _NULL)),
-    pa.date32(): frozenset((dt.date, _NULL)),
+_INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
+_TEXTS = pa.string(), pa.large_string()
+_FLOATS = frozenset((float, int, _NULL))
+_FLOAT32 = pa.float32().id
+_EXACT: dict[int, frozenset[type]] = {
+    **{of.id: frozenset((int, _NULL)) for of in _INTEGERS},
+    **{of.id: frozenset((str, _NULL)) for of in _TEXTS},
+    pa.float64().id: _FLOATS,
+    pa.bool_().id: frozenset((bool, _NULL)),
+    pa.binary().id: frozenset((bytes, _NULL)),
+    pa.date32().id: frozenset((dt.date, _NULL)),
 }
-"""Types of Python whose values Arrow takes without loss, or refuses."""
+"""Types of Python, by id of the Arrow type, whose values Arrow takes without loss, or refuses."""
 
 _TIMES = frozenset((dt.datetime, pd.Timestamp, _NULL, type(pd.NaT)))
 _DURATIONS = frozenset((dt.timedelta, pd.Timedelta, _NULL, type(pd.NaT)))
 _PER_UNIT = {"s": (1_000_000, 0), "ms": (1_000, 0), "us": (1, 0), "ns": (1, 1)}
-_LEAST_SHOWN = 60
+_GREATEST_FLOAT32 = float(np.finfo(np.float32).max)
+_MOST_SHOWN = 60
 
 
 def array_of_values(values: list, wanted: pa.Field) -> pa.Array:
@@ -137,14 +139,21 @@ def _check_loss(array: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedAr
 
 def _are_exact(values: list, of: pa.DataType) -> bool:
     """Return whether Arrow takes all the values without loss, or refuses them, as far as their types say."""
-    exact = _EXACT.get(of)
+    exact = _EXACT.get(of.id)
     if exact is not None:
         return exact.issuperset(map(type, values))
+    if of.id == _FLOAT32:
+        return _FLOATS.issuperset(map(type, values)) and not any(map(_is_too_great, values))
     if pa.types.is_timestamp(of):
         return _TIMES.issuperset(map(type, values)) and all(map(_fitting_time(of), values))
     if pa.types.is_duration(of):
         return _DURATIONS.issuperset(map(type, values)) and all(map(_fitting_duration(of), values))
     return False
+
+
+def _is_too_great(value: float | None) -> bool:
+    """Return whether a finite number becomes infinite as a 32-bit float."""
+    return value is not None and _GREATEST_FLOAT32 < abs(value) < math.inf
 
 
 def _fitting_time(of: pa.DataType) -> Callable[[Any], bool]:
@@ -178,7 +187,9 @@ def _inferred(values: list, of: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(of) or pa.types.is_date(of) or pa.types.is_duration(of):
         _check_parts(values, of)
     if pa.types.is_struct(of) or pa.types.is_map(of) or pa.types.is_decimal(of):
-        return pa.array(values, type=of, from_pandas=True)  # a text of digits is no decimal, so nothing is lost
+        return pa.array(
+            values, type=of, from_pandas=True
+        )  # a text of digits is no decimal, so nothing is lost
     return pa.array(values, from_pandas=True)
 
 
@@ -222,4 +233,4 @@ def _no_fit(values: list, wanted: pa.Field, error: Exception) -> CepError:
 
 def _shown(value: Any) -> str:
     text = repr(value).encode("ascii", "backslashreplace").decode()
-    return text if len(text) <= _LEAST_SHOWN else f"{text[: _LEAST_SHOWN - 1]}…"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"

@@ -14,7 +14,10 @@ import pytest
 import cepkit as cep
 
 KINDS = ["a", "b", "a", "b"]
-SQL = "SELECT * FROM t MATCH_RECOGNIZE (MEASURES LAST(a.v) AS m ALL ROWS PER MATCH PATTERN (a) DEFINE a AS k = 'a')"
+SQL = (
+    "SELECT * FROM t MATCH_RECOGNIZE (MEASURES LAST(a.v) AS m ALL ROWS PER MATCH "
+    "PATTERN (a) DEFINE a AS k = 'a')"
+)
 
 
 def of_a(frame, **more):
@@ -122,7 +125,9 @@ def test_sparse_columns_and_long_doubles_are_numbers(tmp_path):
         pd.array([0.0, 1, 0, 2], dtype=pd.SparseDtype(float, 0.0)),
         np.array([0, 1, 0, 2], dtype=np.longdouble),
     ):
-        found = cep.match(pandas_frame(values), "p p p p", define={"p": "v >= 0"}, measures={"m": "max(v)", "s": "sum(v)"})
+        found = cep.match(
+            pandas_frame(values), "p p p p", define={"p": "v >= 0"}, measures={"m": "max(v)", "s": "sum(v)"}
+        )
         assert found.to_frame().to_numpy().tolist() == [[2.0, 3.0]]
         assert found.write_parquet(tmp_path / "m.parquet", rows="all", overwrite=True) == 4
         assert pd.read_parquet(tmp_path / "m.parquet")["v"].to_list() == [0.0, 1.0, 0.0, 2.0]
@@ -166,7 +171,9 @@ def test_arrays_are_present_or_missing():
 def test_zones_without_a_name_keep_the_instants(zone):
     times = pd.to_datetime(["2020", "2021", "2022", "2023"]).tz_localize(zone)
     frame = pandas_frame(times)
-    whole = cep.match(frame, "p p p p", define={"p": "v > prev(v) or v is not null"}, measures={"m": "max(v)"})
+    whole = cep.match(
+        frame, "p p p p", define={"p": "v > prev(v) or v is not null"}, measures={"m": "max(v)"}
+    )
     assert whole.to_frame()["m"][0] == times[3]
     assert cep.sql(SQL, t=frame).to_frame()["m"].to_list() == [times[0], times[2]]
     written = cep.siddhi("from t[k == 'a'] select v insert into O", t=frame).to_frame()
@@ -200,7 +207,7 @@ def test_siddhi_names_a_column_that_its_result_cannot_hold(values):
 )
 def test_parquet_names_a_column_that_it_cannot_hold(values, tmp_path):
     frame = pa.table({"k": KINDS, "v": values})
-    with pytest.raises(cep.CepError, match="column 'v' of type .* Parquet"):
+    with pytest.raises(cep.CepError, match=r"column 'v' of type .* Parquet"):
         of_a(frame).write_parquet(tmp_path / "m.parquet", rows="all")
     assert not list(tmp_path.iterdir())
 
