@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -177,10 +178,14 @@ class ArrowSource:
         The rows.
     owner : object, optional
         The user's frame, for which prepared columns are kept.
+    carried : mapping of str to str, optional
+        Columns that hold row numbers instead of values. No query can read them; the text is the error.
     """
 
-    def __init__(self, table: pa.Table, owner: object | None = None):
-        self.owner = owner
+    def __init__(
+        self, table: pa.Table, owner: object | None = None, carried: Mapping[str, str] = MappingProxyType({})
+    ):
+        self.owner, self._carried = owner, carried
         table = _without_views(table)
         self.table = table
         self.n_rows = table.num_rows
@@ -190,7 +195,7 @@ class ArrowSource:
             field.name: type_of_arrow(field.type, nullable=field.nullable and table.column(i).null_count > 0)
             for i, field in enumerate(table.schema)
         }
-        self.schema |= dict.fromkeys(self.duplicates, ColumnType(OTHER))
+        self.schema |= dict.fromkeys([*self.duplicates, *carried], ColumnType(OTHER))
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column is of Arrow's type null."""
@@ -203,8 +208,8 @@ class ArrowSource:
 
     @property
     def frame(self) -> pa.Table:
-        """The table."""
-        return self.table
+        """The table, without columns that hold no values of their own."""
+        return self.table.drop_columns(list(self._carried)) if self._carried else self.table
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -213,6 +218,8 @@ class ArrowSource:
     def _chunks(self, name: str) -> pa.ChunkedArray:
         if name in self.duplicates:
             raise repeated_column(name)
+        if name in self._carried:
+            raise CepError(self._carried[name])
         return self.table.column(name)
 
     def item(self, name: str, index: int) -> Column:
@@ -256,7 +263,11 @@ _PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary
 
 
 def without_view(array: pa.Array) -> pa.Array:
-    """Return an array of a view type in a plain type, and any other array unchanged."""
+    """Return an array of a view type or with encoded runs in a plain type, and any other array unchanged."""
+    if pa.types.is_run_end_encoded(array.type):
+        rows = np.arange(array.offset, array.offset + len(array))
+        run_of_row = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+        return without_view(array.values).take(pa.array(run_of_row))  # Arrow decodes runs of few types
     if array.type in _PLAIN:
         return array.cast(_PLAIN[array.type])
     if pa.types.is_dictionary(array.type) and array.type.value_type in _PLAIN:
@@ -265,12 +276,16 @@ def without_view(array: pa.Array) -> pa.Array:
 
 
 def has_view(of: pa.DataType) -> bool:
-    """Return whether a type, or the type of its dictionary, is a view type."""
-    return of in _PLAIN or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
+    """Return whether a type, or the type of its dictionary, is a view type, or has encoded runs."""
+    return (
+        of in _PLAIN
+        or pa.types.is_run_end_encoded(of)
+        or (pa.types.is_dictionary(of) and of.value_type in _PLAIN)
+    )
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return the table with plain types instead of view types, whose rows Arrow cannot take yet."""
+    """Return the table with plain types instead of views and runs, whose rows Arrow cannot take yet."""
     if not any(has_view(field.type) for field in table.schema):
         return table
     columns, fields = [], []

@@ -34,6 +34,7 @@ from cepkit.frames.arrow import (
     type_of_arrow,
     without_view,
 )
+from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
 from cepkit.frames.reuse import addresses_of, keep, recall
 from cepkit.frames.texts import are_texts_valid, invalid_text
 
@@ -90,6 +91,7 @@ class PandasSource:
 
     def __init__(self, frame: pd.DataFrame):
         _check_names(frame.columns)
+        _check_unicode(frame.columns)
         self.owner = frame
         self.frame = frame = _without_views(frame)
         self.n_rows = len(frame)
@@ -133,11 +135,11 @@ class PandasSource:
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
-        return list_item(pa.array(self._series(name), from_pandas=True), index, name)
+        return list_item(arrow_of_series(self._series(name), name), index, name)
 
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix."""
-        array = pa.array(self._series(name), from_pandas=True)
+        array = arrow_of_series(self._series(name), name)
         return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
@@ -149,7 +151,7 @@ class PandasSource:
             series = pd.to_timedelta(series)
         elif kind is not None and pa.types.is_timestamp(kind) and kind.unit == "ns":
             series = pd.to_datetime(series)
-        values = without_view(one_chunk(pa.array(series, type=kind, from_pandas=True)))
+        values = without_view(arrow_of_series(series, name, kind))
         # Texts as Python objects are valid.
         if series.dtype != object and not are_texts_valid(values):
             raise invalid_text(pa.array(self._series(name), from_pandas=True), name)
@@ -230,6 +232,19 @@ def _check_names(columns: pd.Index) -> None:
         )
 
 
+def _check_unicode(columns: pd.Index) -> None:
+    """Raise for a name that no result can have: only valid Unicode is text for Arrow and the display."""
+    for name in columns:
+        if isinstance(name, str) and not name.isascii():
+            try:
+                name.encode()
+            except UnicodeEncodeError:
+                raise CepError(
+                    f"a column has the name {name!a}, which is not valid Unicode; rename it: "
+                    f"df.rename(columns={{{name!a}: 'name'}})"
+                ) from None
+
+
 def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int) -> pd.DataFrame:
     check_free(columns, frame.columns)
     for offset, (name, values) in enumerate(columns.items()):
@@ -272,7 +287,7 @@ def type_of_series(series: pd.Series) -> ColumnType:
     if isinstance(dtype, pd.StringDtype):
         return ColumnType(TEXT, nullable=True)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        return ColumnType(TIME, dtype.unit, str(dtype.tz), series.hasnans)
+        return ColumnType(TIME, dtype.unit, zone_of(dtype) or "UTC", series.hasnans)
     if dtype.kind in "mM":
         ticks = series.to_numpy().view(np.int64)
         has_missing = len(ticks) > 0 and int(ticks.min()) == NULL_INTEGER  # five times as fast as hasnans
@@ -349,7 +364,7 @@ def _arrow_of_objects(series: pd.Series) -> pa.Array | None:
             series = pd.to_datetime(series)
     try:
         return pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except NOT_FOR_ARROW:
         return None
 
 
@@ -392,7 +407,8 @@ def column_of_series(series: pd.Series, name: str, owner: object | None = None) 
     if of.kind == INTEGER:
         return _integers(series, of, name)
     values = np.empty(len(series), dtype=object)
-    values[:] = [None if _is_missing(value) else value for value in series]
+    for row, value in enumerate(series):  # an assignment of all values would look into arrays
+        values[row] = None if _is_missing(value) else value
     return Column(of, values)
 
 

@@ -176,7 +176,13 @@ def nulls(column: Column) -> np.ndarray:
     if kind in (INTEGER, TIME, DURATION):
         small = values.dtype != np.int64
         return np.zeros(len(values), bool) if small else values == NULL_INTEGER
-    return np.array([value is None or value is pd.NA or value != value for value in values], bool)
+    return np.array([_is_missing(value) for value in values], bool)
+
+
+def _is_missing(value: object) -> bool:
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    return not isinstance(value, np.ndarray) and bool(value != value)
 
 
 def plain_values(column: Column) -> np.ndarray:

@@ -54,23 +54,45 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
     """
     import pyarrow.parquet as pq
 
-    schema, writer, n = None, None, 0
+    schema, writer, fitting, n = None, None, None, 0
     with replace_file(target) as part:
         try:
             for table in tables:
+                fitting = table
                 if schema is None:
                     schema = _known_types(empty.schema, table.schema)
                     writer = pq.ParquetWriter(part, schema)
                 check_texts_of_table(table, n)
-                writer.write_table(_with_types(table, schema), row_group_size=max(1, table.num_rows))
+                fitting = _with_types(table, schema)
+                writer.write_table(fitting, row_group_size=max(1, table.num_rows))
                 n += table.num_rows
             if writer is None:
                 writer = pq.ParquetWriter(part, empty.schema)
                 writer.write_table(empty)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            told = _unwritable_column(empty if fitting is None else fitting)
+            if told is None:
+                raise
+            raise CepError(told) from error
         finally:
             if writer is not None:
                 writer.close()
     return n
+
+
+def _unwritable_column(table: pa.Table) -> str | None:
+    """Return the error message for the first column that Parquet cannot hold; None if it holds all."""
+    import pyarrow.parquet as pq
+
+    for name in table.schema.names:
+        try:
+            pq.write_table(table.select([name]), pa.BufferOutputStream())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            return (
+                f"column {name!r} of type {table.schema.field(name).type} does not fit Parquet ({error}); "
+                "cast the column, or drop it"
+            )
+    return None
 
 
 def _known_types(schema: pa.Schema, first: pa.Schema) -> pa.Schema:

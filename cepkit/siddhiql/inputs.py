@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import pandas as pd
-import pyarrow as pa
-
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, nearest
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
-from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.mistakes import no_frame
-from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import nulls, plain_values
+from cepkit.frames.sources import source_of_frame
 from cepkit.frames.spark import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
@@ -46,29 +40,15 @@ def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], F
     CepError
         For anything that is no frame in memory.
     """
-    if isinstance(frame, pd.DataFrame):
-        return PandasSource(frame), _unchanged
-    if isinstance(frame, pa.Table):
-        return ArrowSource(frame, frame), _unchanged
-    if isinstance(frame, pa.RecordBatch):
-        return ArrowSource(pa.Table.from_batches([frame]), frame), _unchanged
-    polars = sys.modules.get("polars")
-    if polars is not None and isinstance(frame, polars.LazyFrame):
-        raise CepError(f"{name}: a polars LazyFrame has no rows yet; call collect() first")
-    if not isinstance(frame, pd.Series) and hasattr(frame, "__arrow_c_stream__"):
-        if polars is not None and isinstance(frame, polars.DataFrame):
-            return ArrowSource(pa.table(frame), frame), polars.from_arrow
-        return ArrowSource(pa.table(frame), frame), _unchanged
-    raise CepError(f"{name}: {no_frame(frame)}")
+    try:
+        return source_of_frame(frame)
+    except CepError as error:
+        raise CepError(f"{name}: {error}") from error
 
 
 def is_on_spark(frame: Any) -> bool:
     """Return whether a frame is one of Spark."""
     return type(frame).__module__.startswith("pyspark.") and hasattr(frame, "sparkSession")
-
-
-def _unchanged(frame: Frame) -> Frame:
-    return frame
 
 
 @dataclass(frozen=True)

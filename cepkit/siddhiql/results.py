@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cepkit.errors import CepError, nearest
 from cepkit.events import TIME, ColumnType, Frame, Source
+from cepkit.frames.conversion import NOT_FOR_ARROW
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
@@ -135,6 +136,15 @@ class SiddhiResult:
         return f"{counts}\n{self.to_frame()}"
 
 
+def _unfit(column: str, values: list[Any], error: Exception) -> str:
+    value = next((value for value in values if value is not None), None)
+    text = repr(value).encode("ascii", "backslashreplace").decode()
+    return (
+        f"column {column!r} holds {text[:60]} of type {type(value).__name__}, which a result cannot hold "
+        f"({error}); make numbers or texts of it before the query, or leave it out of the select clause"
+    )
+
+
 def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:
     """Return ticks of the clock, which are nanoseconds for times, as an Arrow array."""
     if clock is None:
@@ -159,14 +169,13 @@ def arrow_of_type(values: list[Any], kind: Type, column: str = "") -> pa.Array:
     wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
     try:
         return pa.array(values, wanted)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+    except NOT_FOR_ARROW:
         pass
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+    except NOT_FOR_ARROW as error:
         types = list(dict.fromkeys(type(value).__name__ for value in values if value is not None))
         if len(types) > 1:
             message = f"the values have the types {', '.join(types)}; write convert(…, 'string')"
-        else:
-            message = f"a column cannot hold the values, of type {', '.join(types)}"
-        raise CepError(f"{column}: {message}" if column else message) from None
+            raise CepError(f"{column}: {message}" if column else message) from None
+        raise CepError(_unfit(column, values, error)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 
 from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, column_not_found, nearest
-from cepkit.events import INTEGER, NULL_INTEGER, NUMBERS, TEXT, TIME, Column, ColumnType
+from cepkit.events import INTEGER, NULL_INTEGER, TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource, type_of_arrow
+from cepkit.frames.conversion import arrow_of_series
 from cepkit.frames.pandas import PandasSource
+from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.codes import TextCodes
+from cepkit.streaming.fitting import array_of_series, array_of_values, fit
 
 _SPELLINGS = {
     "str": pa.string(), "text": pa.string(), "category": pa.string(), "int": pa.int64(),
@@ -116,7 +119,10 @@ def _schema_of(given: Any) -> StreamSchema:
     if isinstance(given, pa.Table | pa.RecordBatch):
         given = given.schema
     elif hasattr(given, "__arrow_c_stream__"):
-        given = pa.table(given[:0]).schema
+        mistake = None if isinstance(given, pa.RecordBatchReader) else no_rows(given)
+        if mistake is not None:
+            raise CepError(f"schema: {mistake}")
+        given = schema_of_export(given)
     if not isinstance(given, pa.Schema):
         raise CepError(
             "schema: expected a mapping of column names to types, a pyarrow.Schema or a frame, got "
@@ -132,6 +138,8 @@ def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
             raise CepError(f"schema: the name of a column must be text, got {name!r}")
         if name in frame.columns[frame.columns.duplicated()]:
             raise CepError(f"schema: column {name!r} occurs twice")
+        if name.encode(errors="replace") != name.encode(errors="surrogatepass"):
+            raise CepError(f"schema: a column has the name {name!a}, which is not valid Unicode")
         fields.append(_field_of_dtype(name, frame[name].dtype, ordered, frame[name]))
     return StreamSchema(pa.schema(fields), ordered)
 
@@ -159,16 +167,16 @@ def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | No
     if isinstance(dtype, pd.CategoricalDtype):
         if dtype.categories is None:
             return pa.field(name, pa.string())
-        inner = pa.array(pd.Series(dtype.categories), from_pandas=True).type
+        inner = arrow_of_series(pd.Series(dtype.categories), name).type
         if dtype.ordered and type_of_arrow(inner).kind == TEXT:
             ordered[name] = tuple(dtype.categories)
         return pa.field(name, _plain_type(inner))
     never_null = isinstance(dtype, np.dtype) and dtype.kind in "iub"
     sample = pd.Series([], dtype=dtype) if values is None else values
     try:
-        of = pa.array(sample if dtype.kind == "O" else sample.iloc[:0], from_pandas=True).type
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise CepError(f"schema: column {name!r} has no type that a stream can hold: {error}") from None
+        of = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name).type
+    except CepError as error:
+        raise CepError(f"schema: {error}") from None
     return pa.field(name, _plain_type(of), not never_null)
 
 
@@ -207,6 +215,8 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
         return _plain_type(of.value_type)
     if pa.types.is_null(of):
         return pa.string()
+    if pa.types.is_run_end_encoded(of):
+        return _plain_type(of.value_type)
     return pa.large_string() if of == pa.string_view() else of
 
 
@@ -237,29 +247,31 @@ def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
 
 
 def _arrays_of_frame(batch: Any, schema: StreamSchema) -> list[pa.Array | pa.ChunkedArray]:
-    columns = _columns_of(batch)
+    columns = _columns_of(batch, schema.arrow.names)
     arrays = []
     for wanted in schema.arrow:
         if wanted.name not in columns:
             raise column_not_found("batch", wanted.name, columns)
         array = columns[wanted.name]
-        if isinstance(array, pd.Series):
-            array = _array_of_series(array, wanted)
-        elif array is None:
+        if array is None:
             raise CepError(f"batch: column {wanted.name!r} occurs more than once; rename or drop one of them")
-        arrays.append(_fit(array, wanted))
+        arrays.append(array_of_series(array, wanted) if isinstance(array, pd.Series) else fit(array, wanted))
     return arrays
 
 
-def _columns_of(batch: Any) -> dict[str, Any]:
+def _columns_of(batch: Any, wanted: Sequence[str]) -> dict[str, Any]:
     """Return the columns by name; None for a repeated name."""
     if isinstance(batch, pd.DataFrame):
         doubled = set(batch.columns[batch.columns.duplicated()])
         return {name: None if name in doubled else batch[name] for name in dict.fromkeys(batch.columns)}
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
+    elif isinstance(batch, pa.RecordBatchReader):
+        batch = batch.read_all()  # a stream reads each batch once
     elif not isinstance(batch, pa.Table) and hasattr(batch, "__arrow_c_stream__"):
-        batch = pa.table(batch)
+        if mistake := no_rows(batch):
+            raise CepError(f"batch: {mistake}")
+        batch = table_of_export(batch, wanted)
     if not isinstance(batch, pa.Table):
         raise CepError(
             f"a batch is a pandas or polars DataFrame, an Arrow table or a list of dicts, got "
@@ -279,49 +291,8 @@ def _arrays_of_rows(rows: list, schema: StreamSchema) -> list[pa.Array]:
         for number, row in enumerate(rows):
             if name not in row:
                 raise column_not_found(f"batch, event {number}", name, row)
-        try:
-            array = pa.array([row[name] for row in rows], type=wanted.type, from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise CepError(f"batch: column {name!r} must be {_type_text(wanted)}: {error}") from None
-        arrays.append(_fit(array, wanted))
+        arrays.append(array_of_values([row[name] for row in rows], wanted))
     return arrays
-
-
-def _array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    try:
-        return pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise CepError(f"batch: column {wanted.name!r} must be {_type_text(wanted)}: {error}") from None
-
-
-def _type_text(wanted: pa.Field) -> str:
-    return f"{wanted.type}{'' if wanted.nullable else ' not null'}"
-
-
-def _fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """Return the values in the wanted type, or raise `CepError` if a cast is lossy or surprising."""
-    if array.type != wanted.type:
-        own, of = type_of_arrow(array.type), type_of_arrow(wanted.type)
-        is_alike = own.kind == of.kind or {own.kind, of.kind} <= set(NUMBERS)
-        if own.kind == of.kind == TIME:
-            is_alike = (own.timezone is None) == (of.timezone is None)
-        if not (is_alike or pa.types.is_null(array.type)):
-            raise CepError(
-                f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it is {array.type}; "
-                "cast it, or begin a stream with another schema"
-            )
-        try:
-            array = array.cast(wanted.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise CepError(
-                f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it is {array.type}: {error}"
-            ) from None
-    if array.null_count and not wanted.nullable:
-        raise CepError(
-            f"batch: column {wanted.name!r} must be {_type_text(wanted)}, it has {array.null_count:,} nulls "
-            f"among {len(array):,} values"
-        )
-    return array
 
 
 def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | None) -> Column:

@@ -74,7 +74,7 @@ class Program(BoundQuery):
 
     def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
         source = self._source(write, inputs)
-        user = {f"u{i}": function.call for i, function in enumerate(self.functions.values())}
+        user = {f"u{i}": function.in_kernel for i, function in enumerate(self.functions.values())}
         function = getattr(load(source.text, user), name)
         # numba's own switch (NUMBA_DISABLE_JIT) makes all of them Python functions.
         return Kernel(function, source, hasattr(function, "py_func"))

@@ -133,7 +133,8 @@ def used_tables(terms: Iterable[Term]) -> set[int]:
 
 def _presence(objects: np.ndarray) -> np.ndarray:
     """Return 1 for each object, and `NULL_CODE` for None."""
-    return np.where(np.equal(objects, None), NULL_CODE, 1).astype(np.int8)
+    is_missing = np.fromiter((value is None for value in objects), bool, len(objects))
+    return np.where(is_missing, NULL_CODE, 1).astype(np.int8)
 
 
 def _table(table: Table | Members, columns: Mapping[str, Column]) -> np.ndarray:

@@ -61,7 +61,7 @@ def reduce_items(
 def _check(function: str, kind: pa.DataType) -> None:
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         raise TypeError(f"{function}() is not defined for {in_words(kind)}")
-    is_ordered = _is_text(kind) or pa.types.is_temporal(kind)
+    is_ordered = _is_text(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
     if _is_number(kind) or (function in ("min", "max") and is_ordered):
         return
     if function == "sum" and pa.types.is_duration(kind):

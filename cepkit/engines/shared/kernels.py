@@ -24,7 +24,7 @@ _WORK_PER_CALL_AS_PYTHON = 1 << 10
 
 def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
     """Load a generated module with the user's functions, and return its function ``name``."""
-    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    user = {f"u{i}": function.in_kernel for i, function in enumerate(program.functions.values())}
     run = getattr(load(text, user), name)
     # A kernel that runs as Python would warn of overflows. The decorator sets the error state in each call.
     return run if hasattr(run, "py_func") else np.errstate(all="ignore")(run)

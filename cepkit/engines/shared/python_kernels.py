@@ -27,7 +27,7 @@ _FOR_NUMBA = "@njit", "U1 = "
 
 def plain_module(program: SequenceProgram, text: str) -> dict[str, Any]:
     """Run generated ``text`` as Python, without compiling it or writing a file, and return its names."""
-    user = {f"u{i}": function.call for i, function in enumerate(program.functions.values())}
+    user = {f"u{i}": function.in_kernel for i, function in enumerate(program.functions.values())}
     names: dict[str, Any] = {"__name__": "cepkit_plain", **user}
     exec(_code(text), names)
     return names

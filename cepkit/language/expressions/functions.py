@@ -91,6 +91,48 @@ class RegisteredFunction:
     compiled: bool
     arity: Arity
 
+    @property
+    def in_kernel(self) -> Callable[..., Any]:
+        """The function as kernels call it: results that are no numbers say so when they become numbers."""
+        return self.call if self.compiled else CallInKernel(self.name, self.call)
+
+
+@dataclass(frozen=True)
+class CallInKernel:
+    """A Python function that a kernel calls."""
+
+    name: str
+    call: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the result if it is a number, else a `NoNumber`."""
+        result = self.call(*arguments)
+        is_number = hasattr(result, "__float__") and not hasattr(result, "__len__")
+        return result if is_number else NoNumber(self.name, result)
+
+
+@dataclass(frozen=True)
+class NoNumber:
+    """A result of a user's function that is no number, such as None or a text. It may be a truth value."""
+
+    function: str
+    value: Any
+
+    def __float__(self) -> float:
+        raise CepError(
+            f"{self._returned()}; a condition compares numbers, so return a number or float('nan')"
+        )
+
+    def __bool__(self) -> bool:
+        try:
+            return bool(self.value)
+        except (TypeError, ValueError) as error:
+            raise CepError(f"{self._returned()}, which is neither true nor false; return a bool") from error
+
+    def _returned(self) -> str:
+        text = repr(self.value).encode("ascii", "backslashreplace").decode()[:60]
+        return f"function {self.function!r} returned {text} of type {type(self.value).__name__}"
+
 
 _REGISTRY: dict[str, RegisteredFunction] = {}
 

@@ -172,7 +172,7 @@ class Agents:
 
     @cached_property
     def _module(self):
-        user = {f"u{i}": function.call for i, function in enumerate(self.program.functions.values())}
+        user = {f"u{i}": function.in_kernel for i, function in enumerate(self.program.functions.values())}
         return load(write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text, user)
 
     @cached_property
