@@ -90,7 +90,7 @@ class PandasSource:
     def __init__(self, frame: pd.DataFrame):
         _check_names(frame.columns)
         self.owner = frame
-        self.frame = frame = _without_views(frame)
+        self.frame = frame = _without_views(_isolated(frame))
         self.n_rows = len(frame)
         names = [name for name in frame.columns if isinstance(name, str)]
         self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
@@ -291,6 +291,11 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         if array is not None:
             return type_of_arrow(array.type)
     return ColumnType(OTHER, nullable=True)
+
+
+def _isolated(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy that shares the values. From pandas 3 on, later changes of ``frame`` do not reach it."""
+    return frame.copy(deep=False) if _PANDAS >= 3 else frame
 
 
 def _without_views(frame: pd.DataFrame) -> pd.DataFrame:
