@@ -66,7 +66,7 @@ class ColumnTypes(Mapping[str, ColumnType]):
         return of
 
     def __contains__(self, name: object) -> bool:
-        return name in self._types
+        return isinstance(name, str) and name in self._types
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._types)

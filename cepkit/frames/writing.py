@@ -8,7 +8,25 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, WrongTypeError, short_text
+
+
+def file_of(what: str, path: str | os.PathLike) -> Path:
+    """Return ``path``, the argument of the call ``what``, as the path of a file.
+
+    Raises
+    ------
+    CepError
+        When it names no file, or a folder.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise WrongTypeError(f"{what}: path={short_text(repr(path))}: give the name of a file")
+    target = Path(path)
+    if not target.name or "\0" in str(target):
+        raise CepError(f"{what}: path={short_text(repr(path))}: give the name of a file")
+    if target.is_dir():
+        raise CepError(f"{what}: {target} is a folder; give the name of a file")
+    return target
 
 
 def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
@@ -19,11 +37,12 @@ def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
     CepError
         When the file exists and ``overwrite`` is False, or it cannot be a file.
     """
-    target = Path(path)
-    if target.is_dir():
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+        target = Path(path)
         raise CepError(
             f"{target} is a folder; give the name of a file, as in {str(target / 'matches.parquet')!r}"
         )
+    target = file_of("write_parquet", path)
     if target.exists() and not overwrite:
         raise CepError(f"{target} exists already; give another name, or overwrite=True")
     if not target.absolute().parent.is_dir():

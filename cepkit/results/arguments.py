@@ -115,6 +115,16 @@ def number_of(key: int, n: int) -> int:
     return key % n
 
 
+def bounds_of(key: slice, n: int) -> tuple[int, int, int]:
+    """Return the first number, the stop and the step of a slice of ``n`` matches, as for a list."""
+    try:
+        return key.indices(n)
+    except TypeError:
+        raise WrongTypeError(
+            f"matches are numbered from 0; the slice {short_text(str(key))} has other bounds"
+        ) from None
+
+
 def no_such_match(number: int, n_matches: int) -> IndexError:
     """Return the `IndexError` for a number that no match has."""
     there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there are no matches"

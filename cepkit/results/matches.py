@@ -26,6 +26,7 @@ from cepkit.results.arguments import (
     PER_NUMBER,
     Limit,
     bounded,
+    bounds_of,
     check_key,
     check_limit,
     check_rows,
@@ -326,7 +327,7 @@ class Matches:
         """
         n = self.count()
         if isinstance(key, slice):
-            found = self._found.narrow(range(*key.indices(n)))
+            found = self._found.narrow(range(*bounds_of(key, n)))
             return Matches(found, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
         number = number_of(key, n)

@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from cepkit.compile.shared.kernel_source import VERSION as KERNEL_VERSION
 from cepkit.errors import CepError
+from cepkit.frames.writing import file_of
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
@@ -59,7 +59,9 @@ def save_file(path: str | os.PathLike, saved: Saved) -> None:
     CepError
         When an array holds Python objects.
     """
-    path = Path(path)
+    path = file_of("save", path)
+    if not path.absolute().parent.is_dir():
+        raise CepError(f"save: there is no folder {str(path.parent)!r}; make it first")
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
@@ -127,7 +129,7 @@ def load_file(path: str | os.PathLike, kind: str) -> Saved:
     CepError
         When the file is no state file, is damaged, or has the state layout of another version of cepkit.
     """
-    with open(path, "rb") as file:
+    with file_of("load", path).open("rb") as file:
         return _read(file, str(path), kind)
 
 
