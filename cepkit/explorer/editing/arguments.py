@@ -69,7 +69,7 @@ def check_texts(what: str, given: Any) -> list[str]:
     """Return a text or texts as a list without repetitions; raise `CepError` for anything else."""
     if isinstance(given, str):
         return [given]
-    texts = list(given) if _is_iterable(given) else [given]
+    texts = list(given) if _is_iterable(given) and not isinstance(given, Mapping) else [given]
     if not all(isinstance(name, str) for name in texts):
         raise CepError(f"{what}={short_text(repr(given))}: give the names of columns")
     return list(dict.fromkeys(texts))
