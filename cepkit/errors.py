@@ -229,6 +229,17 @@ def underline(text: str, position: int, length: int = 1) -> str:
     return f"  {line}\n  {' ' * column}{carets}"
 
 
+def is_text(text: str) -> bool:
+    r"""Return whether a text has no half of a character, which no file and no Arrow table can hold.
+
+    Examples
+    --------
+    >>> is_text("ä"), is_text("\ud800")
+    (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def short_text(text: str) -> str:
     """Return a text of a query for an error, cut in the middle if it is long.
 
@@ -247,7 +258,7 @@ def _cut(text: str, most: int) -> str:
     return f"{text[: most - 3 - half]} … {text[-half:]}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text.
 
     Examples
@@ -259,6 +270,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("q", ["symbol", "price"])
     ''
     """
+    if not isinstance(name, str):
+        return ""
     spelled = {of.lower(): of for of in known}
     found = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return f" Did you mean {spelled[found[0]]!r}?" if found else ""
@@ -300,7 +313,7 @@ def truth(what: str, value: object) -> bool:
     return bool(value)
 
 
-def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotFoundError:
+def column_not_found(role: str, name: object, columns: Iterable[str]) -> ColumnNotFoundError:
     """Return the error for a missing column; ``role`` says who names it, such as ``"predicate 'rise'"``.
 
     Examples
@@ -310,7 +323,9 @@ def column_not_found(role: str, name: str, columns: Iterable[str]) -> ColumnNotF
     """
     columns = [str(column) for column in columns]
     shown = repr(columns) if len(columns) <= 40 else repr(columns[:40])[:-1] + f", … {len(columns)} in all]"
-    return ColumnNotFoundError(f"{role}: column {name!r} not found.{nearest(name, columns)} Columns: {shown}")
+    return ColumnNotFoundError(
+        f"{role}: column {short_text(repr(name))} not found.{nearest(name, columns)} Columns: {shown}"
+    )
 
 
 def require_columns(role: str, names: Iterable[str], columns: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
+from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, short_text
 
 # --- text and trees
 TEXT = 100_000  # characters, besides the items of long lists of constants
@@ -45,6 +45,8 @@ DRAWN_STATES = 4096  # of the automaton with one transition per state and name, 
 
 # --- runs
 PARTIAL_MATCHES = 200_000  # that wait at the same time in a pattern of SiddhiQL
+THREADS = 512  # every thread has buffers of its own, for every agent and for every other thread
+EVENTS_TOGETHER = 2**40  # that a thread takes at once; more than any frame has
 
 
 def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:
@@ -76,7 +78,7 @@ _SMALL = 1 << 26  # bytes that are always there; the free memory is not even loo
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
     "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40
 }  # fmt: skip
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-z]+)\s*", re.IGNORECASE)
 _GROUPS = PurePosixPath("/sys/fs/cgroup")
 _FILES = (  # of a control group: its limit and its use
     ("memory.max", "memory.current"),
@@ -218,8 +220,8 @@ def memory_limit_of(given: MemoryLimit) -> int | None:
         if found and found[2].lower() in _UNITS and float(found[1]) > 0:
             return max(1, round(float(found[1]) * _UNITS[found[2].lower()]))
     raise CepError(
-        f"memory_limit={given!r}: give a size such as '2 GB', a number of bytes, 'auto' for half of the free "
-        "memory, or None for no limit"
+        f"memory_limit={short_text(repr(given))}: give a size such as '2 GB', a number of bytes, 'auto' for "
+        "half of the free memory, or None for no limit"
     )
 
 

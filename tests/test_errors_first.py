@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -207,3 +211,105 @@ def test_number_of_threads_that_is_none(monkeypatch):
     monkeypatch.setenv("CEPKIT_THREADS", "two")
     with pytest.raises(CepError, match="CEPKIT_THREADS='two': expected a whole number of threads"):
         usable_threads()
+
+
+# --- odd arguments of results and engines
+
+EVENTS = pd.DataFrame({"kind": list("aabbab"), "ts": range(6), "x": [float(i % 5) for i in range(6)]})
+PAIRS = {"query": "PATTERN SEQ(a p, b q) WITHIN 5", "event_type": "kind", "order_by": "ts"}
+ROWS = "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.x AS x PATTERN (A) DEFINE A AS x > 1)"
+SIDDHI = "from T[x > 1] select kind, x insert into O"
+
+ODD_ARGUMENTS = {
+    "take a number": (lambda m: m.take(5), "take: numbers=5: expected the numbers of matches in a list"),
+    "take a text": (lambda m: m.take("ab"), "take: numbers='ab': expected the numbers"),
+    "take a mask": (lambda m: m.take([True, False]), "matches are numbered from 0; True is no number"),
+    "take a mask of numpy": (lambda m: m.take(np.array([True])), "True is no number"),
+    "take a fraction": (lambda m: m.take([0.5]), r"0\.5 is no number"),
+    "take lists": (lambda m: m.take([[0]]), r"\[0\] is no number"),
+    "slice of texts": (lambda m: m["a":"b"], r"the slice slice\('a', 'b', None\) has other bounds"),
+    "lineage of a text": (lambda m: m.lineage("x"), "'x' is no number"),
+    "plot of a number": (lambda m: m.plot(5), "value: column 5 not found. Columns:"),
+    "plot of a list": (lambda m: m.plot([]), r"value: column \[\] not found"),
+    "write to nothing": (
+        lambda m: m.write_parquet(None),
+        "write_parquet: path=None: give the name of a file",
+    ),
+    "write to a zero": (lambda m: m.write_parquet("a\0b"), "give the name of a file"),
+}
+OF_ROWS = ("lineage of a text", "plot of a number", "plot of a list", "write to nothing", "write to a zero")
+
+
+@pytest.mark.parametrize("name", list(ODD_ARGUMENTS))
+def test_odd_arguments_of_matches(name):
+    call, said = ODD_ARGUMENTS[name]
+    with pytest.raises(CepError, match=said):
+        call(cep.match(EVENTS, **PAIRS))
+    if name in OF_ROWS:
+        with pytest.raises(CepError, match=said):
+            call(cep.match(EVENTS, ROWS))
+
+
+def test_a_slice_without_a_step_is_refused_as_by_lists():
+    with pytest.raises(ValueError, match="step cannot be zero"):
+        cep.match(EVENTS, **PAIRS)[::0]
+
+
+@pytest.mark.parametrize("odd", [5, -1, [], [1], {}, b"O", float("nan")])
+def test_odd_names_of_streams(odd):
+    found = cep.siddhi(SIDDHI, T=EVENTS, order_by="ts")
+    for call in (found.count, found.to_frame):
+        with pytest.raises(CepError, match=r"no query writes .*; streams: O"):
+            call(odd)
+    with pytest.raises(CepError, match="give the name of the new column"):
+        found.to_frame(time=odd)
+
+
+@pytest.mark.parametrize("limit", ["9" * 400 + " GB", "9" * 5000 + " B", "1." + "9" * 400 + " GB", "١ GB"])
+def test_memory_limits_that_no_machine_has(limit):
+    with pytest.raises(CepError, match="give a size such as '2 GB'") as error:
+        cep.match(EVENTS, **PAIRS, memory_limit=limit)
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda n: cep.RIP(chunk=n), "RIP: chunk=.*at most"),
+        (lambda n: cep.RIP(multiple=n), "RIP: multiple=.*at most"),
+        (lambda n: cep.Hybrid(batch=n), "Hybrid: batch=.*at most"),
+        (lambda n: cep.StateParallel(batch=n), "StateParallel: batch=.*at most"),
+        (lambda n: cep.Hybrid(threads=n), "Hybrid: threads=.*512 at most"),
+    ],
+)
+def test_engines_have_a_largest_number(make, said):
+    for n in (2**41, 2**70):
+        with pytest.raises(CepError, match=said):
+            make(n)
+
+
+@pytest.mark.parametrize("engine", [cep.RIP(chunk=2**40), cep.RIP(multiple=2**40), cep.Hybrid(batch=2**40)])
+def test_the_largest_numbers_of_engines_run(engine):
+    assert cep.match(EVENTS, **PAIRS, engine=engine).count() == cep.match(EVENTS, **PAIRS).count() == 7
+
+
+@pytest.mark.parametrize("costs", [np.zeros(3), np.arange(3), np.array([])])
+def test_costs_are_no_arrays(costs):
+    with pytest.raises(CepError, match=r"give cep\.shedding\.Prices"):
+        cep.replay(EVENTS, **PAIRS, latency_bound=0.1, costs=costs)
+    with pytest.raises(CepError, match=r"give cep\.Costs"):
+        cep.simulate(EVENTS, **PAIRS, engine=cep.Hybrid(2), costs=costs)
+
+
+def test_what_cannot_be_pickled_says_what_to_save():
+    rows = cep.match(EVENTS, ROWS)
+    with pytest.raises(CepError, match=r"Pickle the frame that to_frame\(\) returns"):
+        pickle.dumps(rows)
+    assert copy.copy(rows).to_frame().equals(rows.to_frame())
+    assert copy.deepcopy(rows).to_frame().equals(rows.to_frame())
+
+
+def test_a_replay_can_be_pickled():
+    replay = cep.replay(EVENTS, **PAIRS, latency_bound=0.1, warm_up=4)
+    again = pickle.loads(pickle.dumps(replay))
+    assert again.matches.to_frame().equals(replay.matches.to_frame()) and again.matches.count() == 7

@@ -98,7 +98,7 @@ def simulate(
     events = build_events(source, program)
     if arrival is not None:
         arrival = _arrivals(arrival, events)
-    if costs == "measured":
+    if isinstance(costs, str) and costs == "measured":
         costs = calibrate_costs(program, events, crew=engine.crew(program, events))
     elif costs is not None and not isinstance(costs, Costs):
         raise CepError(f"costs={costs!r}: give cep.Costs(…), or 'measured'")

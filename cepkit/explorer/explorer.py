@@ -11,12 +11,18 @@ from typing import Any
 import pandas as pd
 
 from cepkit.api.sources import spark_module
-from cepkit.errors import CepError, CepWarning
+from cepkit.errors import CepError, CepWarning, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.explorer.board import Board
 from cepkit.explorer.case_tests import CaseQuery
 from cepkit.explorer.cases import Case
-from cepkit.explorer.editing.arguments import check_call, check_value, explored_part
+from cepkit.explorer.editing.arguments import (
+    check_call,
+    check_extent,
+    check_texts,
+    check_value,
+    explored_part,
+)
 from cepkit.explorer.editing.changes import Changes
 from cepkit.explorer.editing.reader import QueryReader
 from cepkit.explorer.editing.wishes import listen
@@ -45,6 +51,7 @@ from cepkit.results.spark.matches import SparkMatches
 from cepkit.widgets.base import show_with_still
 
 DRAWN_S = 0.5  # how long the still of a board waits for the first events
+_LEAST = -(2**63)  # numbers that mean nothing are refused where they are read
 
 
 class Explorer:
@@ -132,6 +139,8 @@ class Explorer:
 
     @text.setter
     def text(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise CepError(f"text={short_text(repr(text))}: expected the text of a query")
         self.board.set(self.board.editor, {"text": text})
         self._changes.edit_text()
 
@@ -229,6 +238,8 @@ class Explorer:
 
     @filters.setter
     def filters(self, filters: Mapping[str, str]) -> None:
+        if not isinstance(filters, Mapping):
+            raise CepError(f"filters={short_text(repr(filters))}: give a dict, such as {{'price': '> 5'}}")
         filters = {str(name): str(text) for name, text in filters.items()}
         result = self._present.shown.result
         if result is not None and result.is_counted:
@@ -253,8 +264,7 @@ class Explorer:
 
     @hidden.setter
     def hidden(self, names: Sequence[str]) -> None:
-        names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
-        self.board.set(self.board.table, {"hidden": names})
+        self.board.set(self.board.table, {"hidden": check_texts("hidden", names)})
 
     @property
     def status(self) -> dict[str, Any]:
@@ -416,11 +426,15 @@ class Explorer:
 
     def select(self, number: int | None) -> None:
         """Select a match in the automaton, on the timeline and in the table; None for no match."""
-        self._present.matches.select(None if number is None else int(number))
+        self._present.matches.select(
+            None if number is None else whole_number("select: number", number, _LEAST)
+        )
 
     def show_page(self, page: int, order: str | None = None) -> None:
         """Show a page of the table, from 1; ``order`` is for example ``"reverse"``."""
-        self._present.table.show_page(int(page), order)
+        if order is not None and not isinstance(order, str):
+            raise CepError(f"show_page: order={short_text(repr(order))}: give a text, such as 'reverse'")
+        self._present.table.show_page(whole_number("show_page: page", page, _LEAST), order)
 
     def show_value(self, name: str) -> None:
         """Show another column on the timeline: a column of numbers, or the column of event types.
@@ -434,20 +448,25 @@ class Explorer:
 
     def select_state(self, state: int | None) -> None:
         """Mark the events that lead to a state of the automaton, and their names; None to unmark them."""
+        if state is not None:
+            state = whole_number("select_state: state", state, _LEAST)
         self._present.timeline.select_state(state)
 
     def zoom(self, window: Sequence[float]) -> None:
         """Show the time from ``window[0]`` to ``window[1]`` in full detail; an empty window shows all."""
         origin = int(self.board.timeline.origin)
-        self._present.timeline.zoom([bound - origin for bound in window])
+        self._present.timeline.zoom([bound - origin for bound in check_extent(window)])
 
     def step_to(self, position: int) -> None:
         """Go to the moment after ``position`` events; -1 goes to the next event that completes a match."""
-        self._present.answers.step_to(int(position))
+        self._present.answers.step_to(whole_number("step_to: position", position, _LEAST))
 
     def why_not(self, positions: Sequence[int]) -> None:
         """Show why events, given by their positions in the stream, are not a match."""
-        self._present.answers.why_not([int(position) for position in positions])
+        is_list = isinstance(positions, Iterable) and not isinstance(positions, str | bytes | Mapping)
+        if not is_list or not getattr(positions, "ndim", 1):
+            raise CepError(f"why_not: positions={short_text(repr(positions))}: give a list, such as [3, 4]")
+        self._present.answers.why_not([whole_number("why_not: position", one, _LEAST) for one in positions])
 
     def run_on_all(self) -> None:
         """Run the query on the whole Spark frame instead of the shown part.
@@ -521,11 +540,11 @@ class Explorer:
 
     def drop_case(self, number: int) -> None:
         """Remove the case with this number, from 0."""
-        self._kept.drop(int(number))
+        self._kept.drop(whole_number("drop_case: number", number, _LEAST))
 
     def show_case(self, number: int) -> None:
         """Zoom the timeline to the case with this number, from 0."""
-        self._kept.show(int(number))
+        self._kept.show(whole_number("show_case: number", number, _LEAST))
 
     def write_test(self, number: int | None = None) -> str:
         """Return a case as the text of a `pytest` module; all cases for None.
@@ -533,7 +552,9 @@ class Explorer:
         The test has the rows that it needs and passes if the case holds. A case of many rows reads the file
         of the frame instead, see `command`.
         """
-        return self._kept.write_test(None if number is None else int(number))
+        return self._kept.write_test(
+            None if number is None else whole_number("write_test: number", number, _LEAST)
+        )
 
     # --- files
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, short_text
 from cepkit.explorer.board import Board
 from cepkit.explorer.case_tests import CaseQuery, write_tests
 from cepkit.explorer.cases import MATCH, RANGE, ROWS, Case, Verdict, judge, positions_of_rows, rows_text
@@ -57,10 +57,14 @@ class CaseKeeper:
 
     @cases.setter
     def cases(self, cases: Iterable[Case]) -> None:
-        kept = tuple(dict.fromkeys(cases))
-        wrong = next((one for one in kept if not isinstance(one, Case)), None)
+        is_many = isinstance(cases, Iterable) and getattr(cases, "ndim", 1)
+        given = tuple(cases) if is_many else (cases,)
+        wrong = next((one for one in given if not isinstance(one, Case)), None)
         if wrong is not None:
-            raise CepError(f"cases: {wrong!r} is no Case; make one with keep() or Case.from_dict()")
+            raise CepError(
+                f"cases: {short_text(repr(wrong))} is no Case; make one with keep() or Case.from_dict()"
+            )
+        kept = tuple(dict.fromkeys(given))
         if len(kept) > MOST_CASES:
             raise CepError(f"cases: {len(kept)} are too many; an explorer keeps at most {MOST_CASES}")
         self._cases = kept

@@ -17,6 +17,7 @@ from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.page import PageParts, page_html
 from cepkit.explorer.presenting.presenter import Presenter
 from cepkit.explorer.query.command import Commanded
+from cepkit.frames.replacing import file_of
 from cepkit.language.numbers import count_text
 from cepkit.language.saying import say_query
 from cepkit.plots import theme
@@ -245,7 +246,7 @@ def _limit_note(n: int) -> str:
 
 def write_file(path: str | Path, content: str | bytes) -> Path:
     """Write a file and return its path."""
-    path = Path(path).expanduser()
+    path = file_of("explorer", path).expanduser()
     if not path.parent.is_dir():
         raise CepError(f"there is no folder {str(path.parent)!r}; make it first")
     if isinstance(content, str):

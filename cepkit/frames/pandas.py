@@ -68,7 +68,7 @@ class ColumnTypes(Mapping[str, ColumnType]):
         return of
 
     def __contains__(self, name: object) -> bool:
-        return name in self._types
+        return isinstance(name, str) and name in self._types
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._types)
@@ -93,7 +93,7 @@ class PandasSource:
         _check_names(frame.columns)
         _check_unicode(frame.columns)
         self.owner = frame
-        self.frame = frame = _without_views(frame)
+        self.frame = frame = _without_views(_isolated(frame))
         self.n_rows = len(frame)
         names = [name for name in frame.columns if isinstance(name, str)]
         self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
@@ -323,6 +323,11 @@ def _type_of_objects(series: pd.Series) -> ColumnType:
         if array is not None:
             return type_of_arrow(array.type)
     return ColumnType(OTHER, nullable=True)
+
+
+def _isolated(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a copy that shares the values. From pandas 3 on, later changes of ``frame`` do not reach it."""
+    return frame.copy(deep=False) if _PANDAS >= 3 else frame
 
 
 def _without_views(frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, WrongTypeError, short_text
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
@@ -18,6 +18,24 @@ _KINDS = (
 
 class UnwritableFileError(CepError, OSError):
     """The result cannot be written to this path."""
+
+
+def file_of(what: str, path: str | os.PathLike) -> Path:
+    """Return ``path``, the argument of the call ``what``, as the path of a file.
+
+    Raises
+    ------
+    CepError
+        When it names no file, or a folder.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise WrongTypeError(f"{what}: path={short_text(repr(path))}: give the name of a file")
+    target = Path(path)
+    if not target.name or "\0" in str(target):
+        raise CepError(f"{what}: path={short_text(repr(path))}: give the name of a file")
+    if target.is_dir():
+        raise CepError(f"{what}: {target} is a folder; give the name of a file")
+    return target
 
 
 def file_to_write(path: str | os.PathLike, name: object = None) -> Path:
@@ -73,6 +91,10 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
         file, not the part.
     """
     target = file_to_write(path)
+    if not target.absolute().parent.is_dir():
+        raise UnwritableFileError(
+            f"{path} cannot be written: there is no folder {str(target.parent)!r}; make it first"
+        )
     part = target.with_name(f".{os.urandom(8).hex()}.part")
     try:
         yield part

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cepkit.errors import CepError
-from cepkit.frames.replacing import file_to_write, replace_file
+from cepkit.frames.replacing import file_of, file_to_write, replace_file
 from cepkit.frames.texts import check_texts_of_table
 
 
@@ -21,11 +21,12 @@ def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
     CepError
         When the file exists and ``overwrite`` is False, or it cannot be a file.
     """
-    target = Path(path)
-    if os.path.isdir(target):
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+        target = Path(path)
         raise CepError(
             f"{target} is a folder; give the name of a file, as in {str(target / 'matches.parquet')!r}"
         )
+    target = file_of("write_parquet", path)
     if file_to_write(target).exists() and not overwrite:
         raise CepError(f"{target} exists already; give another name, or overwrite=True")
     if not target.absolute().parent.is_dir():

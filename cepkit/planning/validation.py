@@ -61,7 +61,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Progra
 def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:
     """Raise the error for names that no column has or that several columns have."""
     for name in names:
-        if name not in source.schema:
+        if not isinstance(name, str) or name not in source.schema:
             raise column_not_found(role, name, source.schema)
         if name in source.duplicates:
             raise CepError(f"{role}: column {name!r} occurs more than once; rename or drop one of them")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from cepkit.errors import CepError, ResultTooLargeError, WrongTypeError, whole_number
+from cepkit.errors import CepError, ResultTooLargeError, WrongTypeError, short_text, whole_number
 from cepkit.language.numbers import count_text
 from cepkit.limits import bound_memory
 
@@ -20,6 +21,7 @@ CURE = (
     "write the matches with write_parquet()"
 )
 PER_CELL = 32  # bytes of a value of the result: its row, its Arrow value, and its copies
+PER_NUMBER = 100  # bytes of the number of a match: a Python integer in lists and in a set
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -68,7 +70,23 @@ def check_limit(n: int, limit: int | None) -> None:
 def check_key(key: Any) -> None:
     """Raise `WrongTypeError` unless the key of ``matches[key]`` is an integer."""
     if not isinstance(key, int | np.integer) or isinstance(key, np.timedelta64):
-        raise WrongTypeError(f"matches are numbered, got {key!r}; for columns use to_frame()")
+        raise WrongTypeError(f"matches are numbered, got {short_text(repr(key))}; for columns use to_frame()")
+
+
+def number_of_items(what: str, numbers: Any) -> int:
+    """Return how many numbers an argument has, 0 if it does not say; raise `WrongTypeError` for no list."""
+    if isinstance(numbers, str | bytes | Mapping) or not hasattr(type(numbers), "__iter__"):
+        raise WrongTypeError(
+            f"{what}={short_text(repr(numbers))}: expected the numbers of matches in a list, such as [0, -1]"
+        )
+    if getattr(numbers, "ndim", 1) == 0:  # an array of one number has no length
+        raise WrongTypeError(f"{what}: expected a list of numbers, got a single one")
+    try:
+        return len(numbers)
+    except OverflowError:  # a range of more than 2^63
+        return sys.maxsize
+    except TypeError:
+        return 0
 
 
 def number_of(key: int, n: int) -> int:
@@ -78,16 +96,33 @@ def number_of(key: int, n: int) -> int:
     ------
     IndexError
         When no match has this number.
+    WrongTypeError
+        When the key is no whole number.
 
     Examples
     --------
     >>> number_of(-1, 4)
     3
     """
-    key = operator.index(key)
+    if isinstance(key, bool | np.bool_):
+        raise WrongTypeError(f"matches are numbered from 0; {bool(key)} is no number")
+    try:
+        key = operator.index(key)
+    except TypeError:
+        raise WrongTypeError(f"matches are numbered from 0; {short_text(repr(key))} is no number") from None
     if not -n <= key < n:
         raise no_such_match(key, n)
     return key % n
+
+
+def bounds_of(key: slice, n: int) -> tuple[int, int, int]:
+    """Return the first number, the stop and the step of a slice of ``n`` matches, as for a list."""
+    try:
+        return key.indices(n)
+    except TypeError:
+        raise WrongTypeError(
+            f"matches are numbered from 0; the slice {short_text(str(key))} has other bounds"
+        ) from None
 
 
 def no_such_match(number: int, n_matches: int) -> IndexError:

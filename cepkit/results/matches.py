@@ -16,20 +16,23 @@ from cepkit.events import Frame, Source
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.limits import MemoryLimit, bound_memory, check_memory
+from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint, show_progress
 from cepkit.results.arguments import (
     CURE,
     LIMIT,
     PER_CELL,
+    PER_NUMBER,
     Limit,
     bounded,
+    bounds_of,
     check_key,
     check_limit,
     check_rows,
     limit_of,
     number_of,
+    number_of_items,
 )
 from cepkit.results.doors import open_door
 from cepkit.results.found import FoundMatches, Part
@@ -57,7 +60,9 @@ class Matches:
     their last event; matches with the same last event are compared backwards, event by event. The number of
     a match is its position in this order, from 0.
 
-    Matches, measures and rows are computed on demand. Do not change the frame in the meantime.
+    Matches, measures and rows are computed on demand, from the frame as it was at the call. With pandas 3 or
+    later, changes that you make to a pandas frame afterwards do not reach them. With pandas 2 they do: do not
+    change the frame then.
 
     Notes
     -----
@@ -250,7 +255,9 @@ class Matches:
            x_ts  y_ts
         0     1     2
         """
-        return self._frame(self._found.first(whole_number("n", n)))
+        n = whole_number("n", n)
+        self._check_memory(n)
+        return self._frame(self._found.first(n))
 
     @show_progress("drawing matches")
     @bounded
@@ -272,7 +279,9 @@ class Matches:
         >>> len(matches.sample(3)), matches.count()
         (3, 1275)
         """
-        return self._frame(self._found.sample(whole_number("n", n), whole_number("seed", seed)))
+        n, seed = whole_number("n", n), whole_number("seed", seed)
+        self._check_memory(n, PER_NUMBER)
+        return self._frame(self._found.sample(n, seed))
 
     @show_progress("building matches")
     @bounded
@@ -283,6 +292,8 @@ class Matches:
         ------
         IndexError
             When no match has one of the numbers.
+        WrongTypeError
+            When they are no whole numbers, such as a mask of True and False.
 
         Examples
         --------
@@ -295,8 +306,13 @@ class Matches:
         0     1     2
         1     1     3
         """
-        n = self.count()
-        return self._frame(self._found.take([number_of(number, n) for number in numbers]))
+        self._check_memory(number_of_items("take: numbers", numbers), PER_NUMBER, is_asked=True)
+        n, wanted = self.count(), []
+        for number in numbers:
+            wanted.append(number_of(number, n))
+            if len(wanted) % _TOGETHER == 0:  # an iterator does not say how many numbers it has
+                self._check_memory(len(wanted), PER_NUMBER, is_asked=True)
+        return self._frame(self._found.take(wanted))
 
     @overload
     def __getitem__(self, key: int) -> Match: ...
@@ -311,7 +327,7 @@ class Matches:
         """
         n = self.count()
         if isinstance(key, slice):
-            found = self._found.narrow(range(*key.indices(n)))
+            found = self._found.narrow(range(*bounds_of(key, n)))
             return Matches(found, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
         number = number_of(key, n)
@@ -420,11 +436,28 @@ class Matches:
         """Return all matches; ``n_columns`` is the number of columns of the frame to make."""
         n = self._found.count()
         check_limit(n, limit)
-        needed = self._found.bytes_to_build(n) + PER_CELL * n * n_columns
-        check_memory(needed, f"{count_text(n)} matches")
+        check_memory(self._bytes_of(n, n_columns), f"{count_text(n)} matches")
         return self._found.all()
 
-    @property
+    def _check_memory(self, n: int, bytes_each: int = 0, *, is_asked: bool = False) -> None:
+        """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory.
+
+        ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built,
+        even if some of them are the same.
+        """
+        if n <= _TOGETHER:
+            return
+        needed = self._bytes_of(n, self._n_columns) + bytes_each * n
+        if fits_memory(needed):
+            return  # without counting the matches
+        if not is_asked and (there := self._found.count()) < n:
+            n, needed = there, self._bytes_of(there, self._n_columns) + bytes_each * there
+        check_memory(needed, f"{count_text(n)} matches")
+
+    def _bytes_of(self, n: int, n_columns: int) -> int:
+        return self._found.bytes_to_build(n) + PER_CELL * n * n_columns
+
+    @cached_property
     def _n_columns(self) -> int:
         return len(self._found.measure(self._found.nothing, self._source))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pandas as pd
 
-from cepkit.errors import whole_number
+from cepkit.errors import CepError, whole_number
 from cepkit.events import Frame
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.limits import MemoryLimit
@@ -141,6 +141,21 @@ class RowPatternMatches:
         A B?
         """
         return self._found.query
+
+    def __copy__(self) -> RowPatternMatches:
+        """Return the same matches. They never change."""
+        return RowPatternMatches(self._found, self._memory_limit)
+
+    def __deepcopy__(self, memo: dict) -> RowPatternMatches:
+        """Return the same matches. They never change."""
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raise `CepError`: the conditions of the query are functions, which cannot be pickled."""
+        raise CepError(
+            "the result of MATCH_RECOGNIZE cannot be pickled. Pickle the frame that to_frame() returns, or "
+            "write the rows with write_parquet()"
+        )
 
     # --- how many
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cepkit.errors import CepError, nearest
+from cepkit.errors import CepError, is_text, nearest, short_text
 from cepkit.events import TIME, ColumnType, Frame, Source
 from cepkit.frames.conversion import NOT_FOR_ARROW
 from cepkit.language.expressions.durations import NANOSECONDS
@@ -112,6 +112,8 @@ class SiddhiResult:
         rows, schema = self._rows[name], self._schemas[name]
         columns: dict[str, pa.Array] = {}
         if time is not None:
+            if not isinstance(time, str) or not is_text(time):
+                raise CepError(f"time={short_text(repr(time))}: give the name of the new column")
             if time in dict(schema):
                 raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
             columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
@@ -122,10 +124,11 @@ class SiddhiResult:
     def _named(self, stream: str | None) -> str:
         if stream is None:
             return self.streams[-1]
-        if stream not in self._rows:
+        if not isinstance(stream, str) or stream not in self._rows:
             hint = nearest(stream, self._rows)
+            known = ", ".join(self._rows)
             raise CepError(
-                f"no query writes {stream!r}; streams: {', '.join(self._rows)}{hint and '.' + hint}"
+                f"no query writes {short_text(repr(stream))}; streams: {known}{hint and '.' + hint}"
             )
         return stream
 

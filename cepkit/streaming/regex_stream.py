@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +64,13 @@ class RegexSearch(Search):
         self._threads: ReplicaThreads | None = None
         self._ready: list[tuple[ReplicaMatches, int]] = []
         self.n_evicted = 0
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raise `CepError`: threads and compiled kernels cannot be pickled."""
+        raise CepError(
+            "a stream of a regex query cannot be pickled or copied. Write it into a file with save(path); "
+            "cepkit.stream.load(path) opens the file"
+        )
 
     # --- events in, matches out
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cepkit.compile.shared.kernel_source import VERSION as KERNEL_VERSION
 from cepkit.errors import CepError
-from cepkit.frames.replacing import replace_file
+from cepkit.frames.replacing import file_of, replace_file
 
 FORMAT_VERSION = 2  # of the file; 1 had another layout for each kind of query
 _FORMAT = "cepkit state"
@@ -77,7 +77,7 @@ def save_file(path: str | os.PathLike, saved: Saved) -> None:
     CepError
         When an array holds Python objects, or the file cannot be written.
     """
-    with replace_file(path) as part, part.open("wb") as file:
+    with replace_file(file_of("save", path)) as part, part.open("wb") as file:
         _write(file, saved, zipfile.ZIP_DEFLATED)
 
 
@@ -136,7 +136,7 @@ def load_file(path: str | os.PathLike, kind: str) -> Saved:
     CepError
         When the file is no state file, is damaged, or has the state layout of another version of cepkit.
     """
-    with open(path, "rb") as file:
+    with file_of("load", path).open("rb") as file:
         return _read(file, str(path), kind)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from cepkit import limits
 from cepkit.errors import CepError, whole_number
 from cepkit.language.query_parts import Duration
 from cepkit.streaming.saved import Saved
@@ -29,7 +30,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.rows not in ("one", "all"):
             raise CepError(f"rows={self.rows!r}: write 'one' (a row per match) or 'all' (the matched rows)")
-        whole_number("threads", self.threads, 1)
+        whole_number("threads", self.threads, 1, limits.THREADS)
         whole_number("pulse_every", self.pulse_every, 1)
         if self.max_live is not None:
             whole_number("max_live", self.max_live, 1)

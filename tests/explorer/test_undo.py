@@ -454,3 +454,74 @@ def test_a_python_function_cannot_be_saved(tmp_path):
     with pytest.raises(CepError, match=r"define 'up' is a Python function.*@cep\.pure"):
         explorer.save(tmp_path / "saved.json")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, [1], {"a": 1}, True])
+@pytest.mark.parametrize("role", ["partition_by", "order_by", "event_type", "strategy", "measures"])
+def test_a_saved_choice_of_a_wrong_type_gets_one_clear_error(tmp_path, role, wrong):
+    path = tmp_path / "saved.json"
+    opened().save(path)
+    content = json.loads(path.read_text())
+    content["call"][role] = wrong
+    path.write_text(json.dumps(content))
+    with pytest.raises(CepError, match=r"partition_by|order_by|event_type|strategy|measures"):
+        cep.explore.load(path, FRAME).wait(60)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_a_saved_run_took_some_seconds(tmp_path, seconds):
+    path = tmp_path / "saved.json"
+    explorer = opened()
+    wait_until(lambda: len(explorer.history))
+    explorer.save(path)
+    content = json.loads(path.read_text())
+    content["runs"][0]["seconds"] = seconds
+    path.write_text(json.dumps(content))
+    with pytest.raises(CepError, match="is damaged: ValueError: a run of"):
+        cep.explore.load(path, FRAME)
+
+
+ODD_CALLS = {
+    "save": lambda e, odd: e.save(odd),
+    "load": lambda e, odd: type(e).load(odd, FRAME),
+    "select": lambda e, odd: e.select(odd),
+    "page": lambda e, odd: e.show_page(odd),
+    "order": lambda e, odd: e.show_page(1, odd),
+    "value": lambda e, odd: e.show_value(odd),
+    "state": lambda e, odd: e.select_state(odd),
+    "zoom": lambda e, odd: e.zoom(odd),
+    "zoom to one": lambda e, odd: e.zoom([odd, 1]),
+    "step": lambda e, odd: e.step_to(odd),
+    "why not": lambda e, odd: e.why_not(odd),
+    "why not one": lambda e, odd: e.why_not([odd]),
+    "drop": lambda e, odd: e.drop_case(odd),
+    "show": lambda e, odd: e.show_case(odd),
+    "test": lambda e, odd: e.write_test(odd),
+    "html": lambda e, odd: e.to_html(odd),
+    "text": lambda e, odd: setattr(e, "text", odd),
+    "filters": lambda e, odd: setattr(e, "filters", odd),
+    "hidden": lambda e, odd: setattr(e, "hidden", odd),
+    "cases": lambda e, odd: setattr(e, "cases", odd),
+    "partition": lambda e, odd: e.choose(partition_by=odd),
+    "type": lambda e, odd: e.choose(event_type=odd),
+    "strategy": lambda e, odd: e.choose(strategy=odd),
+    "measures": lambda e, odd: e.choose(measures=odd),
+}
+
+
+def test_odd_arguments_of_an_explorer_get_one_clear_error():
+    explorer = opened()
+    explorer.wait(60)
+    wrong = []
+    for name, call in ODD_CALLS.items():
+        for odd in (1.5, float("nan"), b"x", {"a": 1}, object(), [[]]):
+            if name == "filters" and isinstance(odd, dict):
+                continue  # a filter of a column that the table lacks does not count
+            try:
+                call(explorer, odd)
+                wrong.append(f"{name} takes {odd!r}")
+            except CepError:
+                pass
+            except Exception as error:
+                wrong.append(f"{name} of {odd!r}: {type(error).__name__}: {error}")
+    assert wrong == []

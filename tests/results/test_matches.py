@@ -579,3 +579,84 @@ def test_ctrl_c_ends_a_long_match(threads):
         child.kill()
     assert out == "interrupted 0\n", err
     assert child.returncode == 0
+
+
+# --- the frame changes after the call ---------------------------------------------------------------------
+
+_PANDAS = int(pd.__version__.split(".")[0])
+STEPS = {"ts": range(6), "price": [1.0, 2, 3, 1, 2, 0], "kind": list("aabbab")}
+ON_STEPS = {
+    "regex": lambda frame: cep.match(
+        frame,
+        "up+ dn",
+        define={"up": "price > prev(price)", "dn": "price < prev(price)"},
+        order_by="ts",
+        measures={"top": "max(price)"},
+    ),
+    "sequence": lambda frame: cep.match(
+        frame, "PATTERN SEQ(a x, b y) WHERE y.price > x.price", event_type="kind", order_by="ts",
+        measures={"top": "y.price"},
+    ),
+    "rows": lambda frame: cep.match(
+        frame,
+        """MATCH_RECOGNIZE (ORDER BY ts MEASURES MAX(price) AS top PATTERN (U+ D)
+        DEFINE U AS price > PREV(price), D AS price < PREV(price))""",
+    ),
+}  # fmt: skip
+
+
+def _replace(frame: pd.DataFrame) -> None:
+    frame["price"] = 0.0
+
+
+def _write(frame: pd.DataFrame) -> None:
+    frame.loc[:, "price"] = 7.0
+
+
+def _write_cell(frame: pd.DataFrame) -> None:
+    frame.loc[2, "price"] = 9.0
+
+
+def _delete(frame: pd.DataFrame) -> None:
+    del frame["price"]
+
+
+def _sort(frame: pd.DataFrame) -> None:
+    frame.sort_values("price", inplace=True)
+
+
+def _drop(frame: pd.DataFrame) -> None:
+    frame.drop(index=[0, 1, 2], inplace=True)
+
+
+def _rename(frame: pd.DataFrame) -> None:
+    frame.columns, frame.index = list("abc"), list("uvwxyz")
+
+
+@pytest.mark.skipif(_PANDAS < 3, reason="never: pandas 2 writes into the values that a copy shares")
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+@pytest.mark.parametrize("change", [_replace, _write, _write_cell, _delete, _sort, _drop, _rename])
+@pytest.mark.parametrize("kind", list(ON_STEPS))
+def test_matches_are_of_the_frame_as_it_was_at_the_call(kind, change):
+    frame, same = pd.DataFrame(STEPS), pd.DataFrame(STEPS)
+    found, wanted = ON_STEPS[kind](frame), ON_STEPS[kind](same)
+    change(frame)
+    for rows in ("one", "all"):
+        pd.testing.assert_frame_equal(found.to_frame(rows), wanted.to_frame(rows))
+    assert repr(found) == repr(wanted) and len(wanted.to_frame())
+    pd.testing.assert_frame_equal(found.lineage(), wanted.lineage())
+
+
+@pytest.mark.skipif(_PANDAS < 3, reason="never: pandas 2 copies no columns on write")
+def test_the_explorer_of_matches_searches_what_they_searched():
+    frame = pd.DataFrame(STEPS)
+    found = ON_STEPS["regex"](frame)
+    _replace(frame)
+    assert found.explore().wait(60).matches.to_frame()["top"].tolist() == [3.0, 2.0]
+
+
+def test_what_is_kept_for_a_frame_is_kept_for_the_frame_of_the_user():
+    from cepkit.api.sources import source_of
+
+    frame = pd.DataFrame(STEPS)
+    assert source_of(frame)[0].owner is frame

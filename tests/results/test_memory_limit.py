@@ -361,3 +361,49 @@ def test_spark_writes_by_its_tasks(spark, tmp_path):
         matches.write_parquet(tmp_path / "x")
     with pytest.raises(UnsupportedQueryError, match=r"spark\.executor\.memory"):
         cep.match(frame, PAIRS, memory_limit="1 GB", **OPTIONS)
+
+
+# --- parts of a result
+
+HUGE = "PATTERN SEQ(a x, b+ y[], c z)"  # 2^80 - 1 matches in the frame below, none of them built
+
+
+def huge(limit: str) -> cep.Matches:
+    frame = pd.DataFrame({"kind": list("a" + "b" * 80 + "c"), "ts": range(82)})
+    return cep.match(frame, HUGE, memory_limit=limit, **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.head(10**9),
+        lambda m: m.head(10**30),
+        lambda m: m.sample(10**9),
+        lambda m: m.sample(10**30),
+        lambda m: m.take(range(10**9)),
+        lambda m: m.take(range(10**20)),
+        lambda m: m.take(np.zeros(10**7, np.int8)),  # the same match many times
+        lambda m: m.take(iter(range(10**9))),
+    ],
+)
+def test_a_part_keeps_the_limit_before_it_is_built(call, monkeypatch):
+    monkeypatch.setattr("cepkit.engines.counting.walking.PathWalk.take", None)
+    monkeypatch.setattr("cepkit.engines.counting.walking.PathWalk.blocks", None)
+    with pytest.raises(ResultTooLargeError, match=r"would take about .*; memory_limit is 100 MB\. Take"):
+        call(huge("100 MB"))
+
+
+def test_a_part_of_a_small_result_is_all_of_it():
+    matches = cep.match(pairs_frame(3), PAIRS, memory_limit="100 kB", **OPTIONS)
+    assert len(matches.head(10**30)) == len(matches.sample(10**9)) == 9
+    assert len(matches.take(iter([0, -1]))) == 2
+
+
+@pytest.mark.parametrize(
+    "call", [lambda m: m.head(10_000), lambda m: m.take(range(10_000)), lambda m: m.sample(10_000)]
+)
+def test_long_matches_are_refused_while_they_are_collected(call, monkeypatch):
+    """A match has three events at least, and some forty here: the figure before is too low."""
+    monkeypatch.setattr("cepkit.results.matches.Matches._check_memory", lambda *given, **more: None)
+    with pytest.raises(ResultTooLargeError, match="already take about"):
+        call(huge("1 MB"))

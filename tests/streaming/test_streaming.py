@@ -1,7 +1,9 @@
 """Streams: cut anywhere, on any number of threads, saved and loaded at any point, the same matches."""
 
+import copy
 import gc
 import json
+import pickle
 import zipfile
 from random import Random
 
@@ -725,3 +727,18 @@ def test_a_bounded_number_of_rows_whatever_the_number_of_batches():
         stream.push([{"ts": ts, "symbol": f"S{ts % 3}", "price": 300 - ts}])
     assert stream.retained <= 2 * 3 + 10
     assert repr(stream).startswith("Stream of '. rise+ drop+ low': 300 events, 3 keys, 0 matches, ")
+
+
+@pytest.mark.parametrize("threads", [513, 10**9, 2**70])
+def test_a_stream_has_as_many_threads_as_an_engine_at_most(threads, monkeypatch):
+    monkeypatch.setattr("cepkit.streaming.replicas.threading.Thread", None)
+    with pytest.raises(CepError, match=r"threads=.*: expected a whole number, 512 at most"):
+        open_stream(PEAKS, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stream_that_cannot_be_pickled_says_how_to_save_it(threads):
+    with open_stream(PEAKS, threads=threads) as stream:
+        for call in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(CepError, match=r"Write it into a file with save\(path\)"):
+                call(stream)

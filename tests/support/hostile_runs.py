@@ -326,18 +326,121 @@ def _odd_keyword(draw: Random) -> Any:
     return found.count(), found.head(2)
 
 
+@cache
+def _results() -> dict[str, Any]:
+    """One result of each class, all of the same events."""
+    events, clock = frame(), {"event_type": "kind", "order_by": "ts"}
+    pairs = "PATTERN SEQ(A a, B b) WITHIN 6"
+    return {
+        "sequence": cep.match(events, pairs, **clock),
+        "regex": cep.match(events, "p q", define={"p": "x > 1", "q": "x > 2"}, order_by="ts"),
+        "rows": cep.match(events, "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1)"),
+        "sql": cep.sql(_SELECT.replace(":v", "1"), t=events),
+        "siddhi": cep.siddhi("from T select x insert into O", T=events, order_by="ts"),
+    }
+
+
 def _odd_result(draw: Random) -> Any:
-    found = cep.match(frame(), "PATTERN SEQ(A a, B b) WITHIN 6", event_type="kind", order_by="ts")
-    value = draw.choice(ODD_VALUES)
+    kind = draw.choice(tuple(_results()))
+    found, value, other = _results()[kind], draw.choice(ODD_VALUES), draw.choice(ODD_VALUES)
+    if kind == "siddhi":
+        ways = (
+            lambda: found.count(value),
+            lambda: found.to_frame(value),
+            lambda: found.to_frame(time=value),
+        )
+        return draw.choice(ways)()
     ways: tuple[Callable[[], Any], ...] = (
         lambda: found.head(value),
         lambda: found.to_frame(value),
-        lambda: found.to_frame(limit=value),
         lambda: found.sample(value),
+        lambda: found.sample(2, value),
         lambda: found[value],
-        lambda: found.aggregate(v=value),
+        lambda: found.lineage(value),
+        lambda: found.plot(value),
+        lambda: found.plot(partitions=value),
+        lambda: found.plot(max_events=value),
+        lambda: found.write_parquet(value if not isinstance(value, str) else f"{value}\0"),
+    )
+    if kind in ("sequence", "regex"):
+        ways += (
+            lambda: found.to_frame(limit=value),
+            lambda: found.lineage(limit=value),
+            lambda: found.take(value),
+            lambda: found.take([value]),
+            lambda: found[value:other],
+            lambda: found[:: _step(value)],
+            lambda: found.chunks(value),
+            lambda: found.count(value),
+            lambda: found.count("estimate", samples=value),
+            lambda: found.count("estimate", seed=value),
+            lambda: found.aggregate(v=value),
+        )
+    return draw.choice(ways)()
+
+
+def _step(value: Any) -> Any:
+    """Return a step of a slice; lists refuse a step of zero with a ValueError of Python."""
+    return 1 if isinstance(value, int) and value == 0 else value
+
+
+def _odd_engine(draw: Random) -> Any:
+    value = draw.choice((*ODD_VALUES, 2**40, 2**70, 10**9, "9" * 400 + " GB"))
+    clock: dict[str, Any] = {"event_type": "kind", "order_by": "ts"}
+    name = draw.choice(("match", "match", "memory", "threads", "costs", "explorer"))
+    if name == "memory":
+        return cep.match(frame(), "PATTERN SEQ(A a, B b)", memory_limit=value, **clock).head(2)
+    if name == "threads":
+        with cep.stream("p", {"x": "int64"}, define={"p": "x > 1"}, partition_by="x", threads=value):
+            return None
+    if name == "costs":
+        call = draw.choice((cep.replay, cep.simulate))
+        return call(frame(), "PATTERN SEQ(A a, B b) WITHIN 6", costs=value, **clock)
+    if name == "explorer":
+        return _odd_explorer(draw, value)
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: cep.Hybrid(batch=value),
+        lambda: cep.StateParallel(batch=value),
+        lambda: cep.RIP(chunk=value),
+        lambda: cep.RIP(multiple=value),
+        lambda: cep.DataParallel(threads=value),
+        lambda: cep.Hybrid(threads=value),
+    )
+    return repr(draw.choice(ways)())  # its threads need kernels
+
+
+def _odd_explorer(draw: Random, value: Any) -> Any:
+    """Call a method of an explorer that has no result yet: its arguments are checked first."""
+    explorer = _explorer()
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: explorer.select(value),
+        lambda: explorer.show_page(value),
+        lambda: explorer.show_page(1, value),
+        lambda: explorer.show_value(value),
+        lambda: explorer.select_state(value),
+        lambda: explorer.zoom(value),
+        lambda: explorer.zoom([value, 1]),
+        lambda: explorer.step_to(value),
+        lambda: explorer.why_not(value),
+        lambda: explorer.why_not([value]),
+        lambda: explorer.drop_case(value),
+        lambda: explorer.show_case(value),
+        lambda: explorer.write_test(value),
+        lambda: explorer.save(value if not isinstance(value, str) else f"{value}\0"),
+        lambda: explorer.to_html(value if not isinstance(value, str) else f"{value}\0"),
+        lambda: setattr(explorer, "filters", value),
+        lambda: setattr(explorer, "hidden", value),
+        lambda: setattr(explorer, "cases", value),
+        lambda: explorer.choose(order_by=value if not isinstance(value, str) else [value, 1]),
+        lambda: explorer.choose(measures=value if not isinstance(value, str) else [value]),
     )
     return draw.choice(ways)()
+
+
+@cache
+def _explorer() -> Any:
+    made = cep.explore(frame(), "PATTERN SEQ(A a, B b) WITHIN 6", event_type="kind", order_by="ts")
+    return made.wait(120)
 
 
 _SELECT = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > :v)"
@@ -435,7 +538,7 @@ CALLS: dict[str, tuple[Callable[[Random], Any], int]] = {
     "siddhi": (_siddhi, 12),
     "window": (_window, 6), "join": (_join, 5), "translate": (_translate, 8), "explain": (_explain, 4),
     "idioms": (_idioms, 4), "cli": (_cli, 3), "odd keyword": (_odd_keyword, 6),
-    "odd result": (_odd_result, 2),
+    "odd result": (_odd_result, 4), "odd engine": (_odd_engine, 3),
     "odd operator": (_odd_operator, 5), "builder": (_builder, 6),
 }  # fmt: skip
 
@@ -494,7 +597,11 @@ def _load_kernels() -> None:
     cep.sessions(events, gap=2, order_by="ts")
     cep.runs(events, "x > 1", order_by="ts")
     cep.siddhi("from T select x insert into O", T=events, order_by="ts").to_frame()
-    cep.match(events, "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1)").to_frame()
+    for kind, found in _results().items():
+        found.to_frame()
+        if kind != "siddhi":
+            found.plot(), found[0]
+    _explorer()
 
 
 def run_cases(seeds: range, kinds: tuple[str, ...] | None = None) -> Outcomes:

@@ -151,7 +151,7 @@ class AnchoredWalk:
         if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
             wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
             raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
-        block = joined(list(self._of_ends(numbering.locate(wanted), numbering)))
+        block = collect(self._of_ends(numbering.locate(wanted), numbering))
         if wanted == list(numbers):
             return block
         number_of_match = {number: m for m, number in enumerate(wanted)}

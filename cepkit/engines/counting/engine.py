@@ -18,7 +18,7 @@ from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
 from cepkit.engines.counting.anchored_walking import AnchoredWalk
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
-from cepkit.engines.counting.walking import PathWalk
+from cepkit.engines.counting.walking import PathWalk, first_of_blocks
 from cepkit.engines.search.search import find_without_compiling
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
@@ -27,6 +27,7 @@ from cepkit.engines.shared.sequence_set import (
     KnownMatches,
     MatchBlock,
     SequenceSet,
+    collect,
     draw_numbers,
     joined,
 )
@@ -118,13 +119,7 @@ def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 def _first_of(walk: PathWalk | AnchoredWalk, n: int) -> MatchBlock:
     """Return up to ``n`` of the first matches."""
-    made, missing = [], n
-    for block in walk.blocks(n) if n else ():
-        made.append(block if len(block) <= missing else block.take(slice(0, missing)))
-        missing -= len(made[-1])
-        if not missing:
-            break
-    return joined(made)
+    return collect(first_of_blocks(n, walk.blocks(n) if n else iter(())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
 from cepkit.engines.counting.sampling import LineSample
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers, joined
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
@@ -204,7 +204,7 @@ class PathWalk:
         if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
             wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
             raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
-        block = joined(list(self._of_runs(wanted, numbering)))
+        block = collect(self._of_runs(wanted, numbering))
         if len(wanted) == len(numbers) and wanted == list(numbers):
             return block
         place_of_number = {number: m for m, number in enumerate(wanted)}
@@ -248,7 +248,7 @@ class PathWalk:
             of_end, ranks = (int(ends[end]), int(end_states[end])), [rank]
             if run >= _RUN:
                 (path,) = self._finder.paths(*of_end, ranks, numbering.count(end))
-                yield from self._first(run, self._walk(end, len(ends), run, path))
+                yield from first_of_blocks(run, self._walk(end, len(ends), run, path))
                 m += run
                 continue
             m += 1
@@ -256,14 +256,6 @@ class PathWalk:
                 ranks.append(located[m][1])
                 m += 1
             yield self._of_paths(self._finder.paths(*of_end, ranks, numbering.count(end)))
-
-    @staticmethod
-    def _first(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
-        for block in blocks:
-            yield block if len(block) <= n else block.take(slice(0, n))
-            n -= len(block)
-            if n <= 0:
-                return
 
     def _of_paths(self, paths: list[Path]) -> MatchBlock:
         first_item = np.zeros(len(paths) + 1, np.int64)
@@ -276,6 +268,15 @@ class PathWalk:
             first_item,
             np.full(len(paths), self.number, np.int16),
         )
+
+
+def first_of_blocks(n: int, blocks: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
+    """Yield the first ``n`` matches of some blocks."""
+    for block in blocks:
+        yield block if len(block) <= n else block.take(slice(0, n))
+        n -= len(block)
+        if n <= 0:
+            return
 
 
 def _run_length(numbers: list[int], m: int) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cepkit import limits
 from cepkit.compile.regex.program import (
     LIST_FULL,
     MOST_LIVE,
@@ -31,7 +32,7 @@ from cepkit.engines.regex.tiers import (
     tier_of,
 )
 from cepkit.engines.shared.match_set import LINEAGE, MatchSet
-from cepkit.errors import CepError
+from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
 
@@ -55,14 +56,16 @@ def usable_threads() -> int:
     Raises
     ------
     CepError
-        When ``CEPKIT_THREADS`` is not a whole number.
+        When ``CEPKIT_THREADS`` is not a whole number, or more than 512.
     """
     named = os.environ.get("CEPKIT_THREADS")
     if named:
         try:
-            return max(1, int(named))
+            return whole_number("CEPKIT_THREADS", max(1, int(named)), most=limits.THREADS)
         except ValueError:
-            raise CepError(f"CEPKIT_THREADS={named!r}: expected a whole number of threads") from None
+            raise CepError(
+                f"CEPKIT_THREADS={short_text(repr(named))}: expected a whole number of threads"
+            ) from None
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

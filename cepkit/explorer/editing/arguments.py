@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from numbers import Real
 from typing import Any
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, short_text
 from cepkit.events import NUMBERS, Frame, Source
 from cepkit.explorer.query.text import read_text
+from cepkit.language.expressions.trees import Expression
 from cepkit.planning.validation import check_columns
 from cepkit.results.spark.part import part_of
 
 
 def check_call(source: Source, call: Mapping[str, Any]) -> None:
-    """Raise `CepError` if a keyword names a column that the frame lacks."""
+    """Raise `CepError` if a keyword names a column that the frame lacks, or has a wrong type."""
     for role in ("partition_by", "order_by", "event_type"):
-        check_columns(source, role, _names(call.get(role)))
+        check_columns(source, role, _names(role, call.get(role)))
+    for role, of in (("event_type", str), ("strategy", str), ("measures", Mapping)):
+        given = call.get(role)
+        if given is not None and not isinstance(given, of):
+            expected = "a text" if of is str else "a dict of names and expressions"
+            raise CepError(f"{role}={short_text(repr(given))}: expected {expected}")
+    for name, measure in (call.get("measures") or {}).items():
+        if not isinstance(name, str) or not isinstance(measure, str | Expression):
+            raise CepError(f"measures: {name!r}: expected a text, got {short_text(repr(measure))}")
 
 
 def check_value(source: Source, value: str | None, event_type: str | None) -> None:
@@ -36,10 +47,42 @@ def explored_part(frame: Frame, text: str, call: Mapping[str, Any]) -> tuple[Fra
     query = read_text(text, call).query if text.strip() else None
 
     def columns(role: str) -> tuple[str, ...]:
-        return _names(call.get(role)) or (getattr(query, role) if query is not None else ())
+        return _names(role, call.get(role)) or (getattr(query, role) if query is not None else ())
 
     return part_of(frame, columns("partition_by"), columns("order_by"))
 
 
-def _names(given: Any) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given or ())
+def _names(role: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str) or not _is_iterable(given) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise CepError(f"{role}={short_text(repr(given))}: give the names of columns")
+    return names
+
+
+def _is_iterable(given: Any) -> bool:
+    return isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0  # an array of one number is not
+
+
+def check_texts(what: str, given: Any) -> list[str]:
+    """Return a text or texts as a list without repetitions; raise `CepError` for anything else."""
+    if isinstance(given, str):
+        return [given]
+    texts = list(given) if _is_iterable(given) and not isinstance(given, Mapping) else [given]
+    if not all(isinstance(name, str) for name in texts):
+        raise CepError(f"{what}={short_text(repr(given))}: give the names of columns")
+    return list(dict.fromkeys(texts))
+
+
+def check_extent(window: Any) -> list[float]:
+    """Return the two bounds of a window, or nothing for an empty one; raise `CepError` for anything else."""
+    is_list = isinstance(window, Sequence) and not isinstance(window, str | bytes)
+    bounds = list(window) if is_list else [None]
+    if (
+        len(bounds) not in (0, 2)
+        or not all(isinstance(one, Real) and isfinite(one) for one in bounds)
+        or (bounds and bounds[0] > bounds[1])
+    ):
+        raise CepError(f"zoom: window={short_text(repr(window))}: give [first, last], or [] for all")
+    return bounds

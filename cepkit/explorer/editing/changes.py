@@ -49,7 +49,7 @@ class Changes:
         check_keywords("choose", choices, CHOSEN)
         check_call(self._data.source, choices)
         before = self._reader.call
-        call = {name: value for name, value in {**before, **choices}.items() if value not in (None, "", [])}
+        call = {name: value for name, value in {**before, **choices}.items() if not _is_nothing(value)}
         if call == before:
             return
         self._reader.set_call(call)
@@ -186,3 +186,7 @@ class Changes:
             state = self._ran[1]
             self.log.add(self._history.now.number, state.text, state.call, n, took)
             self.show_steps()
+
+
+def _is_nothing(choice: Any) -> bool:
+    return choice is None or (isinstance(choice, str | list) and not choice)

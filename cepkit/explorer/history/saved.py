@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from cepkit.errors import CepError
@@ -15,7 +14,7 @@ from cepkit.explorer.cases import Case
 from cepkit.explorer.history.query_log import PastRun
 from cepkit.explorer.history.state import BoardState
 from cepkit.explorer.running.keys import BY_NAME, FEWEST, MOST
-from cepkit.frames.replacing import replace_file
+from cepkit.frames.replacing import file_of, replace_file
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import print_expression
 from cepkit.planning.arguments import NAMES
@@ -79,7 +78,7 @@ def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
         text = json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise CepError(f"save: a choice of the explorer cannot be written as text: {error}") from None
-    with replace_file(path) as part:
+    with replace_file(file_of("save", path)) as part:
         part.write_text(text + "\n", encoding="utf-8")
 
 
@@ -93,7 +92,7 @@ def load_board(path: str | os.PathLike) -> SavedBoard:
     CepError
         When the file is no saved explorer, is damaged, or a newer version of cepkit wrote it.
     """
-    path = Path(path)
+    path = file_of("load", path)
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):  # too many brackets
@@ -107,7 +106,7 @@ def load_board(path: str | os.PathLike) -> SavedBoard:
         )
     try:
         return _board_of_json(content)
-    except (CepError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (CepError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CepError(f"load: {path} is damaged: {type(error).__name__}: {error}") from None
 
 
@@ -207,4 +206,7 @@ def _run_of_json(saved: Mapping[str, Any]) -> PastRun:
     numbers = {name: _checked(saved[name], int) for name in ("number", "n_matches")}
     at = datetime.datetime.fromisoformat(saved["at"])
     text, call = _checked(saved["text"], str), _call_of_json(saved["call"])
-    return PastRun(text=text, call=call, seconds=float(saved["seconds"]), at=at, **numbers)
+    seconds = float(saved["seconds"])
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"a run of {seconds} seconds")
+    return PastRun(text=text, call=call, seconds=seconds, at=at, **numbers)

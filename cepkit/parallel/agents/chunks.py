@@ -9,6 +9,7 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
+from cepkit.limits import TICKS
 
 KEY_DIVISIONS = ("least_loaded", "hash")
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
@@ -172,7 +173,7 @@ def interval_chunks(
         return []
     interval = window * multiple
     if time.dtype.kind != "f" and float(interval).is_integer() and float(window).is_integer():
-        interval, window = int(interval), int(window)
+        interval, window = min(int(interval), TICKS), min(int(window), TICKS)
     since = time - time[0]
     number = np.floor_divide(since, interval)
     last_number = np.floor_divide(since - window, interval)  # the last interval that sees it

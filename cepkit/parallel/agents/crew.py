@@ -11,7 +11,6 @@ from cepkit.errors import CepError
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic", "sequential")
 REMOVALS = ("watermark", "window", "never")
-MOST_THREADS = 512  # every thread has buffers for every agent and reads the buffers of all others
 
 
 @dataclass(frozen=True, slots=True)

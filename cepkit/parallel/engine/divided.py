@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cepkit import limits
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, truth, whole_number
+from cepkit.errors import CepError, short_text, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
@@ -24,7 +25,7 @@ from cepkit.parallel.agents.chunks import (
     looked_at,
     rip_chunks,
 )
-from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, Costs, Crew, RunSettings
+from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
 from cepkit.parallel.agents.threads import run_units
 from cepkit.parallel.engine.engines import ParallelEngine
@@ -177,14 +178,17 @@ class RIP(_Divided):
     start_filter: bool = True
 
     def __post_init__(self) -> None:
-        whole_number("RIP: threads", self.threads, 1, MOST_THREADS)
+        whole_number("RIP: threads", self.threads, 1, limits.THREADS)
         truth("RIP: start_filter", self.start_filter)
         if self.multiple is not None and not (
-            isinstance(self.multiple, Real) and 1 <= float(self.multiple) < float("inf")
+            isinstance(self.multiple, Real) and 1 <= self.multiple <= limits.EVENTS_TOGETHER
         ):
-            raise CepError(f"RIP: multiple={self.multiple!r}. Give a number of windows, 1 or more")
+            raise CepError(
+                f"RIP: multiple={short_text(repr(self.multiple))}. Give a number of windows, 1 or more and "
+                f"{limits.EVENTS_TOGETHER:,} at most"
+            )
         if self.chunk is not None:
-            whole_number("RIP: chunk", self.chunk, 1)
+            whole_number("RIP: chunk", self.chunk, 1, limits.EVENTS_TOGETHER)
             if self.multiple is not None:
                 raise CepError("RIP: chunk and multiple both set the chunk size. Give only one of them")
         elif not self.start_filter and self.multiple is None:
@@ -267,7 +271,7 @@ class DataParallel(_Divided):
     how: str = "least_loaded"
 
     def __post_init__(self) -> None:
-        whole_number("DataParallel: threads", self.threads, 1, MOST_THREADS)
+        whole_number("DataParallel: threads", self.threads, 1, limits.THREADS)
         key_blocks(np.zeros(0, np.int64), 1, self.how)
 
     def reason_against(self, program: SequenceProgram) -> str | None:

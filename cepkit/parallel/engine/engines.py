@@ -13,12 +13,13 @@ from functools import partial
 
 import numpy as np
 
+from cepkit import limits
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
-from cepkit.parallel.agents.crew import MOST_THREADS, ONE_BY_ONE, REMOVALS, Costs, Crew, RunSettings
+from cepkit.parallel.agents.crew import ONE_BY_ONE, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.matches import ParallelMatches
@@ -216,7 +217,7 @@ class StateParallel(ParallelEngine):
     batch: int = 32
 
     def __post_init__(self) -> None:
-        whole_number("StateParallel: batch", self.batch, 1)
+        whole_number("StateParallel: batch", self.batch, 1, limits.EVENTS_TOGETHER)
 
     def crew(self, program: SequenceProgram, events: Events) -> Crew:
         """Return as many threads as agents."""
@@ -279,8 +280,8 @@ class Hybrid(ParallelEngine):
     removal: str = "watermark"
 
     def __post_init__(self) -> None:
-        whole_number("Hybrid: threads", self.threads, 1, MOST_THREADS)
-        whole_number("Hybrid: batch", self.batch, 1)
+        whole_number("Hybrid: threads", self.threads, 1, limits.THREADS)
+        whole_number("Hybrid: batch", self.batch, 1, limits.EVENTS_TOGETHER)
         for name, value, known in (
             ("allocation", self.allocation, ALLOCATIONS),
             ("cost_model", self.cost_model, COST_MODELS),

@@ -45,7 +45,7 @@ def plot_matches(
     """
     partitions = whole_number("partitions", partitions, 1)
     max_events = whole_number("max_events", max_events)
-    if value is not None and value not in source.schema:
+    if value is not None and (not isinstance(value, str) or value not in source.schema):
         raise column_not_found("value", value, source.schema)
     if value is None:
         value = next((name for name in columns if _is_value(name, query, source)), None)

@@ -107,7 +107,8 @@ def check_settings(
             f"shedding={strategy.name!r} needs a latency bound, as in latency_bound='1.5 s'. "
             "Without a bound nothing is ever dropped"
         )
-    if costs is not None and costs != "measured" and not isinstance(costs, Prices):
+    is_measured = isinstance(costs, str) and costs == "measured"
+    if costs is not None and not is_measured and not isinstance(costs, Prices):
         raise CepError(f"costs={costs!r}: give cep.shedding.Prices(…), or 'measured'")
     check_reading(negation)
     of_pattern, of_type = _weights(weights, len(queries))

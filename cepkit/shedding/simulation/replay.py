@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, nan
 from typing import Any
 
@@ -140,6 +140,14 @@ class PatternResult:
         }
 
 
+def _marked(run: ReplayRun, native: Callable[[Frame], Frame], frame: Frame) -> Frame:
+    """Return a result in the user's kind of frame; a pandas frame says what was lost."""
+    frame = native(frame)
+    if isinstance(frame, pd.DataFrame) and (said := losses(run)):
+        frame.attrs["shedding"] = said
+    return frame
+
+
 class ReplayResult:
     """What a replay kept, dropped and found; see `cepkit.replay`.
 
@@ -159,13 +167,7 @@ class ReplayResult:
 
     def __init__(self, run: ReplayRun, source: Source, native: Callable[[Frame], Frame]):
         self._run, engine = run, engines()["tree"]
-
-        def mark(frame: Frame) -> Frame:
-            frame = native(frame)
-            if isinstance(frame, pd.DataFrame) and (said := losses(run)):
-                frame.attrs["shedding"] = said
-            return frame
-
+        mark = partial(_marked, run, native)
         self.patterns: tuple[PatternResult, ...] = tuple(
             PatternResult(run, number, mark, source, engine) for number in range(len(run.scene.trees))
         )
