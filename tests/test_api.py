@@ -25,7 +25,7 @@ from cepkit.events import Source
 from cepkit.explorer.running.data import KeptColumns, WrappedSource
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.pandas import PandasSource
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.planning.arguments import NAMES, Arguments, QueryKeywords, takes_query_keywords
 
 CALLS = ("match", "tag", "explain", "funnel", "why_not", "step", "simulate", "replay", "explore")

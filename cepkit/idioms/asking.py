@@ -27,7 +27,7 @@ from cepkit.planning.validation import compile_checked
 from cepkit.results.doors import open_door
 
 if TYPE_CHECKING:
-    from cepkit.frames.spark import TaskMatches
+    from cepkit.frames.spark.tasks import TaskMatches
 
 ONE, ALL = "one", "all"
 
@@ -151,7 +151,7 @@ class AnswerOfTask:
 
 def _answer_on_spark(frame: Frame, idiom: Idiom, rows: str) -> Frame:
     from cepkit.frames.arrow import check_free
-    from cepkit.frames.spark import TaskMatches
+    from cepkit.frames.spark.tasks import TaskMatches
 
     program, source, needed = bind_on_spark(frame, idiom.query)
     columns = source.names if rows == ALL else needed
@@ -166,7 +166,7 @@ def _answer_on_spark(frame: Frame, idiom: Idiom, rows: str) -> Frame:
 
 def bind_on_spark(frame: Frame, query: RegexQuery) -> tuple[Program, Any, list[str]]:
     """Return a query bound to a Spark frame, the frame's columns, and the names of the columns it reads."""
-    from cepkit.frames.spark import needed_columns
+    from cepkit.frames.spark.tasks import needed_columns
     from cepkit.results.spark.binding import bind
 
     program, source = bind(frame, query)
@@ -187,7 +187,7 @@ def run_on_spark(
     emit: Callable[[TaskMatches], list[tuple[str, Measured]]],
 ) -> Any:
     """Return the output of ``emit`` for every task, lazily."""
-    from cepkit.frames.spark import check_convertible, run_tasks
+    from cepkit.frames.spark.tasks import check_convertible, run_tasks
     from cepkit.pipelines.spark_session import worker_python
 
     check_convertible(source, columns)

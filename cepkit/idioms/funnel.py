@@ -35,7 +35,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.arguments import Arguments
 
 if TYPE_CHECKING:
-    from cepkit.frames.spark import TaskMatches
+    from cepkit.frames.spark.tasks import TaskMatches
 
 ANY, STRICT = "any", "strict"
 MODES = (ANY, STRICT)

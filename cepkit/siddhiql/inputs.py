@@ -12,7 +12,7 @@ from cepkit.errors import CepError, ColumnNotFoundError, OrderError, nearest
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
 from cepkit.frames.row_order import nulls, plain_values
 from cepkit.frames.sources import source_of_frame
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
 from cepkit.siddhiql.functions.signatures import (

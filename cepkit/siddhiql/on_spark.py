@@ -13,7 +13,7 @@ from cepkit.errors import CepError, OrderError, nearest, warn
 from cepkit.events import FLOAT, INTEGER
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
-from cepkit.frames.spark import (
+from cepkit.frames.spark.tasks import (
     EmptySource,
     check_convertible,
     key_columns,

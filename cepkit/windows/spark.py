@@ -15,7 +15,9 @@ from cepkit.errors import OrderError, UnsupportedQueryError, warn
 from cepkit.events import Events, Source
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes, stream_order
-from cepkit.frames.spark import (
+from cepkit.frames.spark.sequences import send_slices, spread_slices
+from cepkit.frames.spark.slices import SLICE_COLUMNS, Slices, ticks
+from cepkit.frames.spark.tasks import (
     EmptySource,
     Order,
     check_convertible,
@@ -27,8 +29,6 @@ from cepkit.frames.spark import (
     sent_batches,
     use_kernel_cache,
 )
-from cepkit.frames.spark_sequences import send_slices, spread_slices
-from cepkit.frames.spark_slices import SLICE_COLUMNS, Slices, ticks
 from cepkit.results.spark.binding import check_functions, n_tasks
 from cepkit.windows.joining import JoinRows, PlannedJoin, frame_of_join, plan_join, run_join
 from cepkit.windows.running import WindowRows, check_window, keys_of_window, run_window, size_of

@@ -31,12 +31,12 @@ from cepkit.errors import (
     ResultTooLargeError,
     UnsupportedQueryError,
 )
-from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import EmptySource, as_text, from_text
-from cepkit.frames.spark_samples import Drawn, First, _shortest
-from cepkit.frames.spark_slices import Slices
+from cepkit.frames.spark import sequences as tasks
+from cepkit.frames.spark.samples import Drawn, First, _shortest
+from cepkit.frames.spark.slices import Slices
+from cepkit.frames.spark.tasks import EmptySource, as_text, from_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.results.spark import binding

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
-from cepkit.frames.spark import EmptySource
-from cepkit.frames.spark_slices import slices_of
+from cepkit.frames.spark.slices import slices_of
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions.functions import RegisteredFunction
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery

@@ -11,9 +11,9 @@ import pandas as pd
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, ResultTooLargeError
-from cepkit.frames import spark as tasks
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark import tasks
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery

@@ -58,7 +58,7 @@ class SparkMatches:
     in this order, from 0.
 
     Without ``partition_by``, tasks share a stream by time when a window limits the matches of a sequence
-    query; see `cepkit.frames.spark_slices.Slices`.
+    query; see `cepkit.frames.spark.slices.Slices`.
 
     Examples
     --------

@@ -13,8 +13,8 @@ from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.regex_aggregates import aggregate_regex
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.events import Events
-from cepkit.frames import spark as tasks
 from cepkit.frames.arrow import check_free
+from cepkit.frames.spark import tasks
 from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import collect, run_job
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, OrderError, warn
-from cepkit.frames.spark import EmptySource, check_convertible, key_columns, numbered_columns
+from cepkit.frames.spark.tasks import EmptySource, check_convertible, key_columns, numbered_columns
 from cepkit.language.match_recognize.query import SelectedRows, SortKey
 from cepkit.results.spark.row_pattern_tasks import Told
 

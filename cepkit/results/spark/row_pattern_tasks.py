@@ -16,7 +16,7 @@ from cepkit.errors import CepError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.row_order import plain_values
-from cepkit.frames.spark import Order, check_total_order, received_table, sent_batches
+from cepkit.frames.spark.tasks import Order, check_total_order, received_table, sent_batches
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.memory import several_matches
 from cepkit.results.match_recognize.search import (

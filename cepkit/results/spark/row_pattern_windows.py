@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cepkit.events import ColumnType
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.spark import EmptySource, received_table, result_types, sent_batches
+from cepkit.frames.spark.tasks import EmptySource, received_table, result_types, sent_batches
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import WindowedRows
 from cepkit.pipelines.spark_session import worker_python

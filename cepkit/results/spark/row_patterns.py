@@ -9,7 +9,7 @@ import pandas as pd
 
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import EmptySource, result_types
+from cepkit.frames.spark.tasks import EmptySource, result_types
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.match import Match

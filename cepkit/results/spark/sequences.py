@@ -14,11 +14,11 @@ from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import Events
-from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import EmptySource, too_many
-from cepkit.frames.spark_samples import Drawn, First
-from cepkit.frames.spark_slices import Slices
+from cepkit.frames.spark import sequences as tasks
+from cepkit.frames.spark.samples import Drawn, First
+from cepkit.frames.spark.slices import Slices
+from cepkit.frames.spark.tasks import EmptySource, too_many
 from cepkit.planning.planner import Engine
 from cepkit.results.spark.found import SparkFound
 from cepkit.results.spark.jobs import collect, refuse, run_job
@@ -31,7 +31,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
     """Matches of an event sequence; several may end at one event, so a place has a rank.
 
     Without ``partition_by``, tasks divide the stream by time if a window limits the matches; see
-    `cepkit.frames.spark_slices.Slices`.
+    `cepkit.frames.spark.slices.Slices`.
     """
 
     has_ranks = True
@@ -67,7 +67,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
         return collect(self._result(run.orderBy(*place).limit(n)))
 
     def sample(self, n: int, seed: int) -> pd.DataFrame:
-        """Return a sample of ``n`` matches from one job; see `cepkit.frames.spark_samples.Drawn`."""
+        """Return a sample of ``n`` matches from one job; see `cepkit.frames.spark.samples.Drawn`."""
         n_before = len(self.names)
         event = self._event_columns(n_before)
         place, time = f"c{n_before + len(event)}", f"c{n_before + len(event) + 1}"

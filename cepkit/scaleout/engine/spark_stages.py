@@ -16,10 +16,10 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches
 from cepkit.errors import OrderError, ResultTooLargeError
 from cepkit.events import ColumnType, Frame
-from cepkit.frames import spark_sequences as tasks
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
+from cepkit.frames.spark import sequences as tasks
+from cepkit.frames.spark.tasks import numbered_columns, result_types, sent_batches, too_many, use_kernel_cache
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.pipelines.spark_session import worker_python
 from cepkit.results.spark.jobs import refuse

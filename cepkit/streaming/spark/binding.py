@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
 from cepkit.events import TIME
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine, engines

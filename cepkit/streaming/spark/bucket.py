@@ -15,7 +15,7 @@ from cepkit.errors import CepError, OrderError
 from cepkit.events import Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
-from cepkit.frames.spark import Order, check_total_order
+from cepkit.frames.spark.tasks import Order, check_total_order
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.arrival import ordered_batch

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, UnsupportedQueryError, truth, whole_number
-from cepkit.frames import spark as tasks
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark import tasks
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.regex.patterns import Pattern, Repeat
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery

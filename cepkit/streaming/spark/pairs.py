@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cepkit.frames.spark import EmptySource, check_convertible
+from cepkit.frames.spark.tasks import EmptySource, check_convertible
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.sides import SIDE, Sides
 from cepkit.streaming.spark.bucket import BucketQuery

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.frames import spark as tasks
 from cepkit.frames.arrow import check_free
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark import tasks
+from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import StreamSchema

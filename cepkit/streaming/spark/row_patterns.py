@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cepkit.errors import CepError, OrderError, warn, whole_number
-from cepkit.frames.spark import EmptySource, check_convertible
+from cepkit.frames.spark.tasks import EmptySource, check_convertible
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
 from cepkit.streaming.operators.row_patterns import kept_columns
 from cepkit.streaming.spark.binding import check_watermark

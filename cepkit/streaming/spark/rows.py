@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cepkit.errors import CepError, truth, whole_number
-from cepkit.frames.spark import EmptySource, check_convertible, needed_columns
+from cepkit.frames.spark.tasks import EmptySource, check_convertible, needed_columns
 from cepkit.results.spark.binding import bind_any
 from cepkit.streaming.operators.sides import Sides
 from cepkit.streaming.sequence_stream import SequenceSearch

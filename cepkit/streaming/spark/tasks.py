@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from cepkit.frames.spark import received_table, use_kernel_cache
+from cepkit.frames.spark.tasks import received_table, use_kernel_cache
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from cepkit.streaming.spark.sending import Sending, as_stream, of_stream
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.frames.spark_sequences import Results, Searched
+from cepkit.frames.spark.sequences import Results, Searched
 
 _GOLDEN = 0x9E3779B97F4A7C15  # constant of splitmix64, as the two below
 _MIX = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.frames.spark import EmptySource
+from cepkit.frames.spark.tasks import EmptySource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

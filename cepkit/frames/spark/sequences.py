@@ -20,7 +20,8 @@ from cepkit.errors import CepError, ResultTooLargeError
 from cepkit.events import ColumnType, Events
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
-from cepkit.frames.spark import (
+from cepkit.frames.spark.slices import SLICE_COLUMNS, Slices, ticks
+from cepkit.frames.spark.tasks import (
     EmptySource,
     as_text,
     check_total_order,
@@ -32,7 +33,6 @@ from cepkit.frames.spark import (
     too_many,
     use_kernel_cache,
 )
-from cepkit.frames.spark_slices import SLICE_COLUMNS, Slices, ticks
 from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run_tasks(
     Parameters
     ----------
     frame, source, program, columns, limit
-        As for `cepkit.frames.spark.run_tasks`.
+        As for `cepkit.frames.spark.tasks.run_tasks`.
     engine : callable
         Takes a program and events; returns all matches.
     tell : callable
@@ -358,7 +358,7 @@ class SequenceTaskAggregates:
     texts: tuple[str, ...]
 
     def __call__(self, searched: Searched) -> Iterator[Results]:
-        """Yield the values of a task as one text (see `cepkit.frames.spark.from_text`)."""
+        """Yield the values of a task as one text (see `cepkit.frames.spark.tasks.from_text`)."""
         texts = {str(i): text for i, text in enumerate(self.texts)}
         values = aggregate_matches(searched.program, searched.matches, searched.source, texts)
         yield [("values", pa.array([as_text(values)]))]

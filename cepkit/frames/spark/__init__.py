@@ -1,0 +1,1 @@
+"""Queries as Arrow tasks of Spark."""
