@@ -221,6 +221,7 @@ ROWS = "MATCH_RECOGNIZE (ORDER BY ts MEASURES A.x AS x PATTERN (A) DEFINE A AS x
 SIDDHI = "from T[x > 1] select kind, x insert into O"
 
 ODD_ARGUMENTS = {
+    "count by an array": (lambda m: m.count(np.array(["exact", "x"])), "a count is 'exact' or an 'estimate'"),
     "take a number": (lambda m: m.take(5), "take: numbers=5: expected the numbers of matches in a list"),
     "take a text": (lambda m: m.take("ab"), "take: numbers='ab': expected the numbers"),
     "take a mask": (lambda m: m.take([True, False]), "matches are numbered from 0; True is no number"),
@@ -263,6 +264,12 @@ def test_odd_names_of_streams(odd):
             call(odd)
     with pytest.raises(CepError, match="give the name of the new column"):
         found.to_frame(time=odd)
+
+
+@pytest.mark.parametrize("odd", [np.array(["any", "strict"]), [], {}, 5])
+def test_odd_modes_of_a_funnel(odd):
+    with pytest.raises(CepError, match="mode="):
+        cep.funnel(EVENTS, "p q", define={"p": "x > 1", "q": "x > 2"}, mode=odd)
 
 
 @pytest.mark.parametrize("limit", ["9" * 400 + " GB", "9" * 5000 + " B", "1." + "9" * 400 + " GB", "١ GB"])

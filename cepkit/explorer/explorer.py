@@ -294,7 +294,7 @@ class Explorer:
         TimeoutError
             When it takes longer than ``timeout`` seconds.
         """
-        if what not in ("all", "matches"):
+        if not isinstance(what, str) or what not in ("all", "matches"):
             raise CepError(f"wait: unknown what={what!r}; write 'all' or 'matches'")
         if not self._present.shown.worker.wait(timeout, OF_MATCHES if what == "matches" else None):
             raise TimeoutError(f"the explorer still runs after {timeout:g} s: {self.status['message']}")

@@ -74,7 +74,7 @@ def funnel_of_steps(frame: Frame, steps: Sequence[Any], mode: str, given: Argume
     -----
     Time O(rows x steps), and the time to sort the rows and the partitions.
     """
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         raise CepError(
             f"mode={mode!r}.{nearest(str(mode), MODES)} 'any' lets a user do anything between two steps, "
             "'strict' nothing"

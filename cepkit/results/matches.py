@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, whole_number
+from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Frame, Source
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
@@ -194,8 +194,8 @@ class Matches:
         >>> matches.count()
         5313300
         """
-        if method not in ("exact", "estimate"):
-            raise CepError(f"method={method!r}: a count is 'exact' or an 'estimate'")
+        if not isinstance(method, str) or method not in ("exact", "estimate"):
+            raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
         return self._found.count() if method == "exact" else self._found.estimate(samples, seed)
 
     def __len__(self) -> int:

@@ -58,7 +58,7 @@ class SparkStreamResults(ABC):
         late: str | None = None,
         shedding: Any = None,
     ):
-        if late is not None and late not in _LATE:
+        if late is not None and not (isinstance(late, str) and late in _LATE):
             raise CepError(f"late={late!r}: write 'count' or 'rows'")
         self._frame, self._source, self._query, self._shedding = frame, source, query, shedding
         self._keys = keys_of_buckets(self._bucket_query)
