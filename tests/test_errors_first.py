@@ -256,6 +256,14 @@ def test_a_slice_without_a_step_is_refused_as_by_lists():
         cep.match(EVENTS, **PAIRS)[::0]
 
 
+@pytest.mark.parametrize("step", [10**30, -(10**30), 2**63])
+@pytest.mark.parametrize("call", [PAIRS, {"query": "a", "define": {"a": "x > 1"}, "order_by": "ts"}])
+def test_a_slice_takes_steps_of_any_size(call, step):
+    matches = cep.match(EVENTS, **call)
+    assert matches[::step].count() == 1
+    assert matches[::step].to_frame().equals(matches.take([0 if step > 0 else -1]))
+
+
 @pytest.mark.parametrize("odd", [5, -1, [], [1], {}, b"O", float("nan")])
 def test_odd_names_of_streams(odd):
     found = cep.siddhi(SIDDHI, T=EVENTS, order_by="ts")

@@ -125,6 +125,13 @@ def bounds_of(key: slice, n: int) -> tuple[int, int, int]:
         ) from None
 
 
+def array_of_range(numbers: range) -> np.ndarray:
+    """Return the numbers of a range of matches, int64. The step of a single number may have any size."""
+    if len(numbers) < 2:
+        return np.array(numbers, np.int64)
+    return np.arange(numbers.start, numbers.stop, numbers.step)
+
+
 def no_such_match(number: int, n_matches: int) -> IndexError:
     """Return the `IndexError` for a number that no match has."""
     there = f"there are {count_text(n_matches)}, numbered from 0" if n_matches else "there are no matches"

@@ -13,6 +13,7 @@ from cepkit.engines.measures.regex_measures import Measured, measure
 from cepkit.engines.regex.matching import Run, label_rows
 from cepkit.engines.shared.match_set import Lineage, MatchSet
 from cepkit.events import Source
+from cepkit.results.arguments import array_of_range
 from cepkit.results.found import FoundInMemory
 
 
@@ -27,7 +28,7 @@ class RegexFound(FoundInMemory[MatchSet]):
 
     def narrow(self, numbers: range) -> RegexFound:
         """Return the matches with these numbers as a result of their own."""
-        whole = self.whole.take(np.arange(numbers.start, numbers.stop, numbers.step))
+        whole = self.whole.take(array_of_range(numbers))
         return RegexFound(self.program, whole, self.run)
 
     def measure(self, part: MatchSet, source: Source) -> dict[str, Measured]:

@@ -22,6 +22,7 @@ from cepkit.frames.row_events import searched_rows
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.planning.planner import Engine
 from cepkit.progress import checkpoint
+from cepkit.results.arguments import array_of_range
 from cepkit.results.found import FoundInMemory
 from cepkit.results.match_recognize.columns import arrow_of
 from cepkit.results.matches import Matches
@@ -52,7 +53,7 @@ class RowsFound(FoundInMemory[RowMatchSet]):
 
     def narrow(self, numbers: range) -> RowsFound:
         """Return the matches with these numbers as a result of their own."""
-        whole = self.whole.take(np.arange(numbers.start, numbers.stop, numbers.step))
+        whole = self.whole.take(array_of_range(numbers))
         return RowsFound(self.searched, whole)
 
     def measure(self, part: RowMatchSet, source: Source) -> dict[str, Measured]:
