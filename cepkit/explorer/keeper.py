@@ -59,10 +59,10 @@ class CaseKeeper:
     def cases(self, cases: Iterable[Case]) -> None:
         is_many = isinstance(cases, Iterable) and getattr(cases, "ndim", 1)
         given = tuple(cases) if is_many else (cases,)
-        wrong = next((one for one in given if not isinstance(one, Case)), None)
-        if wrong is not None:
+        wrong = [one for one in given if not isinstance(one, Case)]
+        if wrong:
             raise CepError(
-                f"cases: {short_text(repr(wrong))} is no Case; make one with keep() or Case.from_dict()"
+                f"cases: {short_text(repr(wrong[0]))} is no Case; make one with keep() or Case.from_dict()"
             )
         kept = tuple(dict.fromkeys(given))
         if len(kept) > MOST_CASES:

@@ -153,6 +153,8 @@ def _kind(branch: Branch, condition: Condition, is_joint: bool) -> str:
     if not is_joint:
         return "on an event alone"
     components = {c for _, c in condition.components}
+    if not components:
+        return "on a loop without events"
     if len(components) == 1:
         return "on each event of a loop and those before" if condition.each else "on a whole loop"
     if max(components) - min(components) == 1 and len(components) == 2:

@@ -502,6 +502,7 @@ ODD_CALLS = {
     "filters": lambda e, odd: setattr(e, "filters", odd),
     "hidden": lambda e, odd: setattr(e, "hidden", odd),
     "cases": lambda e, odd: setattr(e, "cases", odd),
+    "case of nothing": lambda e, odd: setattr(e, "cases", (None, odd)),
     "partition": lambda e, odd: e.choose(partition_by=odd),
     "type": lambda e, odd: e.choose(event_type=odd),
     "strategy": lambda e, odd: e.choose(strategy=odd),
@@ -525,3 +526,11 @@ def test_odd_arguments_of_an_explorer_get_one_clear_error():
             except Exception as error:
                 wrong.append(f"{name} of {odd!r}: {type(error).__name__}: {error}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("position", [-1, 10**9])
+def test_positions_of_no_event_have_no_reasons(position):
+    explorer = opened()
+    explorer.wait(60)
+    with pytest.raises(CepError, match=f"no event has the position {position:,}"):
+        explorer.why_not([0, position])

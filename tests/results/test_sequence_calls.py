@@ -208,3 +208,10 @@ def test_a_look_at_what_takes_forever_to_search(least):
         assert found.head(3).equals(found.head(10).head(3))
         assert bool(found)
     assert found.plot().layout.title.text
+
+
+def test_explain_says_that_a_loop_may_have_no_events():
+    frame = pd.DataFrame({"kind": list("abd"), "t": [1, 2, 3], "x": [1, 2, 3]})
+    query = "PATTERN SEQ(a p, b q, d{0,3} r[]) WHERE sum(r.x) > 3"
+    said = str(cep.explain(frame, query, event_type="kind", order_by="t"))
+    assert "on a loop without events, or on a whole loop" in said

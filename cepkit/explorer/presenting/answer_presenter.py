@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cepkit.errors import CepError
 from cepkit.explorer.funnel_traits import funnels
 from cepkit.explorer.marks import places_of_events
 from cepkit.explorer.moment_traits import moment_traits
@@ -65,9 +66,19 @@ class AnswerPresenter:
     # --- reasons
 
     def why_not(self, positions: Sequence[int]) -> None:
-        """Show why events are not a match."""
-        result, self._shown.asked = self._shown.result_for("why_not"), list(positions)
-        asked = list(positions)
+        """Show why events are not a match.
+
+        Raises
+        ------
+        CepError
+            When no event has one of the positions.
+        """
+        result, asked = self._shown.result_for("why_not"), list(positions)
+        n = result.events.n_events
+        odd = next((one for one in asked if not 0 <= one < n), None)
+        if odd is not None:
+            raise CepError(f"why_not: no event has the position {odd:,}; there are {n:,}, numbered from 0")
+        self._shown.asked = list(positions)
         self._shown.worker.submit(REASONS, lambda turn: self._explain(turn, result, asked))
 
     def click(self, x: float | str) -> None:
