@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.hostile_runs import run_cases
+import cepkit as cep
+from cepkit.language.siddhi.mistakes import early_within
+from tests.support.hostile_runs import frame, in_time, run_cases
 
 N_QUICK, N_SLOW = 40, 2_000
 
@@ -31,3 +33,51 @@ def test_a_hundred_thousand_hostile_texts_are_answered_or_refused(seed):
     outcomes = run_cases(range(seed * 5_000, (seed + 1) * 5_000))
     print(outcomes)
     assert outcomes.faults == [] and outcomes.n_of["answers"] > 500
+
+
+BETWEEN = (
+    " ",
+    "\n",
+    "11 ",
+    "1 sec ",
+    "/* ",
+    '""" ',
+    "'",
+    '"',
+    "`",
+    "( ",
+    "[ ",
+    ". ",
+    "a ",
+    "-",
+    "!",
+    "within 1 sec ",
+)
+CALLS = {
+    "sequence": lambda text: cep.match(frame(), text, event_type="kind", order_by="ts"),
+    "SQL": lambda text: cep.match(frame(), text),
+    "SiddhiQL": lambda text: cep.siddhi(text, T=frame(), order_by="ts"),
+}
+PLACES = {
+    "sequence": "PATTERN SEQ(A a, B b) WHERE strict_contiguity{}",
+    "SQL": "MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS x > 1{}",
+    "SiddhiQL": "from e1=T[x > 1]{} -> e2=T within 11 11{} select e1.x insert into O",
+}
+
+
+@pytest.mark.parametrize("sign", BETWEEN)
+@pytest.mark.parametrize("language", list(CALLS))
+def test_many_equal_signs_are_read_in_linear_time(language, sign):
+    """A regular expression takes quadratic or exponential time where a text fits it in many ways."""
+    text = PLACES[language].replace("{}", sign * (45_000 // len(sign)))
+    try:
+        with in_time():
+            CALLS[language](text)
+    except cep.CepError as error:
+        assert len(str(error)) < 4_200
+
+
+def test_the_amounts_of_within_are_read_in_one_way():
+    with in_time():
+        assert early_within("within " + "11 " * 40 + "!") is None
+    assert early_within("within 1 min 30 sec ") is not None

@@ -547,6 +547,18 @@ def _too_slow(*_: object) -> None:
     raise TooSlow
 
 
+@contextlib.contextmanager
+def in_time() -> Iterator[None]:
+    """Raise `TooSlow` if the block takes longer than ``LONGEST_S`` of the processor, which others use."""
+    before = signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def _said(error: Exception) -> str:
     lines = traceback.extract_tb(error.__traceback__)[-3:]
     places = " < ".join(f"{Path(one.filename).name}:{one.lineno}" for one in reversed(lines))
@@ -558,10 +570,8 @@ def run_case(seed: int, outcomes: Outcomes, kinds: tuple[str, ...] | None = None
     draw = Random(seed)
     names = kinds or tuple(CALLS)
     kind = draw.choices(names, [CALLS[name][1] for name in names])[0]
-    before = signal.signal(signal.SIGPROF, _too_slow)
-    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)  # time of the processor: others may use it, too
     try:
-        with warnings.catch_warnings():
+        with in_time(), warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", cep.CepWarning)
             CALLS[kind][0](draw)
@@ -581,9 +591,6 @@ def run_case(seed: int, outcomes: Outcomes, kinds: tuple[str, ...] | None = None
         outcome = "refusals" if is_list else "faults"
         if not is_list:
             outcomes.faults.append(f"seed {seed}, {kind}: {_said(error)}")
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
     outcomes.n_of[outcome] += 1
 
 

@@ -78,7 +78,7 @@ _WHERE_TOKEN = re.compile(
     r"|(?P<and>(?ai:and)\b|&&?)|(?P<or>(?ai:or)\b|\|\|?)|(?P<not>(?ai:not)\b|!(?!=)|~)"
     r"|(?P<other>\w+|[^\w\s])"
 )
-_BRACED = re.compile(rf"\s*{_STRATEGY}(?P<braces>\s*(?:\([^()]*\))?\s*\{{)")
+_BRACED = re.compile(rf"\s*{_STRATEGY}(?P<braces>\s*+(?:\([^()]*\)\s*+)?\{{)")
 _KEY_COLUMN = re.compile(r"\s*(?:(?P<plain>[^\W\d]\w*)|`(?P<quoted>(?:[^`]|``)*)`)\s*(?:,|$)")
 _TAKES_CONDITION = re.compile(rf"{_QUOTED}|\b(?P<word>(?ai:UNTIL|IF))\b\s*(?P<open>\()")
 _WINDOW = re.compile(

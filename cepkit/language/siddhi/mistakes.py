@@ -76,7 +76,8 @@ SIDDHI_WORDS = Vocabulary(
 )
 
 _WORD = re.compile(
-    r"--[^\n]*|/\*(?:.|\n)*?\*/|\"\"\"(?:.|\n)*?\"\"\"|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|(\w+)|[;(!]"
+    r"--[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|\"\"\"(?:[^\"]|\"(?!\"\"))*+(?:\"\"\")?"
+    r"|'[^'\n]*'|\"[^\"\n]*\"|`[^`]*`|(\w+)|[;(!]"
 )
 _DEFINED = {
     "table": "a table is state that other programs change; pass its rows as a stream",
@@ -95,7 +96,8 @@ _INNER_QUERY = "a query inside 'from' does not run; write it before, with insert
 _FAULT_STREAM = (
     "{} is a fault stream, of events whose processing failed, and none fails here; leave the query out"
 )
-_WITHIN = re.compile(r"\bwithin\s+[0-9]+\s*\w+(?:\s+[0-9]+\s*\w+)*\s*\Z", re.IGNORECASE)
+_AMOUNT = r"\s++[0-9]++\s*+[^\W\d]\w*+"
+_WITHIN = re.compile(rf"\bwithin(?:{_AMOUNT})++\s*+\Z", re.IGNORECASE)
 
 
 def early_within(text: str) -> tuple[str, int, int] | None:
