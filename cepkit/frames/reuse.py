@@ -9,6 +9,7 @@ its results and copies are dropped.
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 FEWEST_ROWS = 20_000  # smaller frames are prepared again in a millisecond or two
 MOST_BYTES = 1 << 28  # copies and results of all frames together; the oldest ones are dropped
 _VALUES_PER_COMPARISON = 1 << 15  # their result fits the cache
+_BYTES_PER_COMPARISON = 1 << 26  # Ctrl-C waits for one comparison at most
 
 
 Result = tuple[np.ndarray, ...]
@@ -141,14 +143,31 @@ def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
     if then.dtype == object:
         now = np.ascontiguousarray(now)
         return _are_equal(addresses_of(then), addresses_of(now))
-    # Bits are compared, so a NaN equals itself; eight bytes at once where the arrays allow it.
-    is_wide = now.flags.c_contiguous and then.ndim == 1 and now.nbytes % 8 == 0
-    bits = np.dtype("u8" if is_wide else f"u{then.dtype.itemsize}")
+    # Bits are compared, so a NaN equals itself.
+    if then.flags.c_contiguous and now.flags.c_contiguous:
+        return _are_bytes_equal(then, now)
+    bits, step = np.dtype(f"u{then.dtype.itemsize}"), _VALUES_PER_COMPARISON
     then, now = then.view(bits), now.view(bits)
-    step = _VALUES_PER_COMPARISON
     return all(
         bool((then[low : low + step] == now[low : low + step]).all()) for low in range(0, len(then), step)
     )
+
+
+def _are_bytes_equal(then: np.ndarray, now: np.ndarray) -> bool:
+    """Return whether two contiguous arrays of one shape and type have the same bytes.
+
+    The function of the C library takes half of the time of numpy, which writes a truth value for each item.
+    """
+    n, first, second = then.nbytes, then.ctypes.data, now.ctypes.data
+    return not any(
+        _compare_bytes(first + low, second + low, min(_BYTES_PER_COMPARISON, n - low))
+        for low in range(0, n, _BYTES_PER_COMPARISON)
+    )
+
+
+_compare_bytes = (ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)).memcmp
+_compare_bytes.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+_compare_bytes.restype = ctypes.c_int
 
 
 def addresses_of(objects: np.ndarray) -> np.ndarray:
