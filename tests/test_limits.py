@@ -36,6 +36,14 @@ def nested(n: int) -> str:
     return text
 
 
+def inside(one: str, n: int) -> str:
+    """Return ``n`` expressions inside each other."""
+    text = "x"
+    for _ in range(n):
+        text = one.format(text)
+    return text
+
+
 def joined(n: int, one: str = "b.x > a.x + {}") -> str:
     return " AND ".join(one.format(i) for i in range(n))
 
@@ -60,6 +68,12 @@ BEYOND = {
     "rows back": ("good", {"define": {"good": "prev(x, 1000000000) > 1"}}, "at most 1,000,000 rows back"),
     "rows back, digits": ("good", {"define": {"good": f"prev(x, {'9' * 3999}) > 1"}}, "rows back"),
     "comparisons": ("good", {"define": {"good": nested(20)}}, "comparisons of conditions are nested"),
+    "between": (
+        "good",
+        {"define": {"good": inside("abs({} between 1 and 2)", 40) + " > 0"}},
+        "inside each other",
+    ),
+    "chains": ("good", {"define": {"good": inside("abs(1 < {} < 3)", 40) + " > 0"}}, "inside each other"),
     "levels": ("good", {"define": {"good": "not " * 5000 + "x > 1"}}, "more than 100 levels are nested"),
     "brackets": ("(" * 101 + "good" + ")" * 101, {}, "more than 100 levels are nested"),
     "brackets of options": ("(good | " * 9000 + "good" + ")" * 9000, {}, "more than 100 levels are nested"),
@@ -98,6 +112,10 @@ BEYOND_ROWS = {
     "orders of orders": (rows("PERMUTE(A, A, A, A, A, A, A, A)"), "bounds of the quantifiers are too large"),
     "alternatives": (rows("|".join(["A"] * 500_000)), "characters of the query"),
     "parts": (rows(" ".join(["A"] * 40_000)), "bounds of the quantifiers are too large"),
+    "between": (
+        rows("A", "A AS " + inside("CASE WHEN {} BETWEEN 1 AND 2 THEN 1 END", 40) + " > 0"),
+        "BETWEEN or comparisons inside each other repeat more than 20,000 parts",
+    ),
     "brackets": (rows("A", "A AS " + "NOT " * 5000 + "x > 1"), "more than 100 levels are nested"),
     "options of options": (rows("(A | " * 9000 + "A" + ")" * 9000), "more than 100 levels are nested"),
     "conditions": (rows("A", listed(1001, "A{} AS x > 1")), "entries of a list: 1,001"),

@@ -26,7 +26,7 @@ from cepkit.language.expressions.mistakes import (
 )
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.printing import quoted_name
-from cepkit.limits import DEPTH, TEXT, refuse_beyond
+from cepkit.limits import DEPTH, REPEATED_PARTS, TEXT, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -107,7 +107,7 @@ def _parse_expression(text: str, role: str, references: bool, whole: str | None)
     if tree is None:
         words = EVENT_EXPRESSION_WORDS if references else EXPRESSION_WORDS
         tree = parse(text, _expression_parser, words, role, whole)
-    check_depth(tree, ex.Expression.children, text if whole is None else whole, role)
+    check_tree(tree, ex.Expression.children, text if whole is None else whole, role)
     if not references:
         _refuse_references(tree, text, role)
     return tree
@@ -181,6 +181,10 @@ def check_text(text: str, role: str | None = None) -> None:
 
 
 _TOO_DEEP = f"more than {DEPTH} levels are nested; simplify"
+_TOO_OFTEN = (
+    f"BETWEEN or comparisons inside each other repeat more than {REPEATED_PARTS:,} parts; compute the inner "
+    "ones as columns"
+)
 _CURE = "Give long lists of constants in IN (…), and compute long conditions as columns"
 
 
@@ -189,10 +193,21 @@ def _expression_parser() -> Lark:
     return make_parser(Path(__file__).with_name("expr.lark"), EXPRESSION_BUILDER)
 
 
-def check_depth(tree: Any, children: Callable, text: str, role: str | None) -> None:
-    """Raise if a tree is too deep for the passes that walk it."""
-    level, depth = [tree], 0
+def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> None:
+    """Raise if a tree is too deep for the passes that walk it, or if its parts repeat too often.
+
+    BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
+    number of parts doubles at each level.
+    """
+    level, depth, n_repeated = {id(tree): (tree, 1)}, 0, 0
     while level:
-        level, depth = [child for node in level for child in children(node)], depth + 1
+        below: dict[int, tuple[Any, int]] = {}
+        for node, times in level.values():
+            n_repeated += 0 if type(node) is ex.Literal else times - 1
+            for child in children(node):
+                below[id(child)] = child, below.get(id(child), (child, 0))[1] + times
+        level, depth = below, depth + 1
         if depth > DEPTH:
             raise located(_TOO_DEEP, text, (0, 1), role)
+        if n_repeated > REPEATED_PARTS:
+            raise located(_TOO_OFTEN, text, (0, 1), role)

@@ -16,7 +16,7 @@ from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.lists import shortened
 from cepkit.language.expressions.mistakes import Vocabulary
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse, parse_with_lists
+from cepkit.language.expressions.parsing import check_tree, parse, parse_with_lists
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.clauses import (
@@ -149,7 +149,7 @@ def _pattern(part: TextPart) -> rp.RowPattern:
         raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint and '.' + hint}")
     inside = TextPart(part.whole, tokens[0].end(), tokens[1].start())
     tree = _parsed(inside, _row_pattern_parser, ROW_PATTERN_WORDS, "PATTERN")
-    check_depth(tree, rp.RowPattern.children, part.whole, "PATTERN")
+    check_tree(tree, rp.RowPattern.children, part.whole, "PATTERN")
     return tree
 
 
@@ -194,7 +194,7 @@ def sql_expression(part: TextPart, role: str) -> ex.Expression:
     tree = parse_with_lists(short, items_at, _sql_expression_parser)
     if tree is None:
         tree = _parsed(part, _sql_expression_parser, SQL_EXPRESSION_WORDS, role)
-    check_depth(tree, ex.Expression.children, part.whole, role)
+    check_tree(tree, ex.Expression.children, part.whole, role)
     return tree
 
 

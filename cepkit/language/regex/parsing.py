@@ -11,7 +11,7 @@ from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions.building import Refusal, span_of, whole_number
 from cepkit.language.expressions.mistakes import PATTERN_WORDS
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, parse
+from cepkit.language.expressions.parsing import check_tree, parse
 from cepkit.language.regex import patterns as pt
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def parse_pattern(text: str) -> pt.Pattern:
     tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
     if not text.strip():
         raise PatternSyntaxError("expected a predicate name, '.' or '(', found an empty pattern", text, 0)
-    check_depth(tree, pt.Pattern.children, text, None)
+    check_tree(tree, pt.Pattern.children, text, None)
     return tree
 
 

@@ -27,7 +27,7 @@ from cepkit.language.expressions.building import unquoted
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, check_text, parse, parse_expression
+from cepkit.language.expressions.parsing import check_text, check_tree, parse, parse_expression
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.sequences.building import SASE_BUILDER
 from cepkit.language.sequences.patterns import (
@@ -244,7 +244,7 @@ def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
             "expected an event, as in 'Order o', or SEQ(…)", text, (min(start, len(text)), stop), None
         )
     pattern = parse(bare, _sequence_parser, SEQUENCE_WORDS, None, text)
-    check_depth(pattern, SequencePattern.children, text, None)
+    check_tree(pattern, SequencePattern.children, text, None)
     check_size(pattern)
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_conditions(node, condition_at))
     _refuse_nameless(pattern, text)

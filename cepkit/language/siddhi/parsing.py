@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
 from cepkit.language.expressions.mistakes import located
 from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_depth, check_text, parse
+from cepkit.language.expressions.parsing import check_text, check_tree, parse
 from cepkit.language.siddhi.building import MIXED_SIGNS, SIDDHI_BUILDER
 from cepkit.language.siddhi.mistakes import KEYWORDS, SIDDHI_WORDS, early_within, refused_statement
 from cepkit.language.siddhi.patterns import AbsentState, EventState, StatePattern
@@ -102,7 +102,7 @@ def _check_size(app: SiddhiApp, text: str) -> None:
     for query in app.queries():
         if isinstance(query.input, PatternInput):
             pattern = query.input.pattern
-            check_depth(pattern, StatePattern.children, text, None)
+            check_tree(pattern, StatePattern.children, text, None)
             n_states = sum(isinstance(state, EventState | AbsentState) for state in pattern.walk())
             refuse_beyond(STATES, n_states, "states of the pattern", "Write a shorter pattern")
         trees = [column.value for column in query.select]
@@ -110,7 +110,7 @@ def _check_size(app: SiddhiApp, text: str) -> None:
         for source in query.sources():
             trees += source.conditions
         for tree in trees:
-            check_depth(tree, type(tree).children, text, None)
+            check_tree(tree, type(tree).children, text, None)
 
 
 @cache
