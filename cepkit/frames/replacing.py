@@ -91,7 +91,7 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
         file, not the part.
     """
     target = file_to_write(path)
-    if not target.absolute().parent.is_dir():
+    if not target.parent.is_dir():
         raise UnwritableFileError(
             f"{path} cannot be written: there is no folder {str(target.parent)!r}; make it first"
         )

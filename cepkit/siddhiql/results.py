@@ -118,7 +118,10 @@ class SiddhiResult:
                 raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
             columns[time] = times_of_ticks([row[1] for row in rows], self._clock)
         for i, (column, kind) in enumerate(schema):
-            columns[column] = arrow_of_type([row[2][i] for row in rows], kind, column)
+            try:
+                columns[column] = arrow_of_type([row[2][i] for row in rows], kind, column)
+            except CepError as error:
+                raise CepError(f"{name}: {error}") from None
         return self._native(self._source.result(columns))
 
     def _named(self, stream: str | None) -> str:
@@ -140,12 +143,20 @@ class SiddhiResult:
 
 
 def _unfit(column: str, values: list[Any], error: Exception) -> str:
-    value = next((value for value in values if value is not None), None)
+    value = next((value for value in values if not _has_array(value)), None)
     text = repr(value).encode("ascii", "backslashreplace").decode()
     return (
         f"column {column!r} holds {text[:60]} of type {type(value).__name__}, which a result cannot hold "
         f"({error}); make numbers or texts of it before the query, or leave it out of the select clause"
     )
+
+
+def _has_array(value: Any) -> bool:
+    try:
+        pa.array([value])
+    except NOT_FOR_ARROW:
+        return False
+    return True
 
 
 def times_of_ticks(ticks: list[Any], clock: ColumnType | None) -> pa.Array:

@@ -177,7 +177,9 @@ def _compared(tree: ex.Comparison, one: Value, other: Value, test: Callable, sco
         try:
             return bool(test(a, b))
         except (TypeError, ValueError):
-            raise scope.error(tree, f"{print_condition(tree)} cannot compare {a!r} with {b!r}") from None
+            shown = " with ".join(f"{ascii(value)[:60]} of type {type(value).__name__}" for value in (a, b))
+            message = f"{print_condition(tree)} compares {shown}, which have no common order"
+            raise scope.error(tree, message) from None
 
     return holds
 

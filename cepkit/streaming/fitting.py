@@ -32,6 +32,7 @@ _EXACT: dict[int, frozenset[type]] = {
 }
 """Types of Python, by id of the Arrow type, whose values Arrow takes without loss, or refuses."""
 
+_TICKS = frozenset((int, _NULL))
 _TIMES = frozenset((dt.datetime, pd.Timestamp, _NULL, type(pd.NaT)))
 _DURATIONS = frozenset((dt.timedelta, pd.Timedelta, _NULL, type(pd.NaT)))
 _PER_UNIT = {"s": (1_000_000, 0), "ms": (1_000, 0), "us": (1, 0), "ns": (1, 1)}
@@ -144,6 +145,8 @@ def _are_exact(values: list, of: pa.DataType) -> bool:
         return exact.issuperset(map(type, values))
     if of.id == _FLOAT32:
         return _FLOATS.issuperset(map(type, values)) and not any(map(_is_too_great, values))
+    if pa.types.is_temporal(of) and _TICKS.issuperset(map(type, values)):
+        return True
     if pa.types.is_timestamp(of):
         return _TIMES.issuperset(map(type, values)) and all(map(_fitting_time(of), values))
     if pa.types.is_duration(of):

@@ -70,10 +70,10 @@ def test_symbolic_links_stay(tmp_path, write):
 def test_errors_name_the_file_of_the_user(tmp_path, write):
     (tmp_path / "folder").mkdir()
     for name, said in (
-        ("a\0b", "cannot be written: embedded null byte"),
+        ("a\0b", "give the name of a file"),
         ("a" * 300, "cannot be written: File name too long"),
         ("folder", "folder is a folder; give the name of a file"),
-        (os.path.join("none", "own"), "the folder does not exist|own cannot be written: No such file"),
+        (os.path.join("none", "own"), "the folder does not exist|own cannot be written: there is no folder"),
     ):
         with pytest.raises(cep.CepError, match=said) as found:
             write(str(tmp_path / name))

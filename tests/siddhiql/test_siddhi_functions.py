@@ -386,7 +386,7 @@ def test_values_of_unknown_type_are_checked_when_they_come():
         "math:abs(text_or_number(i))"
     )
     assert "text_or_number(i) has the value 'a'" in refusal("text_or_number(i) * 2")
-    assert "cannot compare 'a' with 3" in refusal("text_or_number(i) > 3")
+    assert "compares 'a' of type str with 3 of type int" in refusal("text_or_number(i) > 3")
     assert "sum: text_or_number(i) has the value 'a'" in refusal("sum(text_or_number(i))")
     assert "x: the values have the types str, int; write convert" in refusal("text_or_number(i)")
     assert "order by: the values have no order" in refusal(
@@ -412,7 +412,10 @@ LISTS = pd.DataFrame({"ts": range(2), "l": [[1], [2]], "m": [{"a": 1}, {"a": 2}]
             "partition with: l has the value",
         ),
         ("from T select math:abs(l) as x insert into O", "math:abs: l has the value"),
-        ("from T select ts * ts * 9000000000 * 9000000000 as x insert into O", "x: a column cannot hold"),
+        (
+            "from T select ts * ts * 9000000000 * 9000000000 as x insert into O",
+            r"column 'x' holds 81\d+ of type int, which a result cannot hold",
+        ),
     ],
 )
 def test_lists_and_numbers_beyond_long_are_one_error(query, message):

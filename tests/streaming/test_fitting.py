@@ -69,6 +69,8 @@ def test_a_value_that_does_not_fit_is_refused_with_its_type(kind, value):
             dt.datetime(2020, 1, 1, 5, tzinfo=HOUR_5),
             dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
         ),
+        ("timestamp[s]", 5, dt.datetime(1970, 1, 1, 0, 0, 5)),
+        ("duration[s]", 2, dt.timedelta(seconds=2)),
         ("duration[s]", pd.Timedelta("2s"), dt.timedelta(seconds=2)),
         ("date32", dt.datetime(2020, 1, 1), dt.date(2020, 1, 1)),
         ("string", float("nan"), None),
