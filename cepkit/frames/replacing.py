@@ -33,7 +33,7 @@ def file_of(what: str, path: str | os.PathLike) -> Path:
     target = Path(path)
     if not target.name or "\0" in str(target):
         raise CepError(f"{what}: path={short_text(repr(path))}: give the name of a file")
-    if target.is_dir():
+    if os.path.isdir(target):
         raise CepError(f"{what}: {target} is a folder; give the name of a file")
     return target
 
@@ -91,7 +91,7 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
         file, not the part.
     """
     target = file_to_write(path)
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise UnwritableFileError(
             f"{path} cannot be written: there is no folder {str(target.parent)!r}; make it first"
         )

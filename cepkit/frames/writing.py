@@ -29,7 +29,7 @@ def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
     target = file_of("write_parquet", path)
     if file_to_write(target).exists() and not overwrite:
         raise CepError(f"{target} exists already; give another name, or overwrite=True")
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise CepError(f"{target}: the folder does not exist; make it first")
     return target
 

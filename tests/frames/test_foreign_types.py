@@ -192,7 +192,7 @@ def test_zones_without_a_name_keep_the_instants(zone):
     ],
 )
 def test_siddhi_names_a_column_that_its_result_cannot_hold(values):
-    with pytest.raises(cep.CepError, match="O: column 'v' holds|O: v: the values have the types int, str"):
+    with pytest.raises(cep.CepError, match=r"O: column 'v' holds|O: v: the values have the types int, str"):
         cep.siddhi("from t select k, v insert into O", t=pandas_frame(values)).to_frame()
 
 
