@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,6 +78,40 @@ class ColumnTypes(Mapping[str, ColumnType]):
         return len(self._types)
 
 
+class _SeriesByName:
+    """The columns of a frame and the levels of its index, by name.
+
+    The types of `PandasSource` are found here. So a source refers to no object that refers to the source, and
+    Python frees the frame as soon as nobody needs it.
+    """
+
+    def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
+        self.frame, self.owner = frame, owner
+        self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
+        self.level_of_name = index_levels(frame)
+        self._level_series: dict[str, pd.Series] = {}
+
+    def series(self, name: str) -> pd.Series:
+        """Return a column or a level by its name."""
+        if name in self.duplicates:
+            raise repeated_column(name)
+        if name not in self.level_of_name:
+            return self.frame[name]
+        if name not in self._level_series:
+            level = self.frame.index.get_level_values(self.level_of_name[name])
+            self._level_series[name] = pd.Series(level, copy=False)
+        return self._level_series[name]
+
+    def type(self, name: str) -> ColumnType:
+        """Return the type of a column or a level."""
+        if name in self.duplicates:
+            return ColumnType(OTHER)
+        series = self.series(name)
+        if series.dtype == object and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
+            return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
+        return type_of_series(series)
+
+
 class PandasSource:
     """A pandas DataFrame as a source of columns (see ``frames/building.py``).
 
@@ -95,11 +130,10 @@ class PandasSource:
         self.owner = frame
         self.frame = frame = _without_views(_isolated(frame))
         self.n_rows = len(frame)
+        by_name = _SeriesByName(frame, self.owner)
+        self._series, self.duplicates = by_name.series, by_name.duplicates
         names = [name for name in frame.columns if isinstance(name, str)]
-        self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
-        self._level_of_name = index_levels(frame)
-        self._level_series: dict[str, pd.Series] = {}
-        self.schema = ColumnTypes([*names, *self._level_of_name], self._type)
+        self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
 
     def is_untyped(self, name: str) -> bool:
@@ -111,27 +145,11 @@ class PandasSource:
         """Name of the index if it is a DatetimeIndex; it orders the rows unless a query says otherwise."""
         return index_clock(self.frame)
 
-    def _series(self, name: str) -> pd.Series:
-        if name in self.duplicates:
-            raise repeated_column(name)
-        if name not in self._level_of_name:
-            return self.frame[name]
-        if name not in self._level_series:
-            level = self.frame.index.get_level_values(self._level_of_name[name])
-            self._level_series[name] = pd.Series(level, copy=False)
-        return self._level_series[name]
-
-    def _type(self, name: str) -> ColumnType:
-        if name in self.duplicates:
-            return ColumnType(OTHER)
-        series = self._series(name)
-        if series.dtype == object and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
-            return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
-        return type_of_series(series)
-
     def column(self, name: str) -> Column:
         """Return a column by name."""
-        return column_of_series(self._series(name), name, self.owner)
+        is_safe = _PANDAS >= 3 and name not in self.duplicates  # before pandas 3 the frame may have changed
+        of = self.schema[name] if is_safe else None
+        return column_of_series(self._series(name), name, self.owner, of)
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
@@ -170,14 +188,15 @@ class PandasSource:
 
     def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
         """Return the result columns as a frame; values of a column keep its dtype."""
-        data = {}
+        data: dict[str, Any] = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
                 own = self._series(values.column)
-                # The array has no index to take; without `dtype` pandas would infer a type from objects.
-                data[name] = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
+                made = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
             else:
-                data[name] = series_of_arrow(values)
+                made = series_of_arrow(values)
+            # pandas need not align arrays by an index. It would infer a type from objects without a dtype.
+            data[name] = made if made.dtype == object else made.array
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -377,17 +396,20 @@ def _has_nanoseconds(series: pd.Series) -> bool:
     return any(isinstance(value, pd.Timestamp) and value.nanosecond for value in series)
 
 
-def column_of_series(series: pd.Series, name: str, owner: object | None = None) -> Column:
+def column_of_series(
+    series: pd.Series, name: str, owner: object | None = None, of: ColumnType | None = None
+) -> Column:
     """Return the values of a Series as a column, without a copy where the layout allows it.
 
-    The codes of texts are kept for ``owner``, the frame with the column, and for its next call.
+    The codes of texts are kept for ``owner``, the frame with the column, and for its next call. ``of`` is the
+    type of the Series if it is known: to find it takes a look at all times.
     """
     dtype = series.dtype
     if series.dtype == object and owner is not None:
         known = recall(owner, ("texts", name), [series.to_numpy()])
         if known is not None:
             return Column(ColumnType(TEXT, nullable=True), *known)
-    of = type_of_series(series)
+    of = type_of_series(series) if of is None else of
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         return column_of_arrow(pa.array(series, from_pandas=True), name, owner)
     if isinstance(dtype, pd.CategoricalDtype):

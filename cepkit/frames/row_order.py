@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -183,6 +183,18 @@ def _is_missing(value: object) -> bool:
     if value is None or value is pd.NA or value is pd.NaT:
         return True
     return not isinstance(value, np.ndarray) and bool(value != value)
+
+
+def plain_columns(source: Source) -> Callable[[str], np.ndarray]:
+    """Return a function that gives columns by name as `plain_values`. It converts each column once."""
+    known: dict[str, np.ndarray] = {}
+
+    def plain_column(name: str) -> np.ndarray:
+        if name not in known:
+            known[name] = plain_values(source.column(name))
+        return known[name]
+
+    return plain_column
 
 
 def plain_values(column: Column) -> np.ndarray:

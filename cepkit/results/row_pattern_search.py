@@ -21,7 +21,7 @@ from cepkit.engines.match_recognize.points import Points, points_of, unmatched_p
 from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.events import Source
-from cepkit.frames.row_order import order_of_rows, placing, plain_values
+from cepkit.frames.row_order import order_of_rows, placing, plain_columns
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.limits import check_memory
@@ -63,7 +63,7 @@ class RowPatternSearch:
     ):
         self._latest = latest
         self._source, self._query, self._program, self._measures = source, query, program, measures
-        self._plain: dict[str, np.ndarray] = {}
+        self._plain_column = plain_columns(source)
         self.order = order_of_rows(source, partition_by, order_by)
         reach = reach_of([tree for _, tree in query.define])
         given = source.schema, source.column, self._plain_column, self.order, reach, params
@@ -184,8 +184,3 @@ class RowPatternSearch:
                 rows.append(order[row])
                 values.append(made)
         return np.array(rows, np.int64), [[row[i] for row in values] for i in range(len(measures))]
-
-    def _plain_column(self, name: str) -> np.ndarray:
-        if name not in self._plain:
-            self._plain[name] = plain_values(self._source.column(name))
-        return self._plain[name]

@@ -1,5 +1,6 @@
 """However many matches there are, looking at some of them takes little memory."""
 
+import gc
 import tracemalloc
 from itertools import islice
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.frames.pandas import PandasSource
 
 JIT = not numba.config.DISABLE_JIT
 MOST = 64 << 20
@@ -60,3 +62,36 @@ def test_a_look_at_very_many_matches_takes_little_memory(query, n):
     assert seen.pop("one") == [True] * 3
     assert seen == {"head": 20, "chunks": 3, "iteration": 200, "sample": 200, "slice": 50}
     assert peak < MOST, peak
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "MATCH_RECOGNIZE (ORDER BY ts MEASURES B.v AS top PATTERN (A B+) DEFINE B AS v > PREV(v))",
+        "high low",
+        "PATTERN SEQ(a x, b y) WITHIN 9",
+    ],
+)
+def test_a_result_and_its_frame_end_without_the_collector_of_garbage(query):
+    """A cycle of references would keep the values of the frame until Python looks for garbage."""
+    frame = pd.DataFrame({"ts": range(3000), "kind": list("ab") * 1500, "v": list(range(30)) * 100})
+    options = {
+        "MATCH": {},
+        "high ": {"order_by": "ts", "define": {"high": "v > 20", "low": "v < 10"}},
+        "PATTE": {"order_by": "ts", "event_type": "kind"},
+    }[query[:5]]
+    cep.match(frame, query, **options).to_frame()  # kernels load
+    gc.collect()
+    gc.disable()
+    try:
+        found = cep.match(frame, query, **options)
+        assert len(found.to_frame()) and sources_in_memory() == 1
+        del found
+        assert sources_in_memory() == 0
+    finally:
+        gc.enable()
+
+
+def sources_in_memory() -> int:
+    """Return how many frames are held as sources of columns."""
+    return sum(type(held) is PandasSource for held in gc.get_objects())

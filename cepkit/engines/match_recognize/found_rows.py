@@ -52,7 +52,7 @@ class RowOrder:
 
     def rows(self, places: np.ndarray) -> np.ndarray:
         """Return the rows of the frame at these places."""
-        return places if self.row_of_place is None else self.row_of_place[places]
+        return places if self.row_of_place is None else self.row_of_place.take(places, mode="clip")
 
     def place(self, values: np.ndarray, out: np.ndarray) -> None:
         """Write values of the frame's rows in the order of the places."""

@@ -70,11 +70,13 @@ class MeasureReader(VectorReader):
             at = np.maximum(at, 0)
         if self.given.is_placed(name):
             placed = self.given.placed(name)
-            own, whole = (at + placed.n_before if placed.n_before else at), placed.vector
-            missing = tuple(places[own] for places in whole.missing)
-            return Vector(whole.values[own], whole.type, (*missing, *outside), whole.texts)
+            whole, here = placed.vector, slice(placed.n_before, None)
+            values = whole.values[here].take(at, mode="clip")  # they are places; this spares a look at them
+            missing = tuple(places[here][at] for places in whole.missing)
+            return Vector(values, whole.type, (*missing, *outside), whole.texts)
         kind, values, texts = column_parts(self.given.column_of(name))
-        return vector_of_column(kind, values[self.order.rows(at)], texts).with_missing(*outside)
+        taken = values.take(self.order.rows(at), mode="clip")
+        return vector_of_column(kind, taken, texts).with_missing(*outside)
 
     def rows_of(self, variable: str | None) -> np.ndarray:
         """Return the last row of a variable, or of the match for None."""
