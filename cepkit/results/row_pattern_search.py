@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.compile.match_recognize.values import Compiled, column_of
-from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, collect_matches
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from cepkit.compile.match_recognize.positions import fixed_position, is_run
 from cepkit.compile.match_recognize.values import column_of, variable_of
-from cepkit.compile.match_recognize.vectors import (
+from cepkit.compile.match_recognize.vectors.reader import VectorReader
+from cepkit.compile.match_recognize.vectors.vector import (
     EXACT,
     NotVectorizedError,
     Vector,
-    VectorReader,
     column_parts,
     vector_of_column,
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.vectors import NotVectorizedError, Vector, VectorReader
+from cepkit.compile.match_recognize.vectors.reader import VectorReader
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError, Vector
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.engines.match_recognize.history import MatchHistory, Trial
 from cepkit.engines.match_recognize.matching import RowProgram
