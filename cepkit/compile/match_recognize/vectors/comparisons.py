@@ -52,10 +52,10 @@ def is_in(item: Vector, *options: Vector) -> Vector:
         raise NotVectorizedError
     if len(options) > FEW and item.is_number and all(option.is_number for option in options):
         return is_among(item, [option.values for option in options])
-    values = np.zeros(1, bool)
+    values = np.zeros(np.shape(item.values), bool)
     for option in options:
         values = values | compare("==", item, option).values
-    return Vector(values if len(values) > 1 else bool(values[0]), ColumnType(BOOLEAN), item.missing)
+    return Vector(bool(values) if item.is_one else values, ColumnType(BOOLEAN), item.missing)
 
 
 def is_among(item: Vector, given: list[Any]) -> Vector:
