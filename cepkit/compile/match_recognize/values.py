@@ -10,6 +10,7 @@ from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUM
 from cepkit.compile.match_recognize.arithmetic import compute, unified
 from cepkit.compile.match_recognize.calls import call_of, case_of, cast_of, common_type
 from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, strict
+from cepkit.compile.match_recognize.navigations import row_read_by
 from cepkit.compile.match_recognize.refusals import (
     refuse_comparison,
     refuse_like,
@@ -231,23 +232,16 @@ def variable_of(trees: Iterable[ex.Expression]) -> str | None:
 def _navigation(
     tree: rp.Navigation, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
-    physical, logical = 0, tree
-    if tree.function in ("prev", "next"):
-        distance = 1 if tree.offset is None else tree.offset
-        physical = distance if tree.function == "next" else -distance
-        logical = tree.operand if isinstance(tree.operand, rp.Navigation) else None
-    operand = tree.operand if logical is None else logical.operand
-    variable = variable_of([operand])
-    from_first = logical is not None and logical.function == "first"
-    offset = (logical.offset or 0) if logical is not None else 0
-    final = bool(logical is not None and logical.final)
-    inner = compile_value(operand, schema, params, inside=True)
+    read = row_read_by(tree)
+    from_first, offset, final, distance = read.from_first, read.offset, read.final, read.distance
+    variable = variable_of([read.operand])
+    inner = compile_value(read.operand, schema, params, inside=True)
 
     def call(place: Place, row: int) -> Any:
         at = place.nth(variable, from_first, offset, final)
-        if at < 0 or not place.low <= at + physical < place.n_rows:
+        if at < 0 or not place.low <= at + distance < place.n_rows:
             return None
-        return inner.call(place, at + physical)
+        return inner.call(place, at + distance)
 
     return Compiled(call, inner.type)
 
