@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cepkit.compile.match_recognize.conditions import constants_of
 from cepkit.compile.match_recognize.functions.times import TIME_FUNCTIONS
 from cepkit.compile.match_recognize.times import TIMED
-from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of
+from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.compile.match_recognize.vectors.comparisons import FEW, compare, is_among, is_distinct, is_in
 from cepkit.compile.match_recognize.vectors.numbers import call_function, compute, negative
 from cepkit.compile.match_recognize.vectors.times import call_time_function
