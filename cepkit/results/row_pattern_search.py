@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.navigations import reach_of
-from cepkit.compile.match_recognize.values import Compiled, column_of
+from cepkit.compile.match_recognize.values import column_of
 from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, collect_matches

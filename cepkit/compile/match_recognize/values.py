@@ -23,8 +23,6 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
 
-__all__ = ["AGGREGATES", "Compiled", "RowTotal", "compile_condition", "compile_value"]
-
 _OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 
 

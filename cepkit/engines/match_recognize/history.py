@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cepkit.compile.match_recognize.values import AGGREGATES, RowTotal
+from cepkit.compile.match_recognize.aggregates import AGGREGATES
+from cepkit.compile.match_recognize.compiled import RowTotal
 from cepkit.errors import PredicateError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp

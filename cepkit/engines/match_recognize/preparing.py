@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.placing import ColumnScope
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total
+from cepkit.compile.match_recognize.values import column_of, compile_total
 from cepkit.engines.match_recognize.history import history_needs
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
