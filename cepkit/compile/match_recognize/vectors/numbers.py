@@ -77,7 +77,7 @@ def negative(one: Vector) -> Vector:
 def call_function(function: str, parts: list[Vector], n: int) -> Vector:
     """Return a function of numbers at ``n`` places."""
     if function == "mod" and len(parts) == 2:
-        return compute("%", *parts, n)
+        return compute("%", parts[0], parts[1], n)
     if function in ("coalesce", "least", "greatest"):
         parts = converted(parts)
     check_numbers(*parts)

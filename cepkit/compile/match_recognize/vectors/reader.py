@@ -67,7 +67,8 @@ class VectorReader(ABC):
                 found = self.holds(operand, truth, at)
                 return found if wanted else ~found
             case rp.IsDistinct(left=left, right=right):
-                found = is_distinct(*converted([self.value(left, at), self.value(right, at)]), self.n)
+                one, other = converted([self.value(left, at), self.value(right, at)])
+                found = is_distinct(one, other, self.n)
                 return found if wanted else ~found
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = np.logical_and if isinstance(tree, ex.And) is wanted else np.logical_or
