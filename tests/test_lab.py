@@ -311,7 +311,7 @@ import numpy as np
 import pandas as pd
 import cepkit as cep
 from cepkit.explorer.table.texts import cells
-from cepkit.results.matches import as_pandas
+from cepkit.frames.pandas import as_pandas
 
 rng = np.random.default_rng(0)
 n = 1_000_000

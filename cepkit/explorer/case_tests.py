@@ -20,7 +20,7 @@ from cepkit.errors import CepError
 from cepkit.explorer.cases import MATCH, ROWS, Case, holds
 from cepkit.explorer.query.code import code_of
 from cepkit.explorer.query.text import TextReading, applicable, collect_warnings
-from cepkit.results.matches import as_pandas
+from cepkit.frames.pandas import as_pandas
 
 if TYPE_CHECKING:
     from cepkit.compile.shared.bound_query import BoundQuery

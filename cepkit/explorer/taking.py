@@ -17,12 +17,13 @@ from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.page import PageParts, page_html
 from cepkit.explorer.presenting.presenter import Presenter
 from cepkit.explorer.query.command import Commanded
+from cepkit.frames.pandas import as_pandas
 from cepkit.frames.replacing import file_of
 from cepkit.language.numbers import count_text
 from cepkit.language.saying import say_query
 from cepkit.plots import theme
 from cepkit.plots.stills.png import Picture, png, size_of
-from cepkit.results.matches import Matches, as_pandas
+from cepkit.results.matches import Matches
 
 MOST_ROWS = 500_000  # rows in a downloaded file
 MOST_ON_PAGE = 50  # matches in the table of a page

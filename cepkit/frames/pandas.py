@@ -25,6 +25,7 @@ from cepkit.events import (
     TIME,
     Column,
     ColumnType,
+    Frame,
 )
 from cepkit.frames.arrow import (
     check_free,
@@ -491,3 +492,8 @@ def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:
 
 def _is_missing(value: object) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and value != value)
+
+
+def as_pandas(frame: Frame) -> pd.DataFrame:
+    """Return a pandas, polars or Arrow frame as a pandas DataFrame."""
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()

@@ -67,6 +67,13 @@ def check_limit(n: int, limit: int | None) -> None:
         )
 
 
+def length_of(n_matches: int) -> int:
+    """Return a number of matches as ``len`` needs it; raise `OverflowError` from 2^63."""
+    if n_matches >= 2**63:
+        raise OverflowError(f"there are {count_text(n_matches)} matches; len() ends at 2^63, use count()")
+    return n_matches
+
+
 def check_key(key: Any) -> None:
     """Raise `WrongTypeError` unless the key of ``matches[key]`` is an integer."""
     if not isinstance(key, int | np.integer) or isinstance(key, np.timedelta64):

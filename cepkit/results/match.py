@@ -1,14 +1,17 @@
-"""One match: its number, its measures and its rows."""
+"""Matches one by one, each with its number, its measures and its rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cepkit.errors import column_not_found
-from cepkit.events import Frame
+from cepkit.events import Frame, Source
+from cepkit.frames.pandas import as_pandas
+from cepkit.results.found import FoundMatches, Part
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,21 @@ class Match:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.measures.items())
         return f"Match({self.number}: {shown}; {len(self.rows)} rows)"
+
+
+def matches_of_part(
+    found: FoundMatches[Any], part: Part, first_number: int, source: Source, native: Callable[[Frame], Frame]
+) -> Iterator[Match]:
+    """Yield the matches of a part, numbered from ``first_number``, with rows of the kind of ``native``."""
+    table = as_pandas(source.result(found.measure(part, source)))
+    variables, items = found.variables(part), found.items(part)
+    row_of_item = found.events.rows(items.event_of_item.astype(np.int64, copy=False))
+    for i in range(len(part)):
+        own = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
+        rows = source.rows(row_of_item[own], {"variable": variables[own]})
+        # A row taken as one Series would have a single type.
+        measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
+        yield Match(first_number + i, measures, native(rows))
 
 
 def plain_value(value: Any) -> Any:

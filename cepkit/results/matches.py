@@ -8,49 +8,57 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, short_text, whole_number
+from cepkit.errors import whole_number
 from cepkit.events import Frame, Source
-from cepkit.language.numbers import count_text
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.limits import MemoryLimit, bound_memory, check_memory, fits_memory
+from cepkit.limits import MemoryLimit
 from cepkit.planning.planner import Engine
-from cepkit.progress import checkpoint, show_progress
+from cepkit.progress import show_progress
 from cepkit.results.arguments import (
     CURE,
     LIMIT,
-    PER_CELL,
     PER_NUMBER,
     Limit,
     bounded,
     bounds_of,
     check_key,
-    check_limit,
     check_rows,
+    length_of,
     limit_of,
     number_of,
     number_of_items,
 )
 from cepkit.results.doors import open_door
 from cepkit.results.found import FoundMatches, Part
-from cepkit.results.match import Match, plain_value
-from cepkit.results.tagging import lineage_frame, table_of_part, tag_columns
+from cepkit.results.in_memory.building import (
+    TOGETHER,
+    all_matches,
+    check_building,
+    chunks_of,
+    number_of_columns,
+)
+from cepkit.results.in_memory.counting import count_matches, counts_by_last
+from cepkit.results.in_memory.saying import (
+    SHOWN,
+    call_for_more,
+    headline,
+    how_many_more,
+    html_of_table,
+    paragraphs,
+    text_of_table,
+)
+from cepkit.results.match import Match, matches_of_part
+from cepkit.results.tagging import lineage_frame, matched_rows, tag_columns
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    import pyarrow as pa
 
     from cepkit.engines.counting.estimate import CountEstimate
-    from cepkit.plots.timeline.selection import Totals
     from cepkit.widgets.base import View
-
-SHOWN = 10  # matches in a repr
-_TOGETHER = 1000  # matches that iteration builds at once
-_IN_GROUP = 1 << 18  # matches in a row group of a Parquet file
-_NOT_SEEN = "none in the part that was searched so far; count() searches all of it"
 
 
 class Matches:
@@ -194,16 +202,11 @@ class Matches:
         >>> matches.count()
         5313300
         """
-        if not isinstance(method, str) or method not in ("exact", "estimate"):
-            raise CepError(f"method={short_text(repr(method))}: a count is 'exact' or an 'estimate'")
-        return self._found.count() if method == "exact" else self._found.estimate(samples, seed)
+        return count_matches(self._found, method, samples, seed)
 
     def __len__(self) -> int:
         """Return the exact number of matches if it is below 2^63."""
-        n = self.count()
-        if n >= 2**63:
-            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, use count()")
-        return n
+        return length_of(self.count())
 
     @show_progress("searching")
     def __bool__(self) -> bool:
@@ -231,13 +234,7 @@ class Matches:
         0      2      2
         1      3      2
         """
-        positions, counts = self._found.ends()
-        rows = self._found.events.rows(np.asarray(positions, np.int64))
-        made = {"index": self._source.index_labels(rows)}
-        for name in dict.fromkeys((*self.query.partition_by, *self.query.order_by)):
-            made[name] = self._source.arrow(name, rows).to_pandas()
-        made["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
-        return pd.DataFrame(made)
+        return counts_by_last(self._found, self._source)
 
     # --- some of them
 
@@ -256,7 +253,7 @@ class Matches:
         0     1     2
         """
         n = whole_number("n", n)
-        self._check_memory(n)
+        check_building(self._found, self._source, n)
         return self._frame(self._found.first(n))
 
     @show_progress("drawing matches")
@@ -280,7 +277,7 @@ class Matches:
         (3, 1275)
         """
         n, seed = whole_number("n", n), whole_number("seed", seed)
-        self._check_memory(n, PER_NUMBER)
+        check_building(self._found, self._source, n, PER_NUMBER)
         return self._frame(self._found.sample(n, seed))
 
     @show_progress("building matches")
@@ -306,12 +303,13 @@ class Matches:
         0     1     2
         1     1     3
         """
-        self._check_memory(number_of_items("take: numbers", numbers), PER_NUMBER, is_asked=True)
+        check = partial(check_building, self._found, self._source, bytes_each=PER_NUMBER, is_asked=True)
+        check(number_of_items("take: numbers", numbers))
         n, wanted = self.count(), []
         for number in numbers:
             wanted.append(number_of(number, n))
-            if len(wanted) % _TOGETHER == 0:  # an iterator does not say how many numbers it has
-                self._check_memory(len(wanted), PER_NUMBER, is_asked=True)
+            if len(wanted) % TOGETHER == 0:  # an iterator does not say how many numbers it has
+                check(len(wanted))
         return self._frame(self._found.take(wanted))
 
     @overload
@@ -331,25 +329,17 @@ class Matches:
             return Matches(found, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
         number = number_of(key, n)
-        return next(self._to_matches(self._found.take([number]), number))
+        return next(self._one_by_one(self._found.take([number]), number))
 
     def __iter__(self) -> Iterator[Match]:
         """Yield the matches in their order."""
         number = 0
-        for part in self._found.blocks(_TOGETHER):
-            yield from self._to_matches(part, number)
+        for part in self._found.blocks(TOGETHER):
+            yield from self._one_by_one(part, number)
             number += len(part)
 
-    def _to_matches(self, part: Part, number: int) -> Iterator[Match]:
-        table = as_pandas(self._measure(part))
-        variables, items = self._found.variables(part), self._found.items(part)
-        rows = self._found.events.rows(items.event_of_item.astype(np.int64, copy=False))
-        for i in range(len(part)):
-            own = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
-            frame = self._source.rows(rows[own], {"variable": variables[own]})
-            # A row taken as one Series would have a single type.
-            measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
-            yield Match(number + i, measures, self._native(frame))
+    def _one_by_one(self, part: Part, first_number: int) -> Iterator[Match]:
+        return matches_of_part(self._found, part, first_number, self._source, self._native)
 
     # --- frames
 
@@ -365,17 +355,8 @@ class Matches:
         >>> sum(len(chunk) for chunk in matches.chunks(3))
         4
         """
-        return self._chunks(whole_number("size", size, 1))
-
-    def _chunks(self, size: int) -> Iterator[Frame]:
-        blocks = self._found.blocks(size)
-        while True:
-            with show_progress("building matches"), bound_memory(self._memory_limit, CURE):
-                part = next(blocks, None)
-                frame = None if part is None else self._frame(part)
-            if part is None:
-                return
-            yield frame
+        size = whole_number("size", size, 1)
+        return chunks_of(self._found, size, self._frame, self._memory_limit)
 
     @show_progress("building matches")
     @bounded
@@ -422,50 +403,14 @@ class Matches:
         2      1        y    b   3
         """
         check_rows(rows)
-        part = self._all(limit_of(limit, LIMIT), self._n_columns if rows == "one" else 0)
+        most = limit_of(limit, LIMIT)
         if rows == "one":
-            return self._frame(part)
-        items = self._found.items(part)
-        cells = len(items.event_of_item) * (2 + len(self._source.schema))
-        check_memory(PER_CELL * cells, f"the rows of {len(part):,} matches")
-        numbers = {"match": items.match_of_item, "variable": self._found.variables(part)}
-        events = items.event_of_item.astype(np.int64, copy=False)
-        return self._native(self._source.rows(self._found.events.rows(events), numbers))
-
-    def _all(self, limit: int | None, n_columns: int = 0) -> Part:
-        """Return all matches; ``n_columns`` is the number of columns of the frame to make."""
-        n = self._found.count()
-        check_limit(n, limit)
-        check_memory(self._bytes_of(n, n_columns), f"{count_text(n)} matches")
-        return self._found.all()
-
-    def _check_memory(self, n: int, bytes_each: int = 0, *, is_asked: bool = False) -> None:
-        """Raise if the frame of ``n`` matches, or of all if there are no more, takes too much memory.
-
-        ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built,
-        even if some of them are the same.
-        """
-        if n <= _TOGETHER:
-            return
-        needed = self._bytes_of(n, self._n_columns) + bytes_each * n
-        if fits_memory(needed):
-            return  # without counting the matches
-        if not is_asked and (there := self._found.count()) < n:
-            n, needed = there, self._bytes_of(there, self._n_columns) + bytes_each * there
-        check_memory(needed, f"{count_text(n)} matches")
-
-    def _bytes_of(self, n: int, n_columns: int) -> int:
-        return self._found.bytes_to_build(n) + PER_CELL * n * n_columns
-
-    @cached_property
-    def _n_columns(self) -> int:
-        return len(self._found.measure(self._found.nothing, self._source))
+            n_columns = number_of_columns(self._found, self._source)
+            return self._frame(all_matches(self._found, most, n_columns))
+        return self._native(matched_rows(self._found, all_matches(self._found, most), self._source))
 
     def _frame(self, part: Part) -> Frame:
-        return self._native(self._measure(part))
-
-    def _measure(self, part: Part) -> Frame:
-        return self._source.result(self._found.measure(part, self._source))
+        return self._native(self._source.result(self._found.measure(part, self._source)))
 
     def write_parquet(self, path: str | os.PathLike, rows: str = "one", *, overwrite: bool = False) -> int:
         """Write all matches into a Parquet file, in constant memory, and return the number of rows written.
@@ -505,27 +450,11 @@ class Matches:
         >>> matches.write_parquet("pairs.parquet")  # doctest: +SKIP
         4
         """
-        from cepkit.frames.writing import check_target, write_blocks
+        from cepkit.results.in_memory.writing import write_matches
 
-        check_rows(rows)
-        target = check_target(path, overwrite=overwrite)
-        n = self.count()
-        empty = table_of_part(self._found, self._found.nothing, 0, self._source, rows)
-        with (
-            show_progress("matches", n, takes_checkpoints=False) as progress,
-            bound_memory(self._memory_limit, CURE),
-        ):
-            return write_blocks(target, empty, self._tables(rows, progress))
-
-    def _tables(self, rows: str, progress: Callable[[float], None] | None) -> Iterator[pa.Table]:
-        """Yield all matches as Arrow tables."""
-        number = 0
-        for part in self._found.blocks(_IN_GROUP):
-            checkpoint()
-            yield table_of_part(self._found, part, number, self._source, rows)
-            number += len(part)
-            if progress is not None:
-                progress(len(part))
+        return write_matches(
+            self._found, self._source, self.count, path, rows, self._memory_limit, overwrite=overwrite
+        )
 
     @show_progress("aggregating matches")
     @bounded
@@ -603,9 +532,11 @@ class Matches:
         1      1        y         2     t
         """
         if number is None:
-            return lineage_frame(self._found, self._all(limit_of(limit, LIMIT)), 0, self._source)
-        first = number_of(number, self.count())
-        return lineage_frame(self._found, self._found.take([first]), first, self._source)
+            part, first = all_matches(self._found, limit_of(limit, LIMIT)), 0
+        else:
+            first = number_of(number, self.count())
+            part = self._found.take([first])
+        return lineage_frame(self._found, part, first, self._source)
 
     @show_progress("building matches")
     @bounded
@@ -628,7 +559,8 @@ class Matches:
         1    b      0        y
         2    c   <NA>     <NA>
         """
-        part = self._all(max(LIMIT, self._found.events.n_events))  # more matches than events share rows
+        most = max(LIMIT, self._found.events.n_events)
+        part = all_matches(self._found, most)  # more matches than events share rows
         return self._native(self._source.tagged(tag_columns(self._found, part)))
 
     # --- pictures
@@ -668,47 +600,11 @@ class Matches:
         >>> matches.plot("x").layout.title.text.startswith("up")
         True
         """
-        from cepkit.plots.timeline.found import plot_matches
+        from cepkit.results.in_memory.picture import draw_matches
 
-        found = self._found
-        part = found.for_picture()
-
-        def marks(numbers: np.ndarray) -> pd.DataFrame:
-            chosen = part.take(numbers)
-            items = found.items(chosen)
-            return pd.DataFrame(
-                {
-                    "match": numbers[items.match_of_item],
-                    "variable": found.variables(chosen),
-                    "position": items.event_of_item,
-                }
-            )
-
-        return plot_matches(
-            self.query, self._source, found.events, found.program.columns,
-            found.events.partition_of_event[part.last], marks, partial(self._totals, part),
-            value=value, partitions=partitions, max_events=max_events,
-        )  # fmt: skip
-
-    def _totals(self, part: Part, n_partitions: int) -> Totals:
-        """Return the totals for a picture of ``part`` without building more matches."""
-        from cepkit.plots.timeline.selection import Totals
-
-        events = self._found.events
-        n, is_exact = self._at_least(len(part))
-        n_partitions_matched = n_events_matched = None
-        if is_exact:
-            is_whole = n == len(part)
-            ends = part.last if is_whole else np.asarray(self._found.ends()[0], np.int64)
-            n_partitions_matched = len(np.unique(events.partition_of_event[ends]))
-            if is_whole:
-                n_events_matched = len(np.unique(self._found.items(part).event_of_item))
-        return Totals(events.n_events, n_partitions, n, is_exact, n_partitions_matched, n_events_matched)
-
-    def _at_least(self, n_seen: int) -> tuple[int, bool]:
-        """Return a cheap lower bound of the number of matches after ``n_seen`` were built; say if exact."""
-        n, is_exact = self._found.at_least()
-        return max(n, n_seen), is_exact
+        return draw_matches(
+            self._found, self._source, value=value, partitions=partitions, max_events=max_events
+        )
 
     def view(self, what: str = "lineage", **settings: Any) -> View:
         """Return an interactive view: a widget in a notebook, otherwise a picture.
@@ -739,59 +635,25 @@ class Matches:
     # --- reprs
 
     @cached_property
-    def _headline(self) -> str:
-        events, by = self._found.events, self.query.partition_by
-        n, is_exact = self._at_least(len(self._shown))
-        # A category without rows has a code but is no partition.
-        n_partitions = int(np.count_nonzero(np.bincount(events.partition_of_event)))
-        plural = "" if n_partitions == 1 else "s"
-        parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
-        if n == 0:
-            found = "no match" if is_exact else "no match so far"
-        else:
-            found = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
-        return f"{found} of {str(self.query.pattern)!r} in {events.n_events:,} events{parts}"
-
-    @cached_property
     def _shown(self) -> pd.DataFrame:
-        return as_pandas(self._measure(self._found.glance(SHOWN)))
+        return as_pandas(self._source.result(self._found.measure(self._found.glance(SHOWN), self._source)))
 
     @cached_property
-    def _more(self) -> str:
-        n, is_exact = self._at_least(len(self._shown))
-        more = n - len(self._shown)
-        if not is_exact:
-            if not n:
-                return _NOT_SEEN
-            return f"… {count_text(more, exact=False)} more" if more > 0 else "… perhaps more"
-        return f"… {count_text(more)} more" if more > 0 else ""
-
-    @property
-    def _call(self) -> str:
-        """The call that shows more matches, as HTML."""
-        n, is_exact = self._at_least(0)
-        if not is_exact:
-            return "<code>count()</code> finds all of them"
-        if n > LIMIT:
-            return "<code>sample(…)</code> draws from all of them"
-        return "<code>to_frame()</code> has them all"
+    def _said(self) -> tuple[str, str]:
+        """What to say before the shown matches, and what after them."""
+        n_shown = len(self._shown)
+        more = how_many_more(self._found, n_shown)
+        return headline(self._found, n_shown), more if n_shown else more or self._found.hint
 
     @show_progress("searching")
     def __repr__(self) -> str:
-        if not len(self._shown):
-            return f"{self._headline}\n{self._more or self._found.hint}"
-        table = self._shown.to_string(max_rows=SHOWN)
-        return "\n".join(part for part in (self._headline, table, self._more) if part)
+        head, more = self._said
+        return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
 
     @show_progress("searching")
     def _repr_html_(self) -> str:
-        head = f"<p><b>{html.escape(self._headline)}</b></p>"
+        head, more = self._said
+        head = f"<p><b>{html.escape(head)}</b></p>"
         if not len(self._shown):
-            return f"{head}<p>{html.escape(self._more or self._found.hint)}</p>"
-        more = f"<p>{self._more}; {self._call}</p>" if self._more else ""
-        return head + self._shown.to_html(max_rows=SHOWN, border=0) + more
-
-
-def as_pandas(frame: Frame) -> pd.DataFrame:
-    """Return a pandas, polars or Arrow frame as a pandas DataFrame."""
-    return frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+            return head + paragraphs(more)
+        return html_of_table(head, self._shown, f"{more}; {call_for_more(self._found)}" if more else "")

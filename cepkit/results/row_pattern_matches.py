@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -11,13 +10,15 @@ import pandas as pd
 
 from cepkit.errors import CepError, whole_number
 from cepkit.events import Frame
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.limits import MemoryLimit
 from cepkit.progress import show_progress
 from cepkit.results.arguments import bounded, check_key, check_rows, number_of
 from cepkit.results.doors import open_door
+from cepkit.results.in_memory.saying import SHOWN, html_of_table, paragraphs, text_of_table
 from cepkit.results.match import Match
-from cepkit.results.matches import SHOWN, Matches, as_pandas
+from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -414,13 +415,11 @@ class RowPatternMatches:
         said = self._found.said()
         if not self._found.n_rows():
             return said
-        table, more = self._shown()
-        return "\n".join(part for part in (said, table.to_string(max_rows=SHOWN), more) if part)
+        return text_of_table(said, *self._shown())
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{html.escape(line)}</p>" for line in self._found.said().splitlines())
+        said = paragraphs(self._found.said())
         if not self._found.n_rows():
             return said
         table, more = self._shown()
-        end = f"<p>{more}; <code>to_frame()</code> has them all</p>" if more else ""
-        return said + table.to_html(max_rows=SHOWN, border=0) + end
+        return html_of_table(said, table, f"{more}; <code>to_frame()</code> has them all" if more else "")

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cepkit.compile.match_recognize.values import Compiled, column_of
-from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.compile.match_recognize.compiled import Compiled
+from cepkit.compile.match_recognize.navigations import reach_of
+from cepkit.compile.match_recognize.values import column_of
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, collect_matches
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
 from cepkit.engines.match_recognize.measuring import MeasureReader, arrow_of_vector
-from cepkit.engines.match_recognize.nearby import reach_of
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.points import Points, points_of, unmatched_places
 from cepkit.engines.match_recognize.row_input import RowInput

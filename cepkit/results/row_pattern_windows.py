@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.placing import ColumnScope
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_value
+from cepkit.compile.match_recognize.values import column_of, compile_value
 from cepkit.engines.match_recognize.matching import RowMatch
 from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
 from cepkit.engines.match_recognize.selected import check_select

@@ -1,4 +1,4 @@
-"""Frames of matched rows: the lineage, tables for files, and the columns that tag the searched frame."""
+"""The matched rows as a frame, as lineage, as a table for a file, and as tags of all rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
-from cepkit.events import Source
+from cepkit.events import Frame, Source
 from cepkit.frames.arrow import check_free
 from cepkit.limits import check_memory
 from cepkit.results.arguments import PER_CELL
@@ -36,6 +36,16 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
             "index": source.index_labels(found.events.rows(positions)),
         }
     )
+
+
+def matched_rows(found: FoundMatches[Any], part: Part, source: Source) -> Frame:
+    """Return the matched rows of the frame, after ``match`` and ``variable``."""
+    items = found.items(part)
+    cells = len(items.event_of_item) * (2 + len(source.schema))
+    check_memory(PER_CELL * cells, f"the rows of {len(part):,} matches")
+    numbers = {"match": items.match_of_item, "variable": found.variables(part)}
+    events = items.event_of_item.astype(np.int64, copy=False)
+    return source.rows(found.events.rows(events), numbers)
 
 
 def table_of_part(

@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 
 import cepkit as cep
+from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.tables import set_tables
 from cepkit.engines.match_recognize import finding
-from cepkit.engines.match_recognize.nearby import reach_of
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.frames.pandas import PandasSource

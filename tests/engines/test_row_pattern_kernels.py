@@ -313,6 +313,22 @@ def test_a_condition_without_a_value_is_an_error_only_where_a_match_needs_it(swi
     assert switch.n_found == 0
 
 
+@pytest.mark.parametrize("measure", ["A.x IN (1, 2)", "A.y NOT IN (0.5, 2)", "PREV(A.x) IN (1, 2)"])
+@pytest.mark.parametrize("n_matches", [0, 1, 2])
+def test_a_measure_with_in_has_a_value_for_each_match(switch, measure, n_matches):
+    frame = pd.DataFrame({"t": [1, 2, 3], "x": [1, 2, 7], "y": [0.5, 1.5, 2.0]})
+    text = f"MATCH_RECOGNIZE (ORDER BY t MEASURES {measure} AS v PATTERN (A) DEFINE A AS t > {3 - n_matches})"
+    values = {
+        "A.x IN (1, 2)": [True, False],
+        "A.y NOT IN (0.5, 2)": [True, False],
+        "PREV(A.x) IN (1, 2)": [True, True],
+    }[measure]
+    for kernels in (False, True):
+        found = switch.answer(frame, text, kernels=kernels)["v"]
+        assert found.tolist() == values[2 - n_matches :]
+        assert found.dtype == bool
+
+
 def test_integers_beyond_64_bits_are_an_error(switch):
     frame = pd.DataFrame({"x": [2**62] * 3})
     text = "MATCH_RECOGNIZE (MEASURES SUM(x) AS total PATTERN (A+) DEFINE A AS x > 0)"

@@ -15,7 +15,7 @@ from cepkit import limits
 from cepkit.engines.counting import counts
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Cancellation, Cancelled, cancellable
-from cepkit.results import matches as of_results
+from cepkit.results.in_memory import writing
 
 PAIRS = "PATTERN SEQ(a x, b y)"
 OPTIONS = {"event_type": "kind", "order_by": "ts"}
@@ -246,7 +246,7 @@ def test_the_count_of_many_independent_events_takes_little_memory(monkeypatch):
     "query", [PAIRS, "PATTERN SEQ(a x, a y, b z) WHERE x.v + y.v = z.v", "PATTERN SEQ(a x, b+ y[])", "."]
 )
 def test_a_file_has_the_rows_of_the_frame(query, kind, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(of_results, "_IN_GROUP", 7)
+    monkeypatch.setattr(writing, "_IN_GROUP", 7)
     frame = pairs_frame(6).assign(
         text=[None, "x"] * 6, day=pd.date_range("2024-01-01", periods=12, tz="Europe/Berlin"),
         of=pd.Categorical(list("uvw") * 4), maybe=pd.array([1, None, 3] * 4, "Int64"),
@@ -288,7 +288,7 @@ def test_a_file_without_matches_has_columns(tmp_path):
 
 
 def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr(of_results, "_IN_GROUP", 5)
+    monkeypatch.setattr(writing, "_IN_GROUP", 5)
     matches, path = cep.match(pairs_frame(5), PAIRS, **OPTIONS), tmp_path / "matches.parquet"
     path.write_text("mine")
     with pytest.raises(CepError, match="exists already; give another name, or overwrite=True"):
@@ -320,8 +320,9 @@ def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
     options = {"order_by": "ts", "define": {"high": "v > 2"}, "measures": {"n": "count()", "top": "max(v)"}}
     if query.startswith("PATTERN"):
         options = {**OPTIONS, "measures": {"n": "count(y)", "top": "max(y.v)", "first": "first(x.v)"}}
-    monkeypatch.setattr(of_results, "_IN_GROUP", 1)
-    tables = cep.match(pairs_frame(9), query, **options)._tables("one", None)
+    monkeypatch.setattr(writing, "_IN_GROUP", 1)
+    matches = cep.match(pairs_frame(9), query, **options)
+    tables = writing.tables_of(matches._found, matches._source, "one")
     next(tables), next(tables)
     gc.collect()
     gc.disable()
@@ -404,6 +405,6 @@ def test_a_part_of_a_small_result_is_all_of_it():
 )
 def test_long_matches_are_refused_while_they_are_collected(call, monkeypatch):
     """A match has three events at least, and some forty here: the figure before is too low."""
-    monkeypatch.setattr("cepkit.results.matches.Matches._check_memory", lambda *given, **more: None)
+    monkeypatch.setattr("cepkit.results.matches.check_building", lambda *given, **more: None)
     with pytest.raises(ResultTooLargeError, match="already take about"):
         call(huge("1 MB"))

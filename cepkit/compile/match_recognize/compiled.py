@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cepkit.errors import CepError, PredicateError
-from cepkit.events import ColumnType
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, OTHER, TEXT, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
@@ -74,6 +74,17 @@ class Compiled:
 def constant(value: Any, kind: ColumnType, text: str | None = None) -> Compiled:
     """Return a constant as a function."""
     return Compiled(lambda place, row: value, kind, True, text)
+
+
+def constant_of(value: Any) -> Compiled:
+    """Return a number, a text, a truth value or a null of a query as a function."""
+    return constant(value, type_of_constant(value), value if isinstance(value, str) else None)
+
+
+def type_of_constant(value: Any) -> ColumnType:
+    """Return the type of a Python value."""
+    kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
+    return ColumnType(kinds.get(type(value), OTHER))
 
 
 def strict(

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_condition, compile_value
+from cepkit.compile.match_recognize.compiled import Compiled
+from cepkit.compile.match_recognize.values import column_of, compile_condition, compile_value
 from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, underline
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.compiled import Compiled, constant, strict
+from cepkit.compile.shared.moments import moment_of, nanoseconds_of, zone_on_one_side
 from cepkit.errors import PredicateError
 from cepkit.events import BOOLEAN, DURATION, LIST, TEXT, TIME, ColumnType
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, parse_duration
@@ -31,9 +32,7 @@ def _time(text: str, zone: str | None) -> Compiled:
     """Return a time; without a zone of its own it is in ``zone``."""
     moment = _moment(text, zone)
     own = None if moment.tzinfo is None else str(moment.tzinfo).removeprefix("UTC") or "UTC"
-    if moment.tzinfo is not None:
-        moment = moment.tz_convert("UTC").tz_localize(None)
-    ticks, unit = _in_coarsest(int(moment.asm8.astype(np.int64)) * NANOSECONDS[moment.unit])
+    ticks, unit = _in_coarsest(nanoseconds_of(moment))
     return constant(ticks, ColumnType(TIME, unit, zone or own), text)
 
 
@@ -87,7 +86,7 @@ def _in_zone(part: Compiled, zone: str | None) -> Compiled:
     if part.type.kind != TIME or part.text is None:
         return part
     if zone is None and part.type.timezone is not None:
-        _refuse_zone(part.text)
+        raise PredicateError(zone_on_one_side(part.text))
     made = _time(part.text, zone)
     return in_unit(made, part.type.unit) if made.type.unit != part.type.unit else made
 
@@ -118,40 +117,17 @@ def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
 def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
     """Return a time in ticks; without a zone of its own it is in the zone of the column."""
     moment = _moment(text, zone)
-    if moment.tzinfo is not None:
-        if zone is None:
-            _refuse_zone(text)
-        moment = moment.tz_convert("UTC").tz_localize(None)
-    exact = Fraction(int(moment.asm8.astype(np.int64)) * NANOSECONDS[moment.unit], NANOSECONDS[unit])
+    if moment.tzinfo is not None and zone is None:
+        raise PredicateError(zone_on_one_side(text))
+    exact = Fraction(nanoseconds_of(moment), NANOSECONDS[unit])
     return int(exact) if exact.denominator == 1 else exact
 
 
-def _refuse_zone(text: str) -> None:
-    raise PredicateError(
-        f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
-    )
-
-
 def _moment(text: str, zone: str | None) -> Any:
-    """Return the pandas Timestamp of a text; without a zone of its own it is in ``zone``."""
-    import pandas as pd
-
     try:
-        moment = pd.Timestamp(text)
-    except ValueError:
-        moment = pd.NaT
-    if moment is pd.NaT:
-        raise PredicateError(
-            f"{text!r} is compared with a time but is not one; write it as TIMESTAMP '2024-01-31 09:30:00'"
-        )
-    if moment.tzinfo is not None or zone is None:
-        return moment
-    try:
-        return moment.tz_localize(zone)
-    except ValueError:  # the clocks change
-        raise PredicateError(
-            f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
-        ) from None
+        return moment_of(text, zone, "TIMESTAMP '2024-01-31 09:30:00'")
+    except ValueError as error:
+        raise PredicateError(str(error)) from None
 
 
 # --- texts

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
 from cepkit.compile.match_recognize.arithmetic import compute, unified
 from cepkit.compile.match_recognize.calls import call_of, case_of, cast_of, common_type
-from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, strict
+from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, constant_of, strict
+from cepkit.compile.match_recognize.conditions import CONDITIONS, condition_of
+from cepkit.compile.match_recognize.navigations import row_read_by
 from cepkit.compile.match_recognize.refusals import (
-    refuse_comparison,
-    refuse_like,
-    refuse_no_truth,
     refuse_non_boolean,
-    refuse_objects,
     refuse_opposite,
 )
-from cepkit.compile.match_recognize.times import as_text, converted, literal
-from cepkit.compile.shared.like import like_test
+from cepkit.compile.match_recognize.times import as_text, literal
 from cepkit.errors import PredicateError, column_not_found
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql
 
-__all__ = ["AGGREGATES", "Compiled", "RowTotal", "compile_condition", "compile_value"]
+_OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 
 
 def compile_condition(
@@ -82,18 +79,19 @@ def compile_value(
     def condition(node: ex.Expression) -> Compiled:
         return compile_condition(node, schema, params, inside=inside)
 
+    if isinstance(tree, CONDITIONS):
+        return condition_of(tree, part, condition)
     match tree:
         case rp.TimeLiteral(value=text):
             return literal(text, TIME)
         case rp.IntervalLiteral(value=text):
             return literal(text, DURATION)
         case ex.Literal(value=value):
-            return constant(value, _type_of(value), value if isinstance(value, str) else None)
+            return constant_of(value)
         case ex.Parameter(name=name):
             if params is None or name not in params:
                 raise PredicateError(f"params gives no value for :{name}; give params={{{name!r}: …}}")
-            value = params[name]
-            return constant(value, _type_of(value), value if isinstance(value, str) else None)
+            return constant_of(params[name])
         case ex.Attribute() | ex.Reference():
             return _column(tree, schema, inside)
         case rp.Navigation():
@@ -110,45 +108,6 @@ def compile_value(
             return part(rp.Navigation("last", operand, final=True))
         case rp.TimedOut():  # only matches have numbers
             return Compiled(lambda place, row: place.number is None, ColumnType(BOOLEAN))
-        case ex.And(operands=operands):
-            calls = [condition(operand).call for operand in operands]
-            return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
-        case ex.Or(operands=operands):
-            calls = [condition(operand).call for operand in operands]
-            return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
-        case ex.IsNull(operand=operand):
-            call = part(operand).call
-            return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
-        case ex.In(operand=operand, options=options):
-            one, given = part(operand), constants_of(options)
-            if given is not None and one.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
-                refuse_comparison(
-                    tree, [(operand, one.type), *zip(options, map(_type_of, given), strict=True)]
-                )
-                return strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
-            return _membership(tree, one, [part(node) for node in options])
-        case ex.Like(operand=operand, pattern=pattern):
-            one = part(operand)
-            refuse_like(tree, one.type)
-            return strict(like_test(pattern), [one], ColumnType(BOOLEAN))
-        case rp.LikeWithEscape(operand=operand, pattern=pattern, escape=escape):
-            one = part(operand)
-            refuse_like(tree, one.type)
-            return strict(like_test(pattern, escape), [one], ColumnType(BOOLEAN))
-        case rp.IsTruth(operand=operand):
-            return _is_truth(tree, part(operand))
-        case rp.IsDistinct(left=left, right=right):
-            sides = [part(left), part(right)]
-            typed = [(left, sides[0].type), (right, sides[1].type)]
-            refuse_objects(typed)
-            refuse_comparison(tree, typed)
-            return _is_distinct(converted(sides))
-        case ex.Comparison(operator=sign, left=left, right=right):
-            sides = [part(left), part(right)]
-            typed = [(left, sides[0].type), (right, sides[1].type)]
-            refuse_objects(typed)
-            refuse_comparison(tree, typed)
-            return strict(_COMPARISONS[sign], converted(sides), ColumnType(BOOLEAN), tree)
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return compute(tree, sign, [part(left), part(right)])
         case ex.Negative(operand=operand):
@@ -157,8 +116,6 @@ def compile_value(
             if one.is_constant and one.type.kind == DURATION:
                 return constant(-one.call(None, -1), one.type)
             return strict(operator.neg, [one], one.type, tree)
-        case ex.Not(operand=operand):
-            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN))
         case rp.Joined(left=left, right=right):
             return strict(
                 lambda one, two: f"{one}{two}", [as_text(part(left)), as_text(part(right))], ColumnType(TEXT)
@@ -177,11 +134,6 @@ def compile_value(
         case ex.Call(function=function, arguments=arguments):
             return call_of(tree, function, [part(node) for node in arguments])
     raise PredicateError(f"MATCH_RECOGNIZE cannot compute {type(tree).__name__}")
-
-
-def _type_of(value: object) -> ColumnType:
-    kinds = {bool: BOOLEAN, int: INTEGER, float: FLOAT, str: TEXT}
-    return ColumnType(kinds.get(type(value), OTHER))
 
 
 def column_of(name: str, schema: Iterable[str]) -> str:
@@ -231,23 +183,16 @@ def variable_of(trees: Iterable[ex.Expression]) -> str | None:
 def _navigation(
     tree: rp.Navigation, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
 ) -> Compiled:
-    physical, logical = 0, tree
-    if tree.function in ("prev", "next"):
-        distance = 1 if tree.offset is None else tree.offset
-        physical = distance if tree.function == "next" else -distance
-        logical = tree.operand if isinstance(tree.operand, rp.Navigation) else None
-    operand = tree.operand if logical is None else logical.operand
-    variable = variable_of([operand])
-    from_first = logical is not None and logical.function == "first"
-    offset = (logical.offset or 0) if logical is not None else 0
-    final = bool(logical is not None and logical.final)
-    inner = compile_value(operand, schema, params, inside=True)
+    read = row_read_by(tree)
+    from_first, offset, final, distance = read.from_first, read.offset, read.final, read.distance
+    variable = variable_of([read.operand])
+    inner = compile_value(read.operand, schema, params, inside=True)
 
     def call(place: Place, row: int) -> Any:
         at = place.nth(variable, from_first, offset, final)
-        if at < 0 or not place.low <= at + physical < place.n_rows:
+        if at < 0 or not place.low <= at + distance < place.n_rows:
             return None
-        return inner.call(place, at + physical)
+        return inner.call(place, at + distance)
 
     return Compiled(call, inner.type)
 
@@ -294,79 +239,3 @@ def compile_total(
     arguments = tuple(one.call for one in made)
     variable = variable_of(tree.arguments) if arguments else tree.variable
     return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind in (TIME, DURATION))
-
-
-_OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
-
-
-def _all(values: Iterable[Any]) -> bool | None:
-    found: bool | None = True
-    for value in values:
-        if value is False:
-            return False
-        found = None if value is None else found
-    return found
-
-
-def _any(values: Iterable[Any]) -> bool | None:
-    found: bool | None = False
-    for value in values:
-        if value is True:
-            return True
-        found = None if value is None else found
-    return found
-
-
-def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
-    """Return the values of numbers, texts and truth values; None if anything else is among them."""
-    found: list[Any] = []
-    for option in options:
-        tree = option.operand if isinstance(option, ex.Negative) else option
-        if type(tree) is not ex.Literal or type(tree.value) not in (bool, int, float, str):
-            return None
-        if tree is not option and type(tree.value) not in (int, float):
-            return None
-        found.append(tree.value if tree is option else -tree.value)
-    return found
-
-
-def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
-    refuse_no_truth(tree, operand.type)
-    call, wanted = operand.call, tree.truth
-    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
-
-
-def _is_distinct(sides: list[Compiled]) -> Compiled:
-    left, right = (side.call for side in sides)
-
-    def call(place: Place, row: int) -> bool:
-        one, other = left(place, row), right(place, row)
-        if one is None or other is None:
-            return one is not other
-        return one != other
-
-    return Compiled(call, ColumnType(BOOLEAN))
-
-
-def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
-    parts = [operand, *choices]
-    trees = [tree.operand, *tree.options]
-    refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])
-    item, *options = [part.call for part in converted(parts)]
-
-    def call(place: Place, row: int) -> bool | None:
-        one = item(place, row)
-        if one is None:
-            return None
-        others = [option(place, row) for option in options]
-        if any(one == other for other in others if other is not None):
-            return True
-        return None if None in others else False
-
-    return Compiled(call, ColumnType(BOOLEAN))
-
-
-_COMPARISONS: dict[str, Callable[..., Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy as np
-
+from cepkit.compile.shared.moments import moment_of, nanoseconds_of, zone_on_one_side
 from cepkit.compile.shared.terms import ANY_KIND, NEVER, Constant, Table, Term, clipped, comparison, described
 from cepkit.errors import CepError
 from cepkit.events import (
@@ -23,10 +22,9 @@ from cepkit.events import (
     ColumnType,
 )
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks
 from cepkit.limits import NESTED_COMPARISONS
 
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _OPPOSITE = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -204,32 +202,10 @@ def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, 
     >>> time_limit("1970-01-01 00:00:01.5", "s", None, ">=")
     ('>=', 2)
     """
-    import pandas as pd
-
-    try:
-        moment = pd.Timestamp(text)
-    except ValueError:
-        moment = pd.NaT
-    if moment is pd.NaT:
-        raise ValueError(
-            f"{text!r} is compared with a time but is not one; write it as '2024-01-31 09:30:00'"
-        )
-    if moment.tzinfo is not None:
-        if zone is None:
-            raise ValueError(
-                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
-            )
-        moment = moment.tz_convert("UTC").tz_localize(None)
-    elif zone is not None:
-        try:
-            moment = moment.tz_localize(zone)
-        except ValueError:  # the clocks change
-            raise ValueError(
-                f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
-            ) from None
-        moment = moment.tz_convert("UTC").tz_localize(None)
-    nanoseconds = int(moment.asm8.astype(np.int64)) * _NANOSECONDS[moment.unit]
-    ticks, rest = divmod(nanoseconds, _NANOSECONDS[unit])
+    moment = moment_of(text, zone, "'2024-01-31 09:30:00'")
+    if moment.tzinfo is not None and zone is None:
+        raise ValueError(zone_on_one_side(text))
+    ticks, rest = divmod(nanoseconds_of(moment), NANOSECONDS[unit])
     if sign in ("==", "!="):
         return sign, NULL_INTEGER if rest or not NULL_INTEGER < ticks < 2**63 else ticks
     ticks += bool(rest) and sign in (">=", "<")
@@ -300,7 +276,7 @@ def same_unit(binder: TermBinder, left: Term, right: Term) -> tuple[Term, Term]:
     """Return two times or durations, both in the finer of their units."""
     if left.unit == right.unit:
         return left, right
-    finer = min(left.unit, right.unit, key=_NANOSECONDS.__getitem__)
+    finer = min(left.unit, right.unit, key=NANOSECONDS.__getitem__)
     return in_unit(binder, left, finer), in_unit(binder, right, finer)
 
 
@@ -308,5 +284,5 @@ def in_unit(binder: TermBinder, term: Term, unit: str) -> Term:
     """Return a time or duration in ``unit``, which must not be coarser than its own unit."""
     if term.unit == unit:
         return term
-    factor = binder.ticks(_NANOSECONDS[term.unit] // _NANOSECONDS[unit], INTEGER, None)
+    factor = binder.ticks(NANOSECONDS[term.unit] // NANOSECONDS[unit], INTEGER, None)
     return Term("*", (term, factor), term.kind, unit, term.nullable, None, term.level)

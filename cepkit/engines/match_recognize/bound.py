@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cepkit.compile.match_recognize.values import Compiled, column_of
+from cepkit.compile.match_recognize.compiled import Compiled
+from cepkit.compile.match_recognize.values import column_of
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
 from cepkit.engines.match_recognize.selected import check_select, result_schema

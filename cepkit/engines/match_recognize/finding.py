@@ -19,7 +19,7 @@ from cepkit.compile.match_recognize.tables import (
     set_tables,
 )
 from cepkit.compile.match_recognize.values import column_of
-from cepkit.compile.match_recognize.vectors import NotVectorizedError
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows
 from cepkit.engines.match_recognize.matching import RowProgram, target_error

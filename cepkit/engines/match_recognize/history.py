@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cepkit.compile.match_recognize.values import AGGREGATES, RowTotal
+from cepkit.compile.match_recognize.aggregates import AGGREGATES
+from cepkit.compile.match_recognize.compiled import RowTotal
 from cepkit.errors import PredicateError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
@@ -74,17 +75,6 @@ def _looks(tree: ex.Expression, from_first: bool = False, offset: int = 0):
     else:
         for part in tree.children():
             yield from _looks(part, from_first, offset)
-
-
-def looks_around(trees: Iterable[ex.Expression]) -> tuple[int, int]:
-    """Return how many rows PREV looks back and NEXT looks ahead, at most."""
-    distances = {"prev": 0, "next": 0}
-    for tree in trees:
-        for node in tree.walk():
-            if isinstance(node, rp.Navigation) and node.function in distances:
-                distance = 1 if node.offset is None else node.offset
-                distances[node.function] = max(distances[node.function], distance)
-    return distances["prev"], distances["next"]
 
 
 class MatchHistory:

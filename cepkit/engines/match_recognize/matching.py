@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
-from cepkit.compile.match_recognize.values import RowTotal
+from cepkit.compile.match_recognize.compiled import RowTotal
 from cepkit.engines.match_recognize.history import LABELS, MatchHistory, Needs, Trial
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.language.match_recognize.patterns import RowAggregate

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cepkit.compile.match_recognize.navigations import row_read_by
 from cepkit.compile.match_recognize.positions import fixed_position, is_run
 from cepkit.compile.match_recognize.values import column_of, variable_of
-from cepkit.compile.match_recognize.vectors import (
+from cepkit.compile.match_recognize.vectors.reader import VectorReader
+from cepkit.compile.match_recognize.vectors.vector import (
     EXACT,
     NotVectorizedError,
     Vector,
-    VectorReader,
     column_parts,
     vector_of_column,
 )
@@ -140,22 +141,15 @@ class MeasureReader(VectorReader):
         raise NotVectorizedError
 
     def _navigated(self, tree: rp.Navigation) -> Vector:
-        move, logical = 0, tree
-        if tree.function in ("prev", "next"):
-            distance = 1 if tree.offset is None else tree.offset
-            move = distance if tree.function == "next" else -distance
-            logical = tree.operand if isinstance(tree.operand, rp.Navigation) else None
-        operand = tree.operand if logical is None else logical.operand
-        from_first = logical is not None and logical.function == "first"
-        offset = (logical.offset or 0) if logical is not None else 0
-        final = bool(logical is not None and logical.final)
-        at = self.nth(variable_of([operand]), from_first=from_first, offset=offset, final=final)
-        if move:
+        read = row_read_by(tree)
+        variable = variable_of([read.operand])
+        at = self.nth(variable, from_first=read.from_first, offset=read.offset, final=read.final)
+        if read.distance:
             partition = self._at_points(self.found.partition_of_match)
-            bounds, moved = self.order.first_place_of_partition, at + move
+            bounds, moved = self.order.first_place_of_partition, at + read.distance
             is_inside = (at >= 0) & (moved >= bounds[partition]) & (moved < bounds[partition + 1])
             at = np.where(is_inside, moved, -1)
-        found, outside = self.value(operand, at), at < 0
+        found, outside = self.value(read.operand, at), at < 0
         return found.with_missing(outside) if outside.any() else found
 
     def _labels(self, at: np.ndarray) -> Vector:

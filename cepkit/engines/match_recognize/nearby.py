@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.vectors import NotVectorizedError, Vector, VectorReader
+from cepkit.compile.match_recognize.navigations import distance_of
+from cepkit.compile.match_recognize.vectors.reader import VectorReader
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError, Vector
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.engines.match_recognize.history import MatchHistory, Trial
 from cepkit.engines.match_recognize.matching import RowProgram
@@ -16,19 +18,6 @@ from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-
-
-def reach_of(trees: Sequence[ex.Expression]) -> tuple[int, int]:
-    """Return how many rows before and after a row the conditions look at most."""
-    moves = [_move(node) for tree in trees for node in tree.walk() if isinstance(node, rp.Navigation)]
-    return -min([0, *moves]), max([0, *moves])
-
-
-def _move(tree: rp.Navigation) -> int:
-    if tree.function not in ("prev", "next"):
-        return 0
-    distance = 1 if tree.offset is None else tree.offset
-    return distance if tree.function == "next" else -distance
 
 
 def without_variables(tree: ex.Expression) -> ex.Expression:
@@ -76,7 +65,7 @@ class NearbyRows(VectorReader):
         """Return a navigation. It is missing where its row is in another partition."""
         if not isinstance(tree, rp.Navigation):
             raise NotVectorizedError
-        distance = _move(tree)
+        distance = distance_of(tree)
         operand = tree.operand
         if tree.function in ("prev", "next") and isinstance(operand, rp.Navigation):
             operand = operand.operand

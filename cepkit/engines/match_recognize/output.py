@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cepkit.compile.match_recognize.values import AGGREGATES, Compiled, RowTotal
+from cepkit.compile.match_recognize.aggregates import AGGREGATES
+from cepkit.compile.match_recognize.compiled import Compiled, RowTotal
 from cepkit.engines.match_recognize.history import next_total
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram
 

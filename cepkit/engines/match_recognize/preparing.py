@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
+from cepkit.compile.match_recognize.compiled import Compiled
+from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.placing import ColumnScope
-from cepkit.compile.match_recognize.values import Compiled, column_of, compile_total
-from cepkit.engines.match_recognize.history import history_needs, looks_around
+from cepkit.compile.match_recognize.values import column_of, compile_total
+from cepkit.engines.match_recognize.history import history_needs
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
 from cepkit.events import ColumnType
@@ -39,7 +41,7 @@ def prepare_rows(
         name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in define.items()
     }
     needs = history_needs(define, members)
-    rows_before, rows_after = looks_around(define.values())
+    rows_before, rows_after = reach_of(define.values())
     program = RowProgram(
         automaton=automaton,
         conditions={name: condition.call for name, condition in compiled.items()},

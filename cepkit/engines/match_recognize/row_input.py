@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.vectors import Vector, column_parts, vector_of_column
+from cepkit.compile.match_recognize.vectors.vector import Vector, column_parts, vector_of_column
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.events import Column, ColumnType
 

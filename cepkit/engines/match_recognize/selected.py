@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.placing import ColumnScope
-from cepkit.compile.match_recognize.values import Compiled
 from cepkit.errors import CepError, PredicateError, underline
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex

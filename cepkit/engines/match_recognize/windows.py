@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cepkit.compile.match_recognize.values import Compiled
+from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, next_start
 from cepkit.engines.match_recognize.output import MatchPlace
 from cepkit.limits import check_memory

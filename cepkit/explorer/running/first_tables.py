@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages
 from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.frames.pandas import as_pandas
 from cepkit.insight.first_matches import matches_of_first_ends
-from cepkit.results.matches import as_pandas
 
 if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result

@@ -12,9 +12,9 @@ import pandas as pd
 from cepkit.explorer.table.heads import Head, head_of
 from cepkit.explorer.table.listing import LISTED, KeptMatches, Listing
 from cepkit.explorer.table.texts import columns_and_rows
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.numbers import count_text
 from cepkit.progress import checkpoint
-from cepkit.results.matches import as_pandas
 
 PAGE = 15  # matches
 FEW = 20_000  # matches that are listed in a few hundredths of a second

@@ -20,8 +20,9 @@ from cepkit.explorer.table.filters import (
     read_filter,
 )
 from cepkit.explorer.table.texts import DURATION, NUMBER, TEXT, TIME, full_text, kind_of
+from cepkit.frames.pandas import as_pandas
 from cepkit.progress import checkpoint
-from cepkit.results.matches import Matches, as_pandas
+from cepkit.results.matches import Matches
 
 LISTED = 1_000_000  # matches that are listed; filters and histograms leave out the others
 _BLOCK = 65_536  # matches that are built at once

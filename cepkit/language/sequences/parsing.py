@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ _STRATEGY = (
     r"|(?P<contiguous>partition|strict)[-_ ]contiguity)\b"
 )
 _NEARLY_STRATEGY = r"(?ai:skip|partition|strict)[-_]\w+(?:-\w+)*(?![\w-]|\s*\.|\[)"
+_SETTINGS = ("strategy", "key")  # tokens of WHERE that belong to the whole query
 _QUOTED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`"""
 
 # A word after a dot or a colon is a column or a parameter.
@@ -297,49 +299,67 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
 
 
 def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
-    part, said = _part(text, start, stop), {}
-    braced = _BRACED.match(part, start)
-    if braced is not None and part.rstrip().endswith("}"):  # skip_till_any_match(a, b[]) { … }
-        part = _blank(part, braced.span("braces"))
-        part = part.rstrip()[:-1]
+    part = _without_braces(_part(text, start, stop), start)
     tokens = _top_tokens(part, start)
-    kept: list[tuple[str, Span]] = []
-    skipped = -1
-    for i, (kind, span) in enumerate(tokens):
-        before = tokens[i - 1][0] if i else None
-        behind = tokens[i + 1][0] if i + 1 < len(tokens) else None
-        if i == skipped:
-            part = _blank(part, span)
-        elif kind == "nearly" and before in (None, "and", "key"):
-            raise _unknown_strategy(text, span)
-        elif kind in ("strategy", "key") and before in (None, "and", "strategy", "key"):
-            if kind == "key":
-                said["partition_by"] = said.get("partition_by", ()) + _key_columns(text, span)
-            elif "strategy" in said:
-                raise located("where: a second selection strategy; only one is allowed", text, span, None)
-            else:
-                said["strategy"] = strategy_of(text[span[0] : span[1]])
-            part = _blank(part, span)
-            if behind == "and" and i + 2 < len(tokens):
-                skipped = i + 1
-            elif behind is None and len(kept) > 1 and kept[-1][0] == "and":
-                part = _blank(part, kept.pop()[1])
-        elif kind in ("strategy", "key"):
-            what = "the partition key" if kind == "key" else "the selection strategy"
-            raise located(f"where: {what} belongs to the whole query; join it with AND", text, span, None)
-        else:
-            kept.append((kind, span))
-    alternatives = [span for kind, span in kept if kind == "or"]
+    said = _read_settings(text, tokens)
+    conditions = _without_settings(tokens)
+    alternatives = [span for kind, span in conditions if kind == "or"]
     if alternatives and said:
         what = "the partition key" if "partition_by" in said else "the selection strategy"
         message = f"where: put parentheses around what 'or' joins; {what} belongs to the whole query"
         raise located(message, text, alternatives[0], None)
+    kept = {span for _, span in conditions}
+    for _, span in tokens:
+        part = part if span in kept else _blank(part, span)
     if not part.strip():
         if not said:
             message = "where: expected a condition, a selection strategy or a partition key [column]"
             raise located(message, text, (min(start, len(text)), start + 1), None)
         return said
     return said | {"where": parse_expression(part, role="where", references=True, whole=text)}
+
+
+def _without_braces(part: str, start: int) -> str:
+    """Return the conditions in ``skip_till_any_match(a, b[]) { … }``, after the name of the strategy."""
+    braced = _BRACED.match(part, start)
+    if braced is None or not part.rstrip().endswith("}"):
+        return part
+    return _blank(part, braced.span("braces")).rstrip()[:-1]
+
+
+def _read_settings(text: str, tokens: list[tuple[str, Span]]) -> dict[str, object]:
+    """Return the selection strategy and the partition key among the conditions."""
+    said: dict[str, object] = {}
+    columns: tuple[str, ...] = ()
+    for (before, _), (kind, span) in pairwise([(None, None), *tokens]):
+        if kind == "nearly" and before in (None, "and", "key"):
+            raise _unknown_strategy(text, span)
+        if kind not in _SETTINGS:
+            continue
+        if before not in (None, "and", *_SETTINGS):
+            what = "the partition key" if kind == "key" else "the selection strategy"
+            raise located(f"where: {what} belongs to the whole query; join it with AND", text, span, None)
+        if kind == "key":
+            columns += _key_columns(text, span)
+            said["partition_by"] = columns
+        elif "strategy" in said:
+            raise located("where: a second selection strategy; only one is allowed", text, span, None)
+        else:
+            said["strategy"] = strategy_of(text[span[0] : span[1]])
+    return said
+
+
+def _without_settings(tokens: list[tuple[str, Span]]) -> list[tuple[str, Span]]:
+    """Return the tokens of the conditions, without each AND that joins a strategy or a key to them."""
+    kept = [
+        token
+        for (before, _), token in pairwise([(None, None), *tokens])
+        if token[0] not in _SETTINGS
+        and not (token[0] == "and" and before in _SETTINGS and token is not tokens[-1])
+    ]
+    if tokens and tokens[-1][0] in _SETTINGS and len(kept) > 1 and kept[-1][0] == "and":
+        kept.pop()
+    return kept
 
 
 def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pandas as pd
 
 from cepkit.errors import UnsupportedQueryError, whole_number
-from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
-from cepkit.results.arguments import Limit, check_rows, limit_of, number_of
+from cepkit.results.arguments import Limit, check_rows, length_of, limit_of, number_of
 from cepkit.results.doors import open_door
 from cepkit.results.spark.found import SparkFound
 
@@ -136,10 +135,7 @@ class SparkMatches:
 
     def __len__(self) -> int:
         """Return the exact number of matches if it is below 2^63."""
-        n = self.count()
-        if n >= 2**63:
-            raise OverflowError(f"there are {count_text(n)} matches; len() ends at 2^63, use count()")
-        return n
+        return length_of(self.count())
 
     def __bool__(self) -> bool:
         """Return whether a match exists."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.values import column_of
-from cepkit.engines.match_recognize.history import looks_around
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.engines.measures.regex_measures import Picked
@@ -86,7 +86,7 @@ class OpenPatternSearch(Search):
         clause = query.clause
         self._params = dict(query.params)
         self._program, self._measures = prepare_rows(clause, bound.schema, self._params)
-        self._n_before, self._n_ahead = looks_around(tree for _, tree in (*clause.define, *clause.measures))
+        self._n_before, self._n_ahead = reach_of(tree for _, tree in (*clause.define, *clause.measures))
         self._clock = None if self._program.within is None else self._program.within[0]
         self._used = used_columns(query, bound.schema)
         self._shown = shown_columns(query, list(schema.arrow.names))

@@ -1,0 +1,151 @@
+"""Conditions of MATCH_RECOGNIZE as functions: comparisons, tests, and what joins them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from cepkit.compile.match_recognize.compiled import Compiled, Place, strict, type_of_constant
+from cepkit.compile.match_recognize.refusals import (
+    refuse_comparison,
+    refuse_like,
+    refuse_no_truth,
+    refuse_objects,
+)
+from cepkit.compile.match_recognize.times import converted
+from cepkit.compile.shared.like import like_test
+from cepkit.events import BOOLEAN, FLOAT, INTEGER, TEXT, ColumnType
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize import patterns as rp
+
+CONDITIONS = (
+    ex.And, ex.Or, ex.Not, ex.Comparison, ex.In, ex.IsNull, ex.Like, rp.LikeWithEscape, rp.IsTruth,
+    rp.IsDistinct,
+)  # fmt: skip
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+
+
+def condition_of(
+    tree: ex.Expression,
+    part: Callable[[ex.Expression], Compiled],
+    condition: Callable[[ex.Expression], Compiled],
+) -> Compiled:
+    """Return one of ``CONDITIONS`` as a function.
+
+    Parameters
+    ----------
+    tree : Expression
+    part, condition : callable
+        Return an expression within the tree, or a condition within it, as a function.
+    """
+    match tree:
+        case ex.And(operands=operands):
+            calls = [condition(operand).call for operand in operands]
+            return Compiled(lambda place, row: _all(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.Or(operands=operands):
+            calls = [condition(operand).call for operand in operands]
+            return Compiled(lambda place, row: _any(call(place, row) for call in calls), ColumnType(BOOLEAN))
+        case ex.IsNull(operand=operand):
+            call = part(operand).call
+            return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
+        case ex.In(operand=operand, options=options):
+            one, given = part(operand), constants_of(options)
+            if given is not None and one.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
+                refuse_comparison(
+                    tree, [(operand, one.type), *zip(options, map(type_of_constant, given), strict=True)]
+                )
+                return strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
+            return _membership(tree, one, [part(node) for node in options])
+        case ex.Like(operand=operand, pattern=pattern) | rp.LikeWithEscape(operand=operand, pattern=pattern):
+            one, escape = part(operand), tree.escape if isinstance(tree, rp.LikeWithEscape) else None
+            refuse_like(tree, one.type)
+            return strict(like_test(pattern, escape), [one], ColumnType(BOOLEAN))
+        case rp.IsTruth(operand=operand):
+            return _is_truth(tree, part(operand))
+        case rp.IsDistinct():
+            return _is_distinct(_sides(tree, part))
+        case ex.Comparison(operator=sign):
+            return strict(_COMPARISONS[sign], _sides(tree, part), ColumnType(BOOLEAN), tree)
+        case ex.Not(operand=operand):
+            return strict(operator.not_, [condition(operand)], ColumnType(BOOLEAN))
+    raise TypeError(f"no condition: {type(tree).__name__}")
+
+
+def _sides(tree: ex.Comparison | rp.IsDistinct, part: Callable[[ex.Expression], Compiled]) -> list[Compiled]:
+    """Return both sides as functions, in one unit and one zone."""
+    left, right = part(tree.left), part(tree.right)
+    typed = [(tree.left, left.type), (tree.right, right.type)]
+    refuse_objects(typed)
+    refuse_comparison(tree, typed)
+    return converted([left, right])
+
+
+def _all(values: Iterable[Any]) -> bool | None:
+    found: bool | None = True
+    for value in values:
+        if value is False:
+            return False
+        found = None if value is None else found
+    return found
+
+
+def _any(values: Iterable[Any]) -> bool | None:
+    found: bool | None = False
+    for value in values:
+        if value is True:
+            return True
+        found = None if value is None else found
+    return found
+
+
+def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
+    """Return the values of numbers, texts and truth values; None if anything else is among them."""
+    found: list[Any] = []
+    for option in options:
+        tree = option.operand if isinstance(option, ex.Negative) else option
+        if type(tree) is not ex.Literal or type(tree.value) not in (bool, int, float, str):
+            return None
+        if tree is not option and type(tree.value) not in (int, float):
+            return None
+        found.append(tree.value if tree is option else -tree.value)
+    return found
+
+
+def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
+    refuse_no_truth(tree, operand.type)
+    call, wanted = operand.call, tree.truth
+    return Compiled(lambda place, row: call(place, row) is wanted, ColumnType(BOOLEAN))
+
+
+def _is_distinct(sides: list[Compiled]) -> Compiled:
+    left, right = (side.call for side in sides)
+
+    def call(place: Place, row: int) -> bool:
+        one, other = left(place, row), right(place, row)
+        if one is None or other is None:
+            return one is not other
+        return one != other
+
+    return Compiled(call, ColumnType(BOOLEAN))
+
+
+def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Compiled:
+    parts = [operand, *choices]
+    trees = [tree.operand, *tree.options]
+    refuse_comparison(tree, [(node, part.type) for node, part in zip(trees, parts, strict=True)])
+    item, *options = [part.call for part in converted(parts)]
+
+    def call(place: Place, row: int) -> bool | None:
+        one = item(place, row)
+        if one is None:
+            return None
+        others = [option(place, row) for option in options]
+        if any(one == other for other in others if other is not None):
+            return True
+        return None if None in others else False
+
+    return Compiled(call, ColumnType(BOOLEAN))
