@@ -11,11 +11,15 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.match_recognize import tables
-from cepkit.engines.match_recognize import finding
+from cepkit.engines.match_recognize import finding, row_match_set
+from cepkit.engines.match_recognize.bound import bind_row_query
 from cepkit.errors import CepError
 from cepkit.frames import row_order
 from cepkit.frames.pandas import PandasSource
-from cepkit.language.match_recognize.query import SortKey
+from cepkit.frames.row_events import searched_rows
+from cepkit.insight.match_recognize.funnel import count_row_funnel
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.results import row_pattern_search
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
@@ -398,3 +402,30 @@ def test_a_change_of_the_frame_changes_the_order():
     found = cep.match(frame, text).to_frame()
     assert found["t"].tolist() == [1]
     assert cep.match(frame, text.replace("t >= 0", "t < 0")).count() == len(frame) - 1
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_pictures_and_funnels_by_kernels_equal_those_by_python(seed, monkeypatch):
+    """Plots, boards and funnels read the matches in stream order, with the states of their rows."""
+    random = Random(seed)
+    frame = random_frame(random, random.choice([1, 5, 30, 120]))
+    text = random_text(random).replace("price // 1", "price")  # SQL has no such sign
+    source, query = PandasSource(frame), parse_match_recognize(text)
+    assert isinstance(query, RowPatternQuery)
+    made = []
+    for fewest in (0, 10**9):
+        monkeypatch.setattr(row_match_set, "FEWEST_ROWS", fewest)
+        searched = searched_rows(source, bind_row_query(query, source.schema, None, source.clock))
+        made.append([])
+        try:
+            found, n_matches = row_match_set.all_row_matches(searched)
+            chosen = found.take(np.arange(len(found))[::-2])
+            parts = [(one.first, one.last, one.number, one.state_of_item) for one in (found, chosen)]
+            made[-1].append((n_matches, [values.tolist() for part in parts for values in part]))
+        except CepError as error:
+            made[-1].append(str(error))
+        try:
+            made[-1].append(count_row_funnel(searched))
+        except CepError as error:
+            made[-1].append(str(error))
+    assert made[0] == made[1]

@@ -17,7 +17,11 @@ def parent_of(pid: int | str) -> int:
 
 
 def descendants() -> Iterator[tuple[int, str]]:
-    """Yield the processes that this one has started, directly or not, with their command lines."""
+    """Yield the processes that this one has started, directly or not, with their command lines.
+
+    The process that starts Spark's workers is left out: without it they have another parent, work on, and are
+    never found again.
+    """
     parents, commands = {}, {}
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -30,7 +34,8 @@ def descendants() -> Iterator[tuple[int, str]]:
         above = pid
         while above in parents and above != os.getpid():
             above = parents[above]
-        if above == os.getpid() != pid:
+        starts_workers = WORKER in commands[pid] and WORKER not in commands.get(parents[pid], "")
+        if above == os.getpid() != pid and not starts_workers:
             yield pid, commands[pid]
 
 

@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from cepkit.compile.match_recognize.navigations import reach_of
+from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.engines.match_recognize.bound import BoundRowQuery
-from cepkit.engines.match_recognize.matching import RowMatch, find_row_matches
+from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
+from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowOrder
+from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
+from cepkit.engines.match_recognize.nearby import NearbyRows, without_variables
+from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.shared.match_set import Lineage
+from cepkit.errors import PredicateError
 from cepkit.events import Events
+from cepkit.language.expressions import trees as ex
 from cepkit.progress import checkpoint
 
 
@@ -53,6 +61,35 @@ class SearchedRows:
     def asked(self, bound: BoundRowQuery) -> SearchedRows:
         """Return the same rows for another query that reads the same columns in the same order."""
         return SearchedRows(bound, self.events, self.values, self._partitions)
+
+    def search(self, program: RowProgram) -> FoundRows | None:
+        """Return the matches of all partitions by kernels, or None if Python must find them.
+
+        The program has the conditions of the query, perhaps with another pattern.
+        """
+        if self.events.n_events < FEWEST_ROWS or reason_for_python(program) is not None:
+            return None
+        return find_in_partitions(program, dict(self.bound.query.define), self._given)
+
+    def count_rows(self, condition: ex.Expression) -> int | None:
+        """Return how many rows satisfy a condition on nearby rows, or None if Python must look at them."""
+        if self.events.n_events < FEWEST_ROWS:
+            return None
+        order = self._given.order
+        try:
+            rows = NearbyRows(self._given, order, (0, order.n_partitions))
+            return int(np.count_nonzero(rows.holds(without_variables(condition))))
+        except (NotVectorizedError, PredicateError):
+            return None
+
+    @cached_property
+    def _given(self) -> RowInput:
+        """The rows as kernels read them: partition by partition, without empty partitions."""
+        query, events = self.bound.query, self.events
+        order = RowOrder(None if events.n_partitions < 2 else events.by_partition, np.unique(self._bounds))
+        reach = reach_of([tree for _, tree in query.define])
+        columns, params = events.columns.__getitem__, dict(query.params)
+        return RowInput(self.bound.schema, columns, self.values.__getitem__, order, reach, params)
 
     def matches(self, code: int) -> list[RowMatch]:
         """Return the matches of a partition in the order in which they are found; they are kept."""
@@ -127,18 +164,23 @@ class RowMatchSet:
         """The rows of every match."""
         bounds = self.first_item_of_match
         begin = self.events.rank_by_partition[self.first] if len(self) else np.empty(0, np.int64)
-        ranks = np.arange(bounds[-1]) + np.repeat(begin - bounds[:-1], np.diff(bounds))
-        return Lineage(self.events.by_partition[ranks], bounds)
+        return Lineage(self.events.by_partition[_ranges(begin, np.diff(bounds))], bounds)
 
     def take(self, matches: np.ndarray | slice) -> RowMatchSet:
         """Return the selected matches in the given order."""
         chosen = np.arange(len(self))[matches]
         bounds = self.first_item_of_match
-        parts = [self.state_of_item[bounds[m] : bounds[m + 1]] for m in chosen.tolist()]
+        items = _ranges(bounds[chosen], np.diff(bounds)[chosen])
         return RowMatchSet(
             self.events, self.first[chosen], self.last[chosen], self.number[chosen],
-            np.concatenate([np.empty(0, np.int64), *parts]),
+            self.state_of_item[items],
         )  # fmt: skip
+
+
+def _ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return ``begin[i], begin[i] + 1, …``, ``size[i]`` numbers for each i, int64."""
+    first = np.cumsum(size) - size
+    return np.arange(size.sum()) + np.repeat(begin - first, size)
 
 
 def row_match_set(events: Events, found: Iterable[tuple[np.ndarray, Iterable[RowMatch]]]) -> RowMatchSet:
@@ -160,8 +202,24 @@ def row_match_set(events: Events, found: Iterable[tuple[np.ndarray, Iterable[Row
     return RowMatchSet(events, begin[order], end[order], numbers[order], np.array(ordered, np.int64))
 
 
+def match_set_of_kernels(events: Events, found: FoundRows) -> RowMatchSet:
+    """Return the matches that kernels found as `row_match_set` does. Empty matches are left out."""
+    size = found.end_of_match - found.start_of_match
+    kept = np.flatnonzero(size)
+    first = events.by_partition[found.start_of_match[kept]]
+    last = events.by_partition[found.end_of_match[kept] - 1]
+    order = np.lexsort([first, last])
+    chosen = kept[order]
+    states = found.states[_ranges(found.first_state_of_match[chosen], size[chosen])]
+    numbers = found.number_of_match[chosen]
+    return RowMatchSet(events, first[order], last[order], numbers, states.astype(np.int64))
+
+
 def all_row_matches(searched: SearchedRows) -> tuple[RowMatchSet, int]:
     """Return the matches that have rows, and the number of all matches with the empty ones."""
+    by_kernels = searched.search(searched.bound.program)
+    if by_kernels is not None:
+        return match_set_of_kernels(searched.events, by_kernels), by_kernels.n_matches
     found, n_matches = [], 0
     for part in searched.partitions():
         checkpoint()

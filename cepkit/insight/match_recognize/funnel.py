@@ -117,6 +117,9 @@ def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:
         after_match="to_next_row",
         after_match_variable=None,
     )
+    found = searched.search(program)
+    if found is not None:
+        return found.n_matches
     total = 0
     for part in searched.partitions():
         checkpoint()
@@ -147,6 +150,9 @@ def _rows_with(searched: SearchedRows, variable: str, condition: ex.Expression) 
     """Return the number of rows that satisfy a condition of a variable; None if it needs rows before."""
     if not is_row_local(searched.bound, variable, condition):
         return None
+    counted = searched.count_rows(condition)
+    if counted is not None:
+        return counted
     total = 0
     for part in searched.partitions():
         checkpoint()
