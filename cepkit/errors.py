@@ -199,7 +199,7 @@ class PredicateError(CepError, TypeError):
       ^^^^^^^^^^^
     """
 
-    span: tuple[int, int] | None = None  # of the wrong part in the text of a query, if it is known
+    span: tuple[int, int] | None = None  # place of the wrong part in the text of a query, if known
 
 
 class NoEventVariableError(PatternSyntaxError, PredicateError):
@@ -230,7 +230,7 @@ def underline(text: str, position: int, length: int = 1) -> str:
 
 
 def is_text(text: str) -> bool:
-    r"""Return whether a text has no half of a character, which no file and no Arrow table can hold.
+    r"""Return whether files and Arrow tables can hold a text. They cannot hold half of a character.
 
     Examples
     --------

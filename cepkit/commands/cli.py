@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"cepkit {given.command}: {_as_options(str(error))}", error=True)
         return USER_ERROR
     except MemoryError:
-        tell(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", error=True)
+        tell(f"cepkit {given.command}: the rows do not fit into memory; use --engine spark", error=True)
         return USER_ERROR
     except BrokenPipeError:  # the reader, such as `head`, has stopped
         end_stream(sys.stdout)
@@ -311,7 +311,7 @@ def _warmup(given: argparse.Namespace) -> None:
                     tqdm.write(f"{name:<12} {seconds:6.2f} s", file=sys.stdout)
             if bar is not None:
                 bar(1)
-    tell(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
+    tell(f"done in {time.perf_counter() - began:.1f} s; the kernels are in {cache_folder()}")
 
 
 # --- from arguments to frames -------------------------------------------------------------------------------

@@ -202,9 +202,9 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
     Raises
     ------
     UnwritableFileError
-        When neither ``format`` nor the ending of the file says how to write it, when it is an input or no
-        file, such as a folder or a device, or when its folder is missing or not writable. Also for Parquet on
-        a terminal, and for data when stdout is closed.
+        When neither ``format`` nor the ending of the file says how to write it, when the path is an input, a
+        folder or a device, or when its folder is missing or not writable. Also for Parquet on a terminal, and
+        for data when stdout is closed.
 
     Examples
     --------

@@ -31,7 +31,8 @@ def printable(text: object) -> str:
 def tell(text: object, *, error: bool = False) -> None:
     """Print a text on stdout, or on stderr with ``error``.
 
-    A text on a closed stream is dropped. So is a text that stderr does not take, because the result counts.
+    A text for a closed stream is dropped. A text that stderr cannot take is dropped too, because the result
+    matters more.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def tell(text: object, *, error: bool = False) -> None:
 
 
 def write_out(content: str | bytes) -> None:
-    """Write a text or bytes to stdout. Raises as `tell`."""
+    """Write a text or bytes to stdout. Raise as `tell` does."""
     if sys.stdout is None:
         return
     with said_of_stdout():
@@ -65,7 +66,7 @@ def write_out(content: str | bytes) -> None:
 
 @contextmanager
 def said_of_stdout() -> Iterator[None]:
-    """Raise UnwritableFileError when stdout does not take what the block writes."""
+    """Raise UnwritableFileError when the block cannot write to stdout."""
     try:
         yield
     except BrokenPipeError:  # the reader, such as `head`, has stopped

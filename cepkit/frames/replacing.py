@@ -80,7 +80,7 @@ def file_to_write(path: str | os.PathLike, name: object = None) -> Path:
 
 @contextmanager
 def replace_file(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield the path of a part to write. It gets the name of the file when the block ends without an error.
+    """Yield the path of a part to write. The part becomes the file when the block ends without an error.
 
     The part lies in the folder of the file. Nothing is left of it after an error.
 

@@ -217,7 +217,7 @@ def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, 
     if moment.tzinfo is not None:
         if zone is None:
             raise ValueError(
-                f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
+                f"{text!r} has a time zone, but the times it is compared with have none; leave out the zone"
             )
         moment = moment.tz_convert("UTC").tz_localize(None)
     elif zone is not None:
