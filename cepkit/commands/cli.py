@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import pandas as pd
 
 import cepkit
+from cepkit.commands.starting import INTERRUPTED, raise_at_ctrl_c
 from cepkit.commands.terminal import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.asked import refuse_windows
@@ -25,7 +26,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
-USER_ERROR, INTERRUPTED = 2, 130
+USER_ERROR = 2
 MOST_WRITTEN = 10_000_000  # matches in a file
 FORMATS = ("table", "json", "csv", "parquet")
 _SHOWN = 10  # rows of a table unless --limit says otherwise
@@ -62,6 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
+    try:
+        raise_at_ctrl_c()
+        return _run(arguments)
+    except KeyboardInterrupt:
+        tell("cepkit: interrupted", error=True)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:
