@@ -258,6 +258,18 @@ def _cut(text: str, most: int) -> str:
     return f"{text[: most - 3 - half]} … {text[-half:]}"
 
 
+def reason_of(error: Exception) -> str:
+    """Return in a few words what the operating system says, without the name of a file.
+
+    Examples
+    --------
+    >>> reason_of(FileNotFoundError(2, "No such file or directory", "x.csv"))
+    'No such file or directory'
+    """
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error).strip().split("\n")[0] or type(error).__name__
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the most similar known name, or an empty text.
 

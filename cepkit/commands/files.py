@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from cepkit.commands.terminal import printable, write_out
 from cepkit.datasets import sample, sample_names
-from cepkit.errors import CepError, nearest
-from cepkit.frames.replacing import UnwritableFileError, file_to_write, reason_of, replace_file
+from cepkit.errors import CepError, nearest, reason_of
+from cepkit.frames.replacing import UnwritableFileError, file_to_write, replace_file
 from cepkit.frames.texts import check_texts_of_frame
 from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cepkit.frames.replacing import UnwritableFileError, reason_of
+from cepkit.errors import reason_of
+from cepkit.frames.replacing import UnwritableFileError
 
 # Control characters but for line ends and tabs, marks that turn the direction of texts, and half characters.
 _UNSAFE = re.compile(

@@ -360,6 +360,8 @@ MISTAKES = {
     ),
     "unknown option": (["ingest", "inet", "sample:inet", "t", "--option", "dat=1"], "Did you mean 'date'?"),
     "reserved option": (["ingest", "inet", "sample:inet", "t", "--option", "mode=1"], "not an option"),
+    "target in a file": (["ingest", "inet", "sample:inet", "notes.txt/out"], "which is a file"),
+    "source without a name": (["ingest", "inet", "x" * 300, "out"], "File name too long"),
     "foreign target": (["ingest", "inet", "sample:inet", "."], "it is not changed"),
 }
 
