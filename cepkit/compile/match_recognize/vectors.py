@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
+from cepkit.compile.match_recognize.functions.powers import POWERS, powers
 from cepkit.compile.match_recognize.functions.times import TIME_FUNCTIONS, function_of_times
 from cepkit.compile.match_recognize.times import TIMED, ticks_of
 from cepkit.compile.match_recognize.values import column_of, compile_value, constants_of
@@ -361,7 +362,13 @@ class VectorReader(ABC):
                 is_next = part.values < found if function == "least" else part.values > found
                 found = np.where(is_next, part.values, found)
             return Vector(found, parts[0].type, _union(*(part.missing for part in parts)))
-        if len(parts) != 1 or parts[0].is_one:
+        if all(part.is_one for part in parts):
+            raise NotVectorizedError
+        if function in POWERS and all(part.type.kind in (INTEGER, FLOAT) for part in parts):
+            values, undefined = powers(function, [part.values for part in parts])
+            missing = _union(*(part.missing for part in parts), (undefined,) if undefined.any() else ())
+            return Vector(values, ColumnType(FLOAT), missing)
+        if len(parts) != 1:
             raise NotVectorizedError
         one = parts[0]
         if function == "abs":
