@@ -8,6 +8,11 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from cepkit.commands import starting as _starting
+
+if _starting.is_command():  # before pandas, which loads for most of a second
+    _starting.exit_at_ctrl_c()
+
 from cepkit.accessor import register_accessor as _register_accessor
 from cepkit.planning.wings import add_wings as _add_wings
 from cepkit.results.doors import name_door as _name_door

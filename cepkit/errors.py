@@ -199,7 +199,7 @@ class PredicateError(CepError, TypeError):
       ^^^^^^^^^^^
     """
 
-    span: tuple[int, int] | None = None  # of the wrong part in the text of a query, if it is known
+    span: tuple[int, int] | None = None  # place of the wrong part in the text of a query, if known
 
 
 class NoEventVariableError(PatternSyntaxError, PredicateError):
@@ -230,7 +230,7 @@ def underline(text: str, position: int, length: int = 1) -> str:
 
 
 def is_text(text: str) -> bool:
-    r"""Return whether a text has no half of a character, which no file and no Arrow table can hold.
+    r"""Return whether files and Arrow tables can hold a text. They cannot hold half of a character.
 
     Examples
     --------
@@ -256,6 +256,18 @@ def _cut(text: str, most: int) -> str:
         return text
     half = (most - 3) // 2
     return f"{text[: most - 3 - half]} … {text[-half:]}"
+
+
+def reason_of(error: Exception) -> str:
+    """Return in a few words what the operating system says, without the name of a file.
+
+    Examples
+    --------
+    >>> reason_of(FileNotFoundError(2, "No such file or directory", "x.csv"))
+    'No such file or directory'
+    """
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else str(error).strip().split("\n")[0] or type(error).__name__
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

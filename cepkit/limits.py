@@ -19,7 +19,7 @@ from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, 
 # --- text and trees
 TEXT = 100_000  # characters, besides the items of long lists of constants
 DEPTH = 100  # levels of a tree; the passes that walk a deeper one would overflow the stack
-REPEATED_PARTS = 20_000  # of a tree; BETWEEN has its operand twice, so BETWEEN inside it doubles the parts
+REPEATED_PARTS = 20_000  # in a tree; BETWEEN has its operand twice, so BETWEEN inside BETWEEN doubles them
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
 ENTRIES = 1_000  # of a list of MATCH_RECOGNIZE, such as DEFINE, and of the aggregates of a window
 ROWS_BACK = 1_000_000  # prev(x, n) keeps n rows of each partition
@@ -47,7 +47,7 @@ DRAWN_STATES = 4096  # of the automaton with one transition per state and name, 
 # --- runs
 PARTIAL_MATCHES = 200_000  # that wait at the same time in a pattern of SiddhiQL
 THREADS = 512  # every thread has buffers of its own, for every agent and for every other thread
-EVENTS_TOGETHER = 2**40  # that a thread takes at once; more than any frame has
+EVENTS_TOGETHER = 2**40  # that a thread takes at once; a frame has fewer
 
 
 def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:

@@ -286,6 +286,8 @@ def test_importing_the_package_loads_the_accessor_only():
     assert own <= {
         "cepkit",
         "cepkit.accessor",
+        "cepkit.commands",
+        "cepkit.commands.starting",
         "cepkit.errors",
         "cepkit.planning",
         "cepkit.planning.arguments",

@@ -11,6 +11,7 @@ import cepkit as cep
 from cepkit import limits
 from cepkit.compile.shared.like import like_test
 from cepkit.errors import LONGEST, QUOTED, CepError
+from cepkit.language.expressions import trees as ex
 
 FRAME = pd.DataFrame(
     {
@@ -133,6 +134,103 @@ def test_a_row_pattern_beyond_a_limit_is_refused(name):
         cep.match(FRAME, query).to_frame()
     assert said in str(caught.value)
     assert max(map(len, str(caught.value).splitlines())) <= QUOTED + 100
+
+
+def doubled(part, join, n: int = 60):
+    """Return a tree whose parts are shared, so that its text has 2^n parts."""
+    for _ in range(n):
+        part = join(part, part)
+    return part
+
+
+A, B = cep.event("a", "A"), cep.event("b", "B")
+BOOLEAN, NUMBER = ex.Attribute("good"), ex.Attribute("x")
+EITHER = ex.Comparison(">", NUMBER, ex.Literal(1))
+SUM, AND_OR = "equal parts repeat more than 20,000 times; compute them as columns", "limit is 20,000"
+
+
+def plus(left, right):
+    if isinstance(left, ex.Expression):
+        return ex.Arithmetic("+", left, right)
+    return left + right
+
+
+def both(left, right):
+    return ex.And((left, ex.Or((right, BOOLEAN))))
+
+
+def one_of_two(left, right):
+    return ((left & A["x"]) | (right & B["x"])) & B["good"]
+
+
+# Each took more time and memory than there is: Python shares the parts, and a text cannot.
+BEYOND_BUILT = {
+    "and": (lambda: cep.match(FRAME, cep.seq(A, B).where(doubled(B["x"] > 1, lambda e, f: e & f))), AND_OR),
+    "or": (lambda: cep.match(FRAME, cep.seq(A, B).where(doubled(B["x"] > 1, lambda e, f: e | f))), AND_OR),
+    "and and or": (lambda: cep.match(FRAME, cep.seq(A, B).where(doubled(B["x"] > 1, one_of_two))), SUM),
+    "sums": (
+        lambda: cep.match(FRAME, cep.seq(A, B).where(doubled(B["x"], plus) > 1)),
+        SUM,
+    ),
+    "of an event": (
+        lambda: cep.match(FRAME, cep.seq(A, B.where(doubled(B["x"], lambda e, f: e * f) > 1))),
+        SUM,
+    ),
+    "end of a loop": (lambda: A.plus(until=doubled(A["x"], plus) > 1), SUM),
+    "keyword": (
+        lambda: cep.sequence_query("PATTERN SEQ(A a, B b)", where=doubled(B["x"], plus) > 1),
+        SUM,
+    ),
+    "measure": (
+        lambda: cep.match(FRAME, "PATTERN SEQ(A a, B b)", measures={"m": doubled(B["x"], plus)}),
+        SUM,
+    ),
+    "levels": (
+        lambda: cep.match(FRAME, cep.seq(A, B).where(doubled(B["x"] > 1, lambda e, _: ~e, 5000))),
+        "more than 100 levels are nested",
+    ),
+    "predicate": (lambda: cep.match(FRAME, "good", define={"good": doubled(EITHER, both)}), SUM),
+    "measure of a regex": (
+        lambda: cep.match(FRAME, "good", define=IS_GOOD, measures={"m": doubled(NUMBER, plus)}),
+        SUM,
+    ),
+    "runs": (lambda: cep.runs(FRAME, doubled(EITHER, both), order_by="ts"), SUM),
+    "window": (lambda: cep.Window({"m": ex.Aggregate("sum", doubled(NUMBER, plus))}, length=3), SUM),
+    "sequence": (
+        lambda: cep.match(FRAME, doubled("good", cep.seq), define=IS_GOOD),
+        "parts of the pattern: 32,768; the limit is 20,000",
+    ),
+    "options": (lambda: doubled(cep.var("good"), lambda p, q: p | q), "parts of the pattern: 32,768"),
+    "loops": (
+        lambda: cep.match(
+            FRAME, doubled(cep.var("good"), lambda p, q: cep.seq(p.plus(), q.plus())), define=IS_GOOD
+        ),
+        "pattern: equal parts repeat more than 20,000 times; write repetitions",
+    ),
+    "events": (
+        lambda: cep.match(FRAME, doubled(A, cep.seq), event_type="kind"),
+        "pattern: equal parts repeat more than 20,000 times; write repetitions",
+    ),
+    "events in any order": (
+        lambda: doubled(A, cep.all_of).within(5),
+        "pattern: equal parts repeat more than 20,000 times; write repetitions",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND_BUILT)
+def test_a_query_of_python_with_too_many_shared_parts_is_refused(name):
+    call, said = BEYOND_BUILT[name]
+    with pytest.raises(CepError) as caught:
+        call()
+    assert said in str(caught.value)
+    assert len(str(caught.value)) <= QUOTED + 100
+
+
+def test_a_query_of_python_may_share_parts():
+    condition = doubled(B["x"] >= 0, lambda e, f: e & f, 8)
+    assert len(cep.match(FRAME, cep.seq(A, B).where(condition), event_type="kind", order_by="ts")) > 0
+    assert len(cep.match(FRAME, doubled("good", cep.seq, 2), define=IS_GOOD)) > 0
 
 
 BEYOND_SIDDHI = {

@@ -76,14 +76,14 @@ def sql(
     Ctrl-C ends a run between partitions.
     Source: ISO/IEC 9075-2:2016, features R010 and R020; ISO/IEC TR 19075-5.
     Differs: a division of integers gives a float. There is no type DATE: ``DATE '2024-01-31'`` is a time at
-    midnight. An interval has days and seconds, no months and years. An interval times a fraction, or divided
-    by a number, is rounded to a microsecond, or to a nanosecond where the column has them. LOG with one
-    argument is the natural logarithm. Functions mean what they mean in Trino: DATE_DIFF counts whole units,
-    SUBSTRING counts from the end below 0, and the day of the week is 1 on Mondays. TIMESTAMPDIFF counts whole
-    units as in Flink, and DATEDIFF the units that begin, as in Snowflake. CAST gives null where TRY_CAST
-    does. A DECIMAL is a float, and a CHAR is not filled with blanks. In an expression of the ORDER BY of the
-    SELECT, a column of its list comes before a column of the clause with the same name. FETCH … WITH TIES and
-    PERCENT do not run.
+    midnight. An interval has days and seconds, but no months or years. An interval times a fraction, or
+    divided by a number, is rounded to a microsecond, or to a nanosecond where the column has them. LOG with
+    one argument is the natural logarithm. Functions mean what they mean in Trino: DATE_DIFF counts whole
+    units, SUBSTRING counts from the end below 0, and the day of the week is 1 on Mondays. TIMESTAMPDIFF
+    counts whole units as in Flink, and DATEDIFF the units that begin, as in Snowflake. CAST gives null where
+    TRY_CAST does. A DECIMAL is a float, and a CHAR is not filled with blanks. In an expression of the ORDER
+    BY of the SELECT, a column of its list comes before a column of the clause with the same name. FETCH …
+    WITH TIES and PERCENT do not run.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import pandas as pd
 
 import cepkit
+from cepkit.commands.starting import INTERRUPTED, raise_at_ctrl_c
 from cepkit.commands.terminal import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.asked import refuse_windows
@@ -25,7 +26,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
-USER_ERROR, INTERRUPTED = 2, 130
+USER_ERROR = 2
 MOST_WRITTEN = 10_000_000  # matches in a file
 FORMATS = ("table", "json", "csv", "parquet")
 _SHOWN = 10  # rows of a table unless --limit says otherwise
@@ -62,6 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # print ? for characters that the terminal lacks
+    try:
+        raise_at_ctrl_c()
+        return _run(arguments)
+    except KeyboardInterrupt:
+        tell("cepkit: interrupted", error=True)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:
@@ -75,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(f"cepkit {given.command}: {_as_options(str(error))}", error=True)
         return USER_ERROR
     except MemoryError:
-        tell(f"cepkit {given.command}: the rows do not fit into memory; see --engine spark", error=True)
+        tell(f"cepkit {given.command}: the rows do not fit into memory; use --engine spark", error=True)
         return USER_ERROR
     except BrokenPipeError:  # the reader, such as `head`, has stopped
         end_stream(sys.stdout)
@@ -311,7 +321,7 @@ def _warmup(given: argparse.Namespace) -> None:
                     tqdm.write(f"{name:<12} {seconds:6.2f} s", file=sys.stdout)
             if bar is not None:
                 bar(1)
-    tell(f"in {time.perf_counter() - began:.1f} s; the kernels are kept in {cache_folder()}")
+    tell(f"done in {time.perf_counter() - began:.1f} s; the kernels are in {cache_folder()}")
 
 
 # --- from arguments to frames -------------------------------------------------------------------------------

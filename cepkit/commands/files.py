@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from cepkit.commands.terminal import printable, write_out
 from cepkit.datasets import sample, sample_names
-from cepkit.errors import CepError, nearest
-from cepkit.frames.replacing import UnwritableFileError, file_to_write, reason_of, replace_file
+from cepkit.errors import CepError, nearest, reason_of
+from cepkit.frames.replacing import UnwritableFileError, file_to_write, replace_file
 from cepkit.frames.texts import check_texts_of_frame
 from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result
@@ -202,9 +202,9 @@ def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> Wr
     Raises
     ------
     UnwritableFileError
-        When neither ``format`` nor the ending of the file says how to write it, when it is an input or no
-        file, such as a folder or a device, or when its folder is missing or not writable. Also for Parquet on
-        a terminal, and for data when stdout is closed.
+        When neither ``format`` nor the ending of the file says how to write it, when the path is an input, a
+        folder or a device, or when its folder is missing or not writable. Also for Parquet on a terminal, and
+        for data when stdout is closed.
 
     Examples
     --------

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cepkit.frames.replacing import UnwritableFileError, reason_of
+from cepkit.errors import reason_of
+from cepkit.frames.replacing import UnwritableFileError
 
 # Control characters but for line ends and tabs, marks that turn the direction of texts, and half characters.
 _UNSAFE = re.compile(
@@ -31,7 +32,8 @@ def printable(text: object) -> str:
 def tell(text: object, *, error: bool = False) -> None:
     """Print a text on stdout, or on stderr with ``error``.
 
-    A text on a closed stream is dropped. So is a text that stderr does not take, because the result counts.
+    A text for a closed stream is dropped. A text that stderr cannot take is dropped too, because the result
+    matters more.
 
     Raises
     ------
@@ -50,7 +52,7 @@ def tell(text: object, *, error: bool = False) -> None:
 
 
 def write_out(content: str | bytes) -> None:
-    """Write a text or bytes to stdout. Raises as `tell`."""
+    """Write a text or bytes to stdout. Raise as `tell` does."""
     if sys.stdout is None:
         return
     with said_of_stdout():
@@ -65,7 +67,7 @@ def write_out(content: str | bytes) -> None:
 
 @contextmanager
 def said_of_stdout() -> Iterator[None]:
-    """Raise UnwritableFileError when stdout does not take what the block writes."""
+    """Raise UnwritableFileError when the block cannot write to stdout."""
     try:
         yield
     except BrokenPipeError:  # the reader, such as `head`, has stopped

@@ -234,7 +234,7 @@ def _types_of(
 
 
 def _types_of_arguments(node: ex.Expression, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
-    """Return the types that a function of MATCH_RECOGNIZE, or a test of truths, gives to its columns."""
+    """Return the types that a function of MATCH_RECOGNIZE, or IS TRUE, needs in its columns."""
     if isinstance(node, IsTruth):
         return dict(_columns_alone(node.operand, _TRUTH))
     signature = SIGNATURES.get(node.function) if isinstance(node, ex.Call) else None
@@ -253,7 +253,7 @@ def _types_of_arguments(node: ex.Expression, known: Mapping[str, ColumnType]) ->
 
 
 def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield a column with a type, also one at another row."""
+    """Yield the type for a tree that is one column, also at another row, as in ``PREV(x)``."""
     if isinstance(tree, Navigation):
         yield from _columns_alone(tree.operand, of)
     elif isinstance(tree, ex.Attribute | ex.Reference) and tree.name is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cepkit.errors import CepError, WrongTypeError, short_text
+from cepkit.errors import CepError, WrongTypeError, reason_of, short_text
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
@@ -80,7 +80,7 @@ def file_to_write(path: str | os.PathLike, name: object = None) -> Path:
 
 @contextmanager
 def replace_file(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield the path of a part to write. It gets the name of the file when the block ends without an error.
+    """Yield the path of a part to write. The part becomes the file when the block ends without an error.
 
     The part lies in the folder of the file. Nothing is left of it after an error.
 
@@ -108,9 +108,3 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-
-
-def reason_of(error: OSError | ValueError) -> str:
-    """Return in a few words what the operating system says, without the name of a file."""
-    number = getattr(error, "errno", None)
-    return os.strerror(number) if number else str(error).strip().split("\n")[0] or type(error).__name__

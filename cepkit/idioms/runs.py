@@ -12,7 +12,7 @@ from cepkit.events import Frame, Source
 from cepkit.idioms.asking import answer, as_measures, free_name, mask_of
 from cepkit.idioms.groups import Groups, group_rows
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.arguments import names_keywords
@@ -116,6 +116,7 @@ def _refuse_aggregates(condition: object) -> None:
         tree = parse_expression(condition, role="condition")
     if not isinstance(tree, ex.Expression):
         return
+    check_built(tree, ex.Expression.children, "condition")
     for node in tree.walk(literals=False):
         if isinstance(node, ex.Aggregate):
             text = condition if isinstance(condition, str) and node.span else str(node)

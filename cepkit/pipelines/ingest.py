@@ -28,7 +28,7 @@ from cepkit.pipelines.formats.records import SourceNotFoundError, count_records,
 from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
 from cepkit.pipelines.spark_session import setting, spark_session
 from cepkit.pipelines.stages import quoted
-from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, target_folder
+from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, said_of_target, target_folder
 from cepkit.progress import watch_spark
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def ingest(
     ------
     UnknownFormatError, SourceNotFoundError, TargetError
         Raised before any work starts.
+    UnwritableTargetError
+        When the target cannot be written. Only a full disk is met after work starts.
     AccountingError
         When the written rows are not the read ones, for instance because a file changed meanwhile.
     MissingDependencyError
@@ -123,7 +125,8 @@ def ingest(
     spark = spark_session() if spark is None else spark
     with watch_spark("Spark tasks"), setting(spark, *_INTEGER_INSTANTS), replacing(folder) as unfinished:
         report = _ingest(spark, chosen, files, values, unfinished, period, arguments)
-        write_report(report, unfinished / QUALITY)
+        with said_of_target(folder):
+            write_report(report, unfinished / QUALITY)
     log.info("%s", report)
     return report
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, reason_of, short_text
 
 EVENTS, QUARANTINE, QUALITY = "events", "quarantine", "quality.json"
 MADE_BY = "cepkit ingest"
@@ -22,6 +22,10 @@ MODES = ("replace", "error")
 
 class TargetError(CepError, FileExistsError):
     """The target is not a result of `ingest`, or it must not be replaced."""
+
+
+class UnwritableTargetError(CepError, OSError):
+    """The target cannot be written: no permission, a full disk, or a name that no folder can have."""
 
 
 def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
@@ -38,6 +42,8 @@ def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
     ------
     TargetError
         When the target is anything else; it is not changed.
+    UnwritableTargetError
+        When no folder can be made there.
     """
     if mode not in MODES:
         raise TargetError(f"mode {mode!r} is not one of {', '.join(map(repr, MODES))}")
@@ -47,7 +53,31 @@ def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
             f"target {text!r} is not on a file system of this machine, where a result can be replaced as a "
             "whole. Write to a folder, then copy it"
         )
+    with said_of_target(text):
+        return _checked(text, mode)
+
+
+@contextmanager
+def said_of_target(target: str | PathLike) -> Iterator[None]:
+    """Raise UnwritableTargetError for errors of the operating system in the block."""
+    try:
+        yield
+    except CepError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, or no such home folder
+        shown = short_text(repr(fspath(target)))
+        raise UnwritableTargetError(f"target {shown} cannot be written: {reason_of(error)}") from error
+
+
+def _checked(text: str, mode: str) -> Path:
     folder = Path(text).expanduser().resolve()
+    parent = next(one for one in [*folder.parents, folder] if one.exists())
+    if not parent.is_dir():
+        raise TargetError(f"target {text!r} is inside {str(parent)!r}, which is a file; expected a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UnwritableTargetError(
+            f"target {text!r} cannot be written: the folder {str(parent)!r} is not writable"
+        )
     _restore(folder)
     _remove_left(folder)
     if not folder.exists():
@@ -81,20 +111,28 @@ def replacing(folder: Path) -> Iterator[Path]:
 
     An earlier ``folder`` stays until then. If the program dies, the next `target_folder` removes the
     unfinished folder, and it restores the earlier one where the program died between the two renames.
+
+    Raises
+    ------
+    UnwritableTargetError
+        When a folder cannot be made or renamed, as on a full disk.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
     unfinished = folder.with_name(f".{folder.name}{_UNFINISHED}{mark}")
     earlier = folder.with_name(f".{folder.name}{_EARLIER}{mark}")
-    unfinished.mkdir()
+    with said_of_target(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.mkdir()
     lock = _lock(unfinished)
     try:
         yield unfinished
-        if folder.exists():
-            folder.rename(earlier)
-        unfinished.rename(folder)
+        with said_of_target(folder):
+            if folder.exists():
+                folder.rename(earlier)
+            unfinished.rename(folder)
     except BaseException:
-        _restore(folder)
+        with suppress(OSError):
+            _restore(folder)
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     finally:

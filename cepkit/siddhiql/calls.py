@@ -81,7 +81,7 @@ def compile_call(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
         time = picked(slot, 0, -1)
         return Typed(lambda slots: None if (t := time(slots)) is None else t // per_ms, LONG)
     if name in _CLOCKS:
-        raise scope.error(tree, f"{tree.function}() gives another value in each run; leave it out")
+        raise scope.error(tree, f"{tree.function}() gives another value in each run; leave the call out")
     if name in ("convert", "cast"):
         return _conversion(tree, parts, scope)
     spelled = _SPELLED.get(name)
@@ -95,7 +95,7 @@ def compile_call(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
 
 
 def checked(tree: ex.Expression, part: Typed, kinds: Sequence[Type], scope: Scope, where: str = "") -> Value:
-    """Return a value whose type is not known before it is there, with a check of each value."""
+    """Return a value whose type is not known before the query runs, with a check of each value."""
     call = part.call
     if part.type != OBJECT or not kinds:
         return call
@@ -211,7 +211,7 @@ def _check_regex(tree: ex.Call, function: Function, scope: Scope) -> None:
 
 
 def _one_type(tree: ex.Call, first: int, parts: Sequence[Typed], scope: Scope) -> Type:
-    """Return the type that some arguments have in common; null has any type."""
+    """Return the type that some arguments have in common; null fits every type."""
     given = [
         (argument, part.type)
         for argument, part in list(zip(tree.arguments, parts, strict=True))[first:]
@@ -290,7 +290,7 @@ def _unknown(tree: ex.Call, scope: Scope) -> CepError:
         return scope.error(
             tree,
             f"{name} reads the clock or the time zone of the machine, and does not run; compute its values "
-            f"before, or {own}",
+            f"before the query, or {own}",
         )
     hint = _near(name)
     return scope.error(tree, f"no function {name!r}; {own}{hint and '.' + hint}")

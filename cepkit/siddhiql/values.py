@@ -168,7 +168,7 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
 
 
 def _compared(tree: ex.Comparison, one: Value, other: Value, test: Callable, scope: Scope) -> Value:
-    """Return a comparison of values whose types are not known before."""
+    """Return a comparison of values whose types are not known before the query runs."""
 
     def holds(slots: Slots) -> bool:
         a, b = one(slots), other(slots)

@@ -95,12 +95,12 @@ class _Parameters:
     ):
         self._name, self._left, self._slot, self._scope = name, list(arguments), slot, scope
         self._place = place
-        self._optional: list[str] = []  # what could come next
+        self._optional: list[str] = []  # the optional parameters that could come next
 
     def _refuse(self, wanted: str) -> Exception:
         if not self._left:
             return self._scope.error(
-                self._place, f"#window.{self._name} takes {wanted} here, and has no more parameters"
+                self._place, f"#window.{self._name} takes {wanted} here, but its parameters end"
             )
         node = self._left[0]
         found = f"and {self._shown(node)} is one" if wanted == "no parameter" else f"not {self._shown(node)}"
@@ -117,7 +117,7 @@ class _Parameters:
         Scope(of.slots, of.source, f"#window.{self._name}", of.current).attribute(node)
 
     def count(self, least: int) -> int:
-        """Return a number of events, which must be there."""
+        """Return the next parameter, a number of events. It is required."""
         node = self._left[0] if self._left else None
         if not isinstance(node, ex.Literal) or type(node.value) is not int:
             raise self._refuse("a number of events")
@@ -127,7 +127,7 @@ class _Parameters:
         return node.value
 
     def time(self) -> int:
-        """Return a time in milliseconds, which must be there."""
+        """Return the next parameter, a time in milliseconds. It is required."""
         value = self._next_time()
         if not value:
             raise self._refuse("a time such as 5 sec" if value is None else "a time above 0")
@@ -144,7 +144,7 @@ class _Parameters:
         return value
 
     def _next_time(self) -> int | None:
-        """Return a time; a plain number has milliseconds."""
+        """Return a time. A plain number counts milliseconds."""
         node = self._left[0] if self._left else None
         if isinstance(node, ex.Literal) and isinstance(node.value, int) and not isinstance(node.value, bool):
             return int(node.value)

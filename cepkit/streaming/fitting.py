@@ -203,9 +203,9 @@ def _check_parts(values: Iterable[Any], of: pa.DataType) -> None:
     for value in values:
         if is_time is not None and isinstance(value, dt.datetime) and not is_time(value):
             zone = "a" if of.tz is not None else "no"
-            raise ValueError(f"times of this column have {zone} time zone and whole {of.unit}")
+            raise ValueError(f"times of this column have {zone} time zone, and no part below 1 {of.unit}")
         if is_duration is not None and isinstance(value, dt.timedelta) and not is_duration(value):
-            raise ValueError(f"durations of this column have whole {of.unit}")
+            raise ValueError(f"durations of this column have no part below 1 {of.unit}")
 
 
 def _is_missing(value: Any) -> bool:

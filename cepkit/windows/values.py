@@ -12,7 +12,7 @@ from cepkit.errors import CepError, PredicateError, nearest, underline, whole_nu
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import positive_duration
-from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.query_parts import Duration, Query, as_columns, as_mapping, refuse_parameters
 from cepkit.limits import ENTRIES, LENGTH, refuse_beyond
@@ -43,6 +43,8 @@ class _Operator(Query):
     def _parse(self, role: str, given: object, sources: dict[str, str], *, references: bool) -> ex.Expression:
         if not isinstance(given, str | ex.Expression):
             raise PredicateError(f"{role}: expected text or an expression, got {type(given).__name__}")
+        if isinstance(given, ex.Expression):
+            check_built(given, ex.Expression.children, role)
         text = given if isinstance(given, str) else print_expression(given)
         if (other := _OTHER_AGGREGATE.search(text)) and not fn.is_registered(other[1]):
             at, length = other.start(1), len(other[1])

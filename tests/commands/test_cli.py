@@ -8,14 +8,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import cepkit
+from cepkit.commands import cli, files
 from cepkit.commands import demo as cepkit_demo
-from cepkit.commands import files
 from cepkit.commands.cli import _parser, main
 from cepkit.commands.examples import EXAMPLES
 from cepkit.commands.warmup import INTERPRETING, bundled_queries, count_steps
@@ -359,6 +360,8 @@ MISTAKES = {
     ),
     "unknown option": (["ingest", "inet", "sample:inet", "t", "--option", "dat=1"], "Did you mean 'date'?"),
     "reserved option": (["ingest", "inet", "sample:inet", "t", "--option", "mode=1"], "not an option"),
+    "target in a file": (["ingest", "inet", "sample:inet", "notes.txt/out"], "which is a file"),
+    "source without a name": (["ingest", "inet", "x" * 300, "out"], "File name too long"),
     "foreign target": (["ingest", "inet", "sample:inet", "."], "it is not changed"),
 }
 
@@ -392,6 +395,42 @@ def test_ctrl_c_ends_with_130_and_one_line(run, monkeypatch):
 
     monkeypatch.setattr(cepkit_demo, "demo", interrupted)
     assert run("demo") == (130, "", "cepkit demo: interrupted\n")
+
+
+def test_ctrl_c_while_the_arguments_are_read(run, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_parser", interrupted)
+    assert run("demo") == (130, "", "cepkit: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="never: signals are POSIX")
+@pytest.mark.parametrize("started", ["script", "module"])
+@pytest.mark.parametrize("module", ["pandas", "shlex"])  # the package loads the first, the command the second
+def test_ctrl_c_while_modules_load(tmp_path, started, module):
+    script, modules = tmp_path / "cepkit", tmp_path / "modules"
+    script.write_text("import sys\nfrom cepkit.commands.cli import main\nsys.exit(main())\n")
+    modules.mkdir()
+    (modules / f"{module}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    command = [sys.executable, *([script] if started == "script" else ["-m", "cepkit.commands.cli"]), "demo"]
+    root = str(Path(cepkit.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(modules), root])}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "cepkit: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="never: signals are POSIX")
+def test_a_program_that_imports_cepkit_keeps_its_handling_of_ctrl_c():
+    program = "import signal, cepkit; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="never: signals are POSIX")

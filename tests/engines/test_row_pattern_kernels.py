@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from random import Random
 
@@ -429,3 +430,60 @@ def test_pictures_and_funnels_by_kernels_equal_those_by_python(seed, monkeypatch
         except CepError as error:
             made[-1].append(str(error))
     assert made[0] == made[1]
+
+
+POWERS = [
+    "EXP(x)", "LN(x)", "LOG10(x)", "LOG2(n)", "LOG(x)", "LOG(2, n)", "LOG(n, x)", "POWER(x, 2)", "POW(2, n)",
+    "POWER(x, n)", "POWER(n, -x)", "POWER(n, 0.5)", "EXP(x - x)", "LN(ABS(x) + 1)", "EXP(PREV(x))",
+]  # fmt: skip
+ODD_NUMBERS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -2.0,
+    709.0,
+    710.0,
+    -800.0,
+    1e-320,
+    1e308,
+    float("inf"),
+    -float("inf"),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("text", POWERS)
+def test_powers_and_logarithms_are_vectors_with_the_values_of_python(switch, text, seed):
+    random = Random(seed)
+    xs = [random.choice([None, random.gauss(0, 20), random.gauss(0, 1), *ODD_NUMBERS]) for _ in range(200)]
+    ns = [random.choice([None, 0, 1, 2, 2**53 + 1, 2**62, -(2**62), *range(-5, 20)]) for _ in range(200)]
+    frame = pd.DataFrame({"t": range(200), "x": xs, "n": pd.array(ns, dtype="Int64")})
+    rows = "ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS"
+    check_equal(switch, frame, f"MATCH_RECOGNIZE (ORDER BY t MEASURES {text} AS m {rows} TRUE)")
+    assert switch.n_vectors == 1
+    test = f"CASE WHEN {text} IS NULL THEN 1 WHEN {text} > 1 THEN 2 ELSE 3 END"
+    check_equal(switch, frame, f"MATCH_RECOGNIZE (ORDER BY t MEASURES {test} AS m {rows} TRUE)")
+    assert switch.n_vectors == 2
+    check_equal(switch, frame, f"MATCH_RECOGNIZE (ORDER BY t MEASURES COUNT(*) AS m {rows} {text} > 1)")
+
+
+def test_powers_have_the_results_of_sql(switch):
+    frame = pd.DataFrame({"t": range(5), "x": [2.0, 0.0, -8.0, None, 1000.0]})
+    measures = "POWER(x, 3) AS p, EXP(x) AS e, LN(x) AS l, LOG10(x) AS d"
+    query = (
+        f"MATCH_RECOGNIZE (ORDER BY t MEASURES {measures} ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS TRUE)"
+    )
+    found = switch.answer(frame, query, kernels=True)[list("peld")]
+    assert switch.n_vectors == 4
+    missing = float("nan")
+    expected = pd.DataFrame(
+        {
+            "p": [8.0, 0.0, -512.0, missing, 1e9],
+            "e": [math.exp(2), 1.0, math.exp(-8), missing, missing],
+            "l": [math.log(2), missing, missing, missing, math.log(1000)],
+            "d": [math.log10(2), missing, missing, missing, 3.0],
+        }
+    )
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)

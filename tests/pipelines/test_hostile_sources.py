@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
-from cepkit.pipelines.target import replacing, target_folder
+from cepkit.pipelines.target import TargetError, UnwritableTargetError, replacing, target_folder
 
 ENTRY = (
     "<entry><id>7</id><published>2012-07-16T10:00:00.000000Z</published>"
@@ -29,6 +30,62 @@ def test_a_colon_in_a_path_is_refused_before_spark_sees_it(tmp_path, name):
     path.write_text("x")
     with pytest.raises(SourceNotFoundError, match=r"with ':' in their path.*Rename them"):
         source_files(path)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" + "y/" * 3000, "no\0name", "~no_such_user/x"])
+def test_a_name_that_no_file_can_have_is_one_error(name):
+    with pytest.raises(SourceNotFoundError, match=r"^source: no file '"):
+        source_files(name)
+    with pytest.raises(UnwritableTargetError, match=r"^target '.*' cannot be written: "):
+        target_folder(name)
+
+
+def test_sources_without_permission_are_named(tmp_path, monkeypatch):
+    (tmp_path / "x.txt").write_text("x")
+    monkeypatch.setattr(os, "access", lambda path, mode: not (Path(path).name == "x.txt" and mode == os.R_OK))
+    with pytest.raises(SourceNotFoundError, match=r"source: no permission to read '.*x\.txt'"):
+        source_files(tmp_path)
+    monkeypatch.undo()
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(SourceNotFoundError, match=r"source: no file '.*': Permission denied$"):
+        source_files(tmp_path)
+    with pytest.raises(UnwritableTargetError, match=r"target '.*out' cannot be written: Permission denied$"):
+        target_folder(tmp_path / "out")
+
+
+def test_a_target_is_checked_before_spark_starts(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("mine")
+    inside = tmp_path / "notes.txt" / "new" / "out"
+    with pytest.raises(TargetError, match=r"target '.*out' is inside '.*notes.txt', which is a file"):
+        target_folder(inside)
+    assert target_folder(tmp_path / "new" / "out") == tmp_path / "new" / "out"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UnwritableTargetError, match=r"written: the folder '.*' is not writable"):
+        target_folder(tmp_path / "new" / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("step", ["mkdir", "rename"])
+def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path, monkeypatch, step):
+    def full(self, *arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = tmp_path / "out"
+    with pytest.raises(UnwritableTargetError, match=r"'.*out' cannot be written: No space left"):  # noqa: SIM117
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, step, full)
+            with replacing(target):
+                pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_spark_stay_as_they_are(tmp_path):
+    with pytest.raises(ConnectionRefusedError), replacing(tmp_path / "out"):
+        raise ConnectionRefusedError("the JVM is gone")
 
 
 DYING = """

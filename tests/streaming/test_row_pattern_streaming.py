@@ -216,6 +216,30 @@ def test_selects_that_need_the_whole_frame_are_refused(text, reason):
         cep.stream(text, SIMPLE)
 
 
+@pytest.mark.parametrize("rows", ["ONE ROW", "ALL ROWS"])
+@pytest.mark.parametrize(
+    ("select", "where", "said"),
+    [
+        ("mm", "TRUE", "SELECT: column 'mm' not found. Did you mean 'm'?"),
+        ("m", "nope > 1", "WHERE: column 'nope' not found. Columns: ['k', "),
+        ("m", "m > 'a'", "WHERE: m > 'a' compares numbers with texts"),
+        ("m", "m", "WHERE: a condition is true or false, and m is an integer; write m <> 0"),
+        ("FOO(m) AS u", "TRUE", "SELECT: no function 'FOO' in foo(m)"),
+        ("m, k AS m", "TRUE", "SELECT: two columns have the name 'm'"),
+    ],
+)
+def test_a_wrong_select_is_refused_before_the_first_event_as_for_a_frame(select, where, said, rows):
+    text = f"""SELECT {select} FROM s MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES LAST(x) AS m
+      {rows} PER MATCH PATTERN (A) DEFINE A AS x > 0) WHERE {where}"""
+    table = pa.table({"k": ["a"], "t": [1], "x": [2]})
+    with pytest.raises(CepError) as of_frame:
+        cep.match(table, text)
+    with pytest.raises(CepError) as of_stream:
+        cep.stream(text, table.schema)
+    assert str(of_frame.value).startswith(said)
+    assert (type(of_stream.value), str(of_stream.value)) == (type(of_frame.value), str(of_frame.value))
+
+
 def test_options_of_other_streams():
     clauses = "PATTERN (A) DEFINE A AS true"
     with pytest.raises(UnsupportedQueryError, match="MATCH_RECOGNIZE has none of them"):

@@ -37,9 +37,10 @@ def remainder(left: Any, right: Any) -> Any:
 
 
 def rounded(value: Any, n_digits: int = 0) -> Any:
-    """Return a number rounded to digits after the point, or before it below 0; halves go away from zero.
+    """Return a number rounded to ``n_digits`` after the point. Halves go away from zero.
 
-    A float is taken as the decimal number that it prints.
+    A negative ``n_digits`` rounds digits before the point. A float counts as the decimal number that
+    it prints.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def rounded(value: Any, n_digits: int = 0) -> Any:
 
 
 def logarithm(*arguments: Any) -> float:
-    """Return the logarithm of the second argument to the base of the first; of one argument the natural one.
+    """Return the logarithm of the last argument. The first of two arguments is the base; else it is e.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def _in_one_unit(left: Compiled, right: Compiled) -> list[Compiled]:
 def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> ColumnType | None:
     """Return the type of ``left sign right``; None if these types do not go together.
 
-    A duration times a fraction, or divided by a number, has microseconds at least.
+    A duration that is multiplied by a fraction, or divided by a number, counts microseconds or a finer unit.
     """
     kinds = (left.kind, right.kind)
     if TIME not in kinds and DURATION not in kinds:
@@ -150,7 +151,7 @@ def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> Column
 
 
 def _scaling(sign: str, left: Compiled, right: Compiled, kind: ColumnType) -> Callable[..., int]:
-    """Return a function that multiplies or divides a duration exactly, and rounds to a tick at last."""
+    """Return a function that multiplies or divides a duration exactly, and then rounds to a tick."""
     of = left.type if left.type.kind == DURATION else right.type
     factor = NANOSECONDS[of.unit or "ns"] // NANOSECONDS[kind.unit or "ns"]
     is_product = sign == "*"

@@ -29,12 +29,12 @@ _TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are ti
 
 
 def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
-    """Return a value as one of another type; null where the value has no form of that type.
+    """Return a value cast to another type; null where the value has no form in that type.
 
     Raises
     ------
     PredicateError
-        For a type that does not exist here, and for a time or an interval as a number.
+        For an unknown type, and for a cast of a time or an interval to a number.
     """
     name, _, length = kind.rstrip(")").partition("(")
     if name in ("varchar", "char", "string", "text", "character", "character varying", "char varying"):
@@ -52,11 +52,11 @@ def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
     if name in ("decimal", "dec", "numeric"):
         digits = map(int, length.split(",")) if length else ()
         return strict(as_decimal(*digits), [part], ColumnType(FLOAT))
-    raise PredicateError(f"CAST to {kind} does not run here")
+    raise PredicateError(f"CAST: no type {kind.upper()}; types: VARCHAR, BOOLEAN, BIGINT, DOUBLE, DECIMAL")
 
 
 def common_type(parts: Iterable[Compiled]) -> ColumnType:
-    """Return the type of values that come from several expressions: the first, or float among numbers."""
+    """Return one type for the values of several expressions: the first type, or float for mixed numbers."""
     types = [part.type for part in parts if part.type.kind != OTHER]
     if {one.kind for one in types} == {INTEGER, FLOAT}:
         return ColumnType(FLOAT)
@@ -64,7 +64,7 @@ def common_type(parts: Iterable[Compiled]) -> ColumnType:
 
 
 def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
-    """Return the value of the first condition that holds; one value more is that of ELSE."""
+    """Return the value of the first condition that holds. A value without a condition is that of ELSE."""
     default = values[len(conditions)] if len(values) > len(conditions) else None
 
     def call(place: Place, row: int) -> Any:
@@ -140,7 +140,10 @@ def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
 
 
 def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
-    """Return arguments with those as integers that must be; columns with missing values are often floats."""
+    """Return the arguments, with whole floats as integers where the function needs integers.
+
+    Integer columns with missing values are often floats.
+    """
     if (signature := SIGNATURES.get(function)) is None:
         return parts
     return [

@@ -25,7 +25,10 @@ class Place(Protocol):
     low: int
 
     def nth(self, variable: str | None, from_first: bool, offset: int, final: bool) -> int:
-        """Return a row of a variable, or of all for None, from the first or the last one; -1 if none."""
+        """Return the row ``offset`` rows after the first of a variable, or before the last; -1 if none.
+
+        None stands for all variables.
+        """
         ...
 
     def label(self, row: int) -> str | None:
@@ -61,8 +64,8 @@ class RowTotal:
 class Compiled:
     """An expression as a function, with the type of its values.
 
-    A constant gives the same value at every place. ``text`` is what was written for a constant text or time:
-    next to a time or an interval, a text becomes one, and a time takes the zone.
+    A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
+    time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
     """
 
     call: Value

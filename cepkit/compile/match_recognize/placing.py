@@ -34,7 +34,7 @@ class ColumnScope:
     variables : collection of str
         The variables of the pattern, where an expression may name one in place of a column.
     more : mapping of str to str
-        For names that are no columns here, in lower case: what to say about them.
+        Advice for names that are no columns here. The keys are in lower case.
     """
 
     source: str
@@ -47,12 +47,12 @@ class ColumnScope:
     def compiled(self, tree: ex.Expression, role: str, *, is_condition: bool = False) -> Compiled:
         """Return an expression as a function; ``role`` names the clause in errors, as in ``"DEFINE B"``.
 
-        A condition has truth values.
+        The values of a condition must be true or false.
 
         Raises
         ------
         ColumnNotFoundError, PredicateError
-            With the place in the text, as `compile_value` raises them.
+            As `compile_value`, with the place in the text.
         """
         compiles = compile_condition if is_condition else compile_value
         try:
@@ -61,7 +61,7 @@ class ColumnScope:
             raise self._placed(error, tree, role) from None
 
     def column(self, name: str, role: str, *, is_last: bool = False) -> str:
-        """Return the column that a name in a list means; ``is_last`` reads the last clause of its words."""
+        """Return the column that a name in a list means; ``is_last`` looks at the last such clause."""
         try:
             return column_of(name, self.schema)
         except ColumnNotFoundError as error:
@@ -94,7 +94,7 @@ class ColumnScope:
         span: _Span | None,
         node: ex.Expression | None = None,
     ) -> str:
-        """Return the message with the clause, and with what to write in place of a name."""
+        """Return the message with its clause, and with advice for a name that is no column."""
         said = str(error).removeprefix("MATCH_RECOGNIZE: ")
         if not isinstance(error, ColumnNotFoundError) or name is None:
             return f"{role}: {said}"

@@ -123,10 +123,10 @@ def _interval_of(number: ex.Expression) -> str:
 
 
 def refuse_no_truth(tree: rp.IsTruth, kind: ColumnType) -> None:
-    """Raise for IS TRUE and its kin after a value that is neither true nor false."""
+    """Raise for IS TRUE, IS FALSE and IS UNKNOWN after a value that is neither true nor false."""
     if kind.kind not in (BOOLEAN, OTHER):
         said = short_text(print_sql(tree))
-        raise _error(tree, f"{said} tests no truth value; write a comparison, as in x = 1")
+        raise _error(tree, f"{said} needs a truth value, not {_ONE[kind.kind]}; compare it, as in x = 1")
 
 
 def refuse_like(tree: ex.Like | rp.LikeWithEscape, kind: ColumnType) -> None:
@@ -146,7 +146,7 @@ def refuse_opposite(tree: ex.Negative, kind: ColumnType) -> None:
 
 
 def refuse_cast(tree: rp.Cast, of: ColumnType) -> None:
-    """Raise for a time or an interval as a number, which would count ticks of the column."""
+    """Raise for a cast of a time or an interval to a number, which would count ticks of the column."""
     said = short_text(print_sql(tree.operand))
     if of.kind == TIME:
         raise _error(

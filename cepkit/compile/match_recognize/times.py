@@ -29,7 +29,7 @@ def literal(text: str, kind: str) -> Compiled:
 
 
 def _time(text: str, zone: str | None) -> Compiled:
-    """Return a time; without a zone of its own it is in ``zone``."""
+    """Return a text as a time. A text without a zone is in ``zone``."""
     moment = _moment(text, zone)
     own = None if moment.tzinfo is None else str(moment.tzinfo).removeprefix("UTC") or "UTC"
     ticks, unit = _in_coarsest(nanoseconds_of(moment))
@@ -52,7 +52,7 @@ def converted(parts: Sequence[Compiled]) -> list[Compiled]:
     Raises
     ------
     PredicateError
-        If only some of the times have a zone, or if a text is no time or no duration.
+        If only some of the times have a zone, or if a text next to a time or a duration is none.
     """
     timed = [part.type for part in parts if part.type.kind in TIMED]
     if not timed:
@@ -107,7 +107,7 @@ def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
 
 
 def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
-    """Return a text next to a time or a duration as ticks; a fraction for a time between two ticks."""
+    """Return a text next to a time or a duration as ticks, or as a fraction for a time between two ticks."""
     if timed.kind == DURATION:
         return duration_ticks(text, timed.unit)
     return _time_ticks(text, timed.unit or "ns", timed.timezone)
@@ -115,7 +115,7 @@ def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
 
 @lru_cache(maxsize=256)
 def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
-    """Return a time in ticks; without a zone of its own it is in the zone of the column."""
+    """Return a text as a time in ticks. A text without a zone is in the zone of the column."""
     moment = _moment(text, zone)
     if moment.tzinfo is not None and zone is None:
         raise PredicateError(zone_on_one_side(text))

@@ -1,4 +1,4 @@
-"""Texts as times, for every language: with or without a zone of their own."""
+"""Texts as times, for every language. A text may have a zone or none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cepkit.language.expressions.durations import NANOSECONDS
 
 
 def moment_of(text: str, zone: str | None, spelling: str) -> Any:
-    """Return the pandas Timestamp of a text; without a zone of its own it is in ``zone``.
+    """Return the pandas Timestamp of a text. A text without a zone is in ``zone``.
 
     Raises
     ------
@@ -44,4 +44,4 @@ def nanoseconds_of(moment: Any) -> int:
 
 def zone_on_one_side(text: str) -> str:
     """Return the message for a time with a zone that is compared with times without one."""
-    return f"{text!r} has a time zone, but the times it is compared with have none; leave it out"
+    return f"{text!r} has a time zone, but the times it is compared with have none; leave out the zone"

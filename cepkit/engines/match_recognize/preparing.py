@@ -63,7 +63,7 @@ def prepare_rows(
 def bind_clause(
     query: RowPatternQuery, schema: Mapping[str, ColumnType]
 ) -> tuple[tuple[str, ...], tuple[SortKey, ...]]:
-    """Return the columns of PARTITION BY and the keys of ORDER BY by the names that a frame has.
+    """Return the columns of PARTITION BY and the keys of ORDER BY, with the names of the frame.
 
     Raises
     ------

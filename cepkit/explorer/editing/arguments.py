@@ -62,7 +62,7 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
 
 
 def _is_iterable(given: Any) -> bool:
-    return isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0  # an array of one number is not
+    return isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0  # `iter` refuses an array of no axis
 
 
 def check_texts(what: str, given: Any) -> list[str]:

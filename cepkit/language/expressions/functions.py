@@ -93,7 +93,7 @@ class RegisteredFunction:
 
     @property
     def in_kernel(self) -> Callable[..., Any]:
-        """The function as kernels call it: results that are no numbers say so when they become numbers."""
+        """The function as kernels call it. A result that is no number raises when it must become one."""
         return self.call if self.compiled else CallInKernel(self.name, self.call)
 
 

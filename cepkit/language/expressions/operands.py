@@ -14,6 +14,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration
 from cepkit.language.expressions.functions import FUNCTIONS, registered_function
 from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.limits import REPEATED_PARTS, refuse_beyond
 
 _USE_SYMBOLS = (
     "combine conditions with & | ~ and put each in parentheses; do not use and, or, not; "
@@ -273,6 +274,7 @@ def _junction(kind: type[ex.And] | type[ex.Or], left: Any, right: Any) -> Operan
             )
         expression = as_expression(side)
         operands += expression.operands if isinstance(expression, kind) else (expression,)
+    refuse_beyond(REPEATED_PARTS, len(operands), "conditions joined by & or |", "Compute them as columns")
     return Operand(kind(tuple(operands)))
 
 

@@ -5,12 +5,12 @@ Text is parsed, never evaluated. Text that the grammar does not cover raises an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cepkit.errors import NoEventVariableError, PatternSyntaxError, WrongTypeError
+from cepkit.errors import NoEventVariableError, PatternSyntaxError, UnsupportedQueryError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
@@ -199,6 +199,36 @@ def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> No
     BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
     number of parts doubles at each level.
     """
+    for depth, n_repeated in _levels(tree, children):
+        if depth > DEPTH:
+            raise located(_TOO_DEEP, text, (0, 1), role)
+        if n_repeated > REPEATED_PARTS:
+            raise located(_TOO_OFTEN, text, (0, 1), role)
+
+
+def check_built(tree: Any, children: Callable, role: str) -> None:
+    """Raise if parts of a tree that Python built repeat too often, or if a condition is too deep.
+
+    A variable that occurs twice, as in ``e = e & e``, doubles the text of the tree each time.
+
+    Raises
+    ------
+    UnsupportedQueryError
+        Before the tree is walked or printed, which could take forever.
+    """
+    is_condition = isinstance(tree, ex.Expression)
+    for depth, n_repeated in _levels(tree, children):
+        if is_condition and depth > DEPTH:
+            raise UnsupportedQueryError(f"{role}: {_TOO_DEEP}")
+        if n_repeated > REPEATED_PARTS:
+            cure = "compute them as columns" if is_condition else "write repetitions, such as p.plus()"
+            raise UnsupportedQueryError(
+                f"{role}: equal parts repeat more than {REPEATED_PARTS:,} times; {cure}"
+            )
+
+
+def _levels(tree: Any, children: Callable) -> Iterator[tuple[int, int]]:
+    """Yield, level by level, the number of levels and how many parts above are repetitions of others."""
     level, depth, n_repeated = {id(tree): (tree, 1)}, 0, 0
     while level:
         below: dict[int, tuple[Any, int]] = {}
@@ -207,7 +237,4 @@ def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> No
             for child in children(node):
                 below[id(child)] = child, below.get(id(child), (child, 0))[1] + times
         level, depth = below, depth + 1
-        if depth > DEPTH:
-            raise located(_TOO_DEEP, text, (0, 1), role)
-        if n_repeated > REPEATED_PARTS:
-            raise located(_TOO_OFTEN, text, (0, 1), role)
+        yield depth, n_repeated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Words for the types of arguments: as in `cepkit.events`, and "number" for integers and floats, "any".
+# The types of arguments are those of `cepkit.events`, "number" for integers and floats, and "any".
 ANY = "any"
 UNITS_OF_TIME = ("millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 # Functions whose first argument is a unit of time, with the arguments after it.
@@ -64,7 +64,7 @@ class Signature:
 
 
 def _signature(words: str) -> Signature:
-    """Return a signature: ``|`` is between types, ``?`` is after optional arguments, ``+`` after repeated."""
+    """Return a signature: ``|`` is between types, ``?`` after optional and ``+`` after repeated ones."""
     parts = words.split()
     takes = tuple(tuple(part.rstrip("?+").split("|")) for part in parts)
     return Signature(takes, sum(not part.endswith("?") for part in parts), words.endswith("+"))

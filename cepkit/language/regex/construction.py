@@ -10,7 +10,7 @@ from cepkit.errors import CepError, PredicateError, truth
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import positive_duration
-from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import print_expression
 from cepkit.language.query_parts import Duration, as_columns, as_mapping
 from cepkit.language.regex.checks import CHECKS
@@ -126,6 +126,8 @@ the current one, and 'rise' can be the first of a match; put '.' first: '. rise 
 def _pattern(pattern: str | Pattern, sources: dict[str, str]) -> Pattern:
     if not isinstance(pattern, str | Pattern):
         raise CepError(f"pattern: expected text or a pattern, got {type(pattern).__name__}")
+    if isinstance(pattern, Pattern):
+        check_built(pattern, Pattern.children, "pattern")
     # A tree is printed and parsed again, so it gets the same checks and error positions as text.
     sources["pattern"] = pattern if isinstance(pattern, str) else print_pattern(pattern)
     return parse_pattern(sources["pattern"])
@@ -170,6 +172,7 @@ def _text(value: object, role: str) -> str:
             "text, an expression or a function" if role.startswith("predicate") else "text or an expression"
         )
         raise PredicateError(f"{role}: expected {wanted}, got {type(value).__name__}")
+    check_built(value, ex.Expression.children, role)
     try:
         return print_expression(value)
     except ValueError as error:

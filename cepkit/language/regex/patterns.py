@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cepkit.errors import CepError, whole_number
 from cepkit.language.expressions.rebuilding import parts_of
 from cepkit.language.spelling import text_of
-from cepkit.limits import REPEATS, refuse_beyond
+from cepkit.limits import REPEATED_PARTS, REPEATS, refuse_beyond
 
 Span = tuple[int, int]
 
@@ -137,6 +137,7 @@ def seq(*parts: Pattern | str) -> Pattern:
         for part in map(as_pattern, parts)
         for inner in (part.parts if isinstance(part, Sequence) else (part,))
     ]
+    _check_parts(len(flat))
     return Empty() if not flat else flat[0] if len(flat) == 1 else Sequence(tuple(flat))
 
 
@@ -147,7 +148,12 @@ def any_of_patterns(*options: Pattern | str) -> Alternative:
         for option in map(as_pattern, options)
         for inner in (option.options if isinstance(option, Alternative) else (option,))
     ]
+    _check_parts(len(flat))
     return Alternative(tuple(flat))
+
+
+def _check_parts(n: int) -> None:
+    refuse_beyond(REPEATED_PARTS, n, "parts of the pattern", "Write repetitions, such as p.plus()")
 
 
 def variables(pattern: Pattern) -> Iterator[Variable]:

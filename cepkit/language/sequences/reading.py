@@ -14,7 +14,7 @@ from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration, parse_duration
 from cepkit.language.expressions.operands import Operand
-from cepkit.language.expressions.parsing import parse_expression
+from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.expressions.printing import at_least_not, print_expression
 from cepkit.language.expressions.rebuilding import rebuilt
 from cepkit.language.query_parts import Duration, as_columns, as_mapping
@@ -47,6 +47,7 @@ def make_query(
     Conditions on events move into ``where``, names are resolved to columns or variables, and trees
     without text get a text for the positions in errors.
     """
+    check_built(query.pattern, SequencePattern.children, "pattern")
     pattern, own = _lift_conditions(query.pattern)
     for check in PATTERN_CHECKS:
         check(replace(query, pattern=pattern))
@@ -192,6 +193,7 @@ def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
     if isinstance(value, Operand):
         value = value.expression
     if isinstance(value, ex.Expression):
+        check_built(value, ex.Expression.children, role)
         value = _spell(print_expression, value, role)
     if not isinstance(value, str):
         cure = (

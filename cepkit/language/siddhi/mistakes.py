@@ -101,7 +101,7 @@ _WITHIN = re.compile(rf"\bwithin(?:{_AMOUNT})++\s*+\Z", re.IGNORECASE)
 
 
 def early_within(text: str) -> tuple[str, int, int] | None:
-    """Return why ``within`` cannot end a text, and where it is; None if it does not end it.
+    """Return the error for ``within`` at the end of a text, its place and its length; None without one.
 
     Examples
     --------

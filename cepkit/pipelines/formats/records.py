@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cepkit.errors import CepError, nearest
+from cepkit.errors import CepError, nearest, reason_of, short_text
 from cepkit.pipelines import spark_functions as F
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]
     Raises
     ------
     SourceNotFoundError
-        When a part of the source has no file.
+        When a part of the source has no file, or one that cannot be read.
     """
     parts = [source] if isinstance(source, str | PathLike) else list(source)
     if not parts:
@@ -134,7 +135,32 @@ def _or_zero(column: Column) -> Column:
 def _files_of(part: str) -> list[str]:
     if _URL.match(part):
         return [part]
+    try:
+        found = [file.resolve() for file in _found(part)]
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, or no such home folder
+        if isinstance(error, CepError):
+            raise
+        raise SourceNotFoundError(f"source: no file {short_text(repr(part))}: {reason_of(error)}") from None
+    hidden = [str(file) for file in found if file.name[0] in "._"]
+    if hidden:
+        raise SourceNotFoundError(
+            f"source: Spark does not read files whose names begin with '.' or '_': {', '.join(hidden)}. "
+            "Rename them."
+        )
+    if refused := _shown([file for file in found if ":" in str(file)]):
+        raise SourceNotFoundError(
+            f"source: Spark does not read files with ':' in their path, as it takes what is before the colon "
+            f"for the name of a file system: {refused}. Rename them"
+        )
+    if secret := _shown([file for file in found if not os.access(file, os.R_OK)]):
+        raise SourceNotFoundError(f"source: no permission to read {secret}")
+    return [str(file) for file in found]
+
+
+def _found(part: str) -> list[Path]:
     path = Path(part).expanduser()
+    if "\0" in part:  # `is_file` says no, in silence
+        raise ValueError("a name cannot have the character NUL")
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
         if not found:
@@ -146,21 +172,11 @@ def _files_of(part: str) -> list[str]:
         if not found:
             beside = [f.name for f in path.parent.iterdir()] if path.parent.is_dir() else []
             raise SourceNotFoundError(f"source: no file {part!r}.{nearest(path.name, beside)}")
-    found = [file.resolve() for file in found]
-    hidden = [str(file) for file in found if file.name[0] in "._"]
-    if hidden:
-        raise SourceNotFoundError(
-            f"source: Spark does not read files whose names begin with '.' or '_': {', '.join(hidden)}. "
-            "Rename them."
-        )
-    refused = [str(file) for file in found if ":" in str(file)]
-    if refused:
-        shown = ", ".join(map(repr, refused[:3])) + ", …" * (len(refused) > 3)
-        raise SourceNotFoundError(
-            f"source: Spark does not read files with ':' in their path, as it takes what is before the colon "
-            f"for the name of a file system: {shown}. Rename them"
-        )
-    return [str(file) for file in found]
+    return found
+
+
+def _shown(files: list[Path]) -> str:
+    return ", ".join(repr(str(file)) for file in files[:3]) + ", …" * (len(files) > 3)
 
 
 def _subfolders(folder: Path) -> str:

@@ -31,14 +31,14 @@ class WallClock:
         return perf_counter() - self._origin
 
     def continue_from(self, time: float) -> None:
-        """Let it be this time now."""
+        """Set the time now."""
         self._origin = perf_counter() - time
 
     def spend(self, seconds: float) -> None:
-        """Do nothing: the work itself takes its time."""
+        """Do nothing, because the work itself takes time."""
 
     def time_within(self, start: float, priced: np.ndarray) -> np.ndarray:
-        """Return the time now for each part: a match is known when the event is done."""
+        """Return the time now for each part, because a match is known when its event is done."""
         return np.full(len(priced), self.now)
 
 
@@ -94,7 +94,7 @@ class Latencies:
     n_within: int = 0
 
     def add(self, latencies: np.ndarray) -> None:
-        """Take in the latencies of some matches."""
+        """Add the latencies of some matches."""
         if len(latencies):
             self.n += len(latencies)
             self.sum += float(latencies.sum())
@@ -102,6 +102,6 @@ class Latencies:
             self.n_within += int((latencies <= self.bound).sum())
 
     def add_all(self, other: Latencies) -> None:
-        """Take in those that another one has counted."""
+        """Add the latencies that ``other`` has counted."""
         self.n, self.sum = self.n + other.n, self.sum + other.sum
         self.most, self.n_within = float(np.fmax(self.most, other.most)), self.n_within + other.n_within

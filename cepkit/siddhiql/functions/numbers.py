@@ -64,7 +64,7 @@ def _arc_tangent(value: float, other: float | None = None) -> float:
 
 
 def _rounded(value: Any) -> int | None:
-    """Return the nearest whole number; the greater one of two."""
+    """Return the nearest whole number; the greater one if two are equally near."""
     number = to_double(value)
     if number is None or not math.isfinite(number):
         return to_long(number)

@@ -13,6 +13,7 @@ from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.values import column_of
 from cepkit.engines.match_recognize.output import output_rows
 from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.arrow import ArrowSource
@@ -91,6 +92,9 @@ class OpenPatternSearch(Search):
         self._used = used_columns(query, bound.schema)
         self._shown = shown_columns(query, list(schema.arrow.names))
         self._check_names([*self._shown[0], *self._shown[1]])
+        if (selected := query.selected) is not None:
+            result = result_schema(clause, bound.schema, self._measures, query.partition_by, query.order_by)
+            check_select(selected, result, self._params, list(bound.schema))
         self._kept = kept_columns(query, bound.schema)
         self._keys: dict[tuple, int] = {}
         self._open: list[OpenRows] = []

@@ -21,7 +21,8 @@ _PLACES = ("first", "second", "third")
 def check_arguments(tree: ex.Call, types: Sequence[ColumnType]) -> None:
     """Raise for a wrong number of arguments, and for an argument of a type that the function does not take.
 
-    An integer may be a float, as columns with missing values often are. A constant text may be a time.
+    A function of integers takes a float, because integer columns with missing values are often floats. A
+    function of times takes a constant text.
     """
     signature = SIGNATURES.get(tree.function)
     if signature is None:

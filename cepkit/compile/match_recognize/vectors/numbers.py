@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.match_recognize.arithmetic import type_of_arithmetic
+from cepkit.compile.match_recognize.functions.powers import POWERS, powers
 from cepkit.compile.match_recognize.times import TIMED
 from cepkit.compile.match_recognize.vectors.units import converted, in_ticks
 from cepkit.compile.match_recognize.vectors.vector import (
@@ -85,7 +86,13 @@ def call_function(function: str, parts: list[Vector], n: int) -> Vector:
         return _first_value(parts, n)
     if function in ("least", "greatest") and len({part.is_whole for part in parts}) == 1:
         return _extreme(function, parts)
-    if len(parts) != 1 or parts[0].is_one:
+    if all(part.is_one for part in parts):
+        raise NotVectorizedError
+    if function in POWERS and all(part.type.kind in (INTEGER, FLOAT) for part in parts):
+        values, undefined = powers(function, [part.values for part in parts])
+        missing = join_missing(*(part.missing for part in parts), (undefined,) if undefined.any() else ())
+        return Vector(values, ColumnType(FLOAT), missing)
+    if len(parts) != 1:
         raise NotVectorizedError
     return _call_of_one(function, parts[0])
 

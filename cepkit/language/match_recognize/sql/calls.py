@@ -84,7 +84,7 @@ class CallBuilder(ExpressionBuilder):
                 hint = nearest(field, FIELDS)
                 raise Refusal(f"EXTRACT takes one of {known}{hint and '.' + hint}", item.span)
             return ex.Call(FIELDS[field], (start,), span=span)
-        raise Refusal(f"FROM does not belong into {name.upper()}()", span)
+        raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
 
     def trim(self, children):
         name, _, side, signs, text, _ = children
@@ -106,13 +106,13 @@ class CallBuilder(ExpressionBuilder):
                 raise Refusal(f"CAST: no type {lower.upper()}", span_of([kind, second]))
         numbers = [str(item) for item in present if item.isdecimal()]
         if any(len(number) > 18 for number in numbers):
-            raise Refusal("the length of the type is too long", span_of(present))
+            raise Refusal("the length of the type has too many digits; it has 18 at most", span_of(present))
         kind = f"{lower}({','.join(numbers)})" if numbers else lower
         return rp.Cast(operand, kind, span=span_of([children[0], children[-1]]))
 
 
 def checked_call(name: Token, arguments: tuple[Any, ...], span: tuple[int, int]) -> ex.Call:
-    """Return a call of a function. Raise for a wrong number of arguments, and for functions of others."""
+    """Return a call of a function. Raise for a wrong number, and for functions of other engines."""
     lower, upper = name.lower(), name.upper()
     if lower in FOREIGN_FUNCTIONS:
         raise Refusal(f"{upper}() does not run here; {FOREIGN_FUNCTIONS[lower]}", span)
@@ -142,7 +142,7 @@ def _unit(upper: str, lower: str, given: ex.Expression) -> ex.Literal:
 
 
 def _check_escapes(pattern: str, sign: str, at: tuple[int, int], sign_at: tuple[int, int]) -> None:
-    """Raise if a character of ESCAPE is not one, or is before a character that it cannot escape."""
+    """Raise unless ESCAPE has one character, and it is only before characters that it may escape."""
     if len(sign) != 1:
         raise Refusal("ESCAPE takes one character", sign_at)
     place = pattern.find(sign)

@@ -16,14 +16,14 @@ _WORDS = {
     "us": "MICROSECOND", "ns": "NANOSECOND",
 }  # fmt: skip
 _UNEVEN = ("month", "months", "year", "years", "quarter", "quarters")
-_FIELDS = ("d", "h", "min", "s")  # of an interval with several fields, from long to short
-_MOST = {"h": 24, "min": 60, "s": 60}  # what a field after the first one stays below
+_FIELDS = ("d", "h", "min", "s")  # the fields of an interval, from long to short
+_MOST = {"h": 24, "min": 60, "s": 60}  # every field after the first one is below this number
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]{0,9})?")
 
 
 def read_interval(children: Sequence[Any]) -> ex.Expression:
-    """Return the literal of the tokens of an interval; a negative one is the opposite of a literal.
+    """Return the literal of the tokens of an interval; a negative interval is the opposite of one.
 
     Raises
     ------
