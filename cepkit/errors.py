@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from typing import SupportsIndex, cast
 
 QUOTED = 200  # characters of a query's text in an error
+_LINE = (
+    96  # characters of a line with carets: a notebook breaks longer lines, and the carets lose their place
+)
 LONGEST = 4_000  # characters of a message
 _OWN = (__name__.split(".")[0], "contextlib")  # the package, and the decorators of its functions
 
@@ -220,9 +223,10 @@ def underline(text: str, position: int, length: int = 1) -> str:
     stop = text.find("\n", position)
     line = text[start : stop if stop >= 0 else len(text)]
     column = position - start
-    if len(line) > QUOTED:
-        first = max(0, min(column - QUOTED // 2, len(line) - QUOTED))
-        last = first + QUOTED
+    if len(line) > _LINE:
+        margin = max(_LINE // 8, (_LINE - length) // 2)  # the wrong part is in the middle
+        first = max(0, min(column - margin, len(line) - _LINE))
+        last = first + _LINE
         line = "…" * (first > 0) + line[first:last] + "…" * (last < len(line))
         column += (first > 0) - first
     carets = "^" * max(1, min(length, max(1, len(line) - column)))

@@ -15,6 +15,7 @@ from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import check_free
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
 from cepkit.results.match import Match, plain_value
 from cepkit.results.match_recognize.columns import ResultColumn
@@ -27,7 +28,7 @@ from cepkit.results.match_recognize.search import (
     search_rows,
 )
 from cepkit.results.match_recognize.select import order_and_limit, project
-from cepkit.results.matches import Matches, as_pandas
+from cepkit.results.matches import Matches
 
 
 class RowsInMemory:
