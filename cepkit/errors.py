@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from typing import SupportsIndex, cast
 
 QUOTED = 200  # characters of a query's text in an error
-_LINE = (
-    96  # characters of a line with carets: a notebook breaks longer lines, and the carets lose their place
-)
+_LINE = 96  # characters of a line with carets: a notebook breaks longer ones, and the carets lose their place
 LONGEST = 4_000  # characters of a message
 _OWN = (__name__.split(".")[0], "contextlib")  # the package, and the decorators of its functions
 
