@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_MATCHES = 30
 MOST_LETTERS = 120  # of the labels under the events
 _ROW_PIXELS = 17
-_PANEL_PIXELS = 58
+_PANEL_PIXELS = 68
 
 
 def match_rows(
@@ -63,7 +63,7 @@ def match_rows(
     pixels = _ROW_PIXELS * sum(n_rows) + _PANEL_PIXELS * len(n_rows)
     figure = make_subplots(
         rows=len(n_rows), cols=1, shared_xaxes=True, row_heights=n_rows, subplot_titles=names,
-        vertical_spacing=min(38 / max(pixels, 1), 0.9 / max(1, len(n_rows) - 1)),
+        vertical_spacing=min(48 / max(pixels, 1), 0.9 / max(1, len(n_rows) - 1)),
         figure=LeanFigure(),
     )  # fmt: skip
     in_legend: set[str] = set()
