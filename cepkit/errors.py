@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable
+from numbers import Real
 from typing import SupportsIndex, cast
 
 QUOTED = 200  # characters of a query's text in an error
@@ -311,6 +312,18 @@ def whole_number(what: str, value: object, least: int = 0, most: int | None = No
     if most is not None and number > most:
         raise CepError(f"{what}={number}: expected a whole number, {most:,} at most")
     return number
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a real number. For Python, numpy's durations are integers, too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_number(2.5), is_number("2.5"), is_number(np.timedelta64(5, "s"))
+    (True, False, False)
+    """
+    return isinstance(value, Real) and "timedelta" not in type(value).__name__
 
 
 def truth(what: str, value: object) -> bool:

@@ -515,7 +515,7 @@ def test_odd_arguments_of_an_explorer_get_one_clear_error():
     explorer.wait(60)
     wrong = []
     for name, call in ODD_CALLS.items():
-        for odd in (1.5, float("nan"), b"x", {"a": 1}, object(), [[]]):
+        for odd in (1.5, float("nan"), b"x", {"a": 1}, object(), [[]], np.timedelta64(5, "s")):
             if name == "filters" and isinstance(odd, dict):
                 continue  # a filter of a column that the table lacks does not count
             try:

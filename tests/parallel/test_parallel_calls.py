@@ -365,3 +365,13 @@ def test_spark(spark, frame, query, full):
         )
     with pytest.raises(cep.CepError, match="trace=True: tasks of a Spark frame send back matches only"):
         rows.cep.match(query, engine=cep.Hybrid(2), trace=True, **CALL)
+
+
+@pytest.mark.parametrize("odd", [np.timedelta64(5, "s"), "2", None, float("nan")], ids=str)
+def test_costs_and_multiples_are_numbers(odd):
+    """For Python, numpy's durations are integers."""
+    with pytest.raises(cep.CepError, match=r"Costs: item=.* Give nanoseconds"):
+        cep.Costs(item=odd)
+    if odd is not None:
+        with pytest.raises(cep.CepError, match=r"RIP: multiple=.* Give a number of windows"):
+            cep.RIP(threads=2, multiple=odd)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from numbers import Real
 from typing import Any
 
-from cepkit.errors import CepError, short_text
+from cepkit.errors import CepError, is_number, short_text
 from cepkit.events import NUMBERS, Frame, Source
 from cepkit.explorer.query.text import read_text
 from cepkit.language.expressions.trees import Expression
@@ -81,7 +80,7 @@ def check_extent(window: Any) -> list[float]:
     bounds = list(window) if is_list else [None]
     if (
         len(bounds) not in (0, 2)
-        or not all(isinstance(one, Real) and isfinite(one) for one in bounds)
+        or not all(is_number(one) and isfinite(one) for one in bounds)
         or (bounds and bounds[0] > bounds[1])
     ):
         raise CepError(f"zoom: window={short_text(repr(window))}: give [first, last], or [] for all")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from numbers import Real
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, is_number
 
 ALLOCATIONS = ("static", "state_dynamic", "fully_dynamic", "sequential")
 REMOVALS = ("watermark", "window", "never")
@@ -63,7 +62,7 @@ class Costs:
             if field.name == "match" and value is None:
                 continue
             for cost in value if field.name == "comparison" and isinstance(value, tuple) else (value,):
-                if not isinstance(cost, Real) or not 0 <= float(cost) < inf:
+                if not is_number(cost) or not 0 <= float(cost) < inf:
                     raise CepError(f"Costs: {field.name}={value!r}. Give nanoseconds, 0 or more")
 
 

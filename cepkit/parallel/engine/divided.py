@@ -6,14 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
 from cepkit import limits
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, short_text, truth, whole_number
+from cepkit.errors import CepError, is_number, short_text, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
@@ -181,7 +180,7 @@ class RIP(_Divided):
         whole_number("RIP: threads", self.threads, 1, limits.THREADS)
         truth("RIP: start_filter", self.start_filter)
         if self.multiple is not None and not (
-            isinstance(self.multiple, Real) and 1 <= self.multiple <= limits.EVENTS_TOGETHER
+            is_number(self.multiple) and 1 <= self.multiple <= limits.EVENTS_TOGETHER
         ):
             raise CepError(
                 f"RIP: multiple={short_text(repr(self.multiple))}. Give a number of windows, 1 or more and "
