@@ -19,6 +19,7 @@ from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError, 
 # --- text and trees
 TEXT = 100_000  # characters, besides the items of long lists of constants
 DEPTH = 100  # levels of a tree; the passes that walk a deeper one would overflow the stack
+CONDITIONS = 5_000  # comparisons, or parts of AND and OR, of a text; each is walked by some twenty passes
 REPEATED_PARTS = 20_000  # in a tree; BETWEEN has its operand twice, so BETWEEN inside BETWEEN doubles them
 REPEATS = 1_000_000  # rounds of a repetition with an upper bound
 ENTRIES = 1_000  # of a list of MATCH_RECOGNIZE, such as DEFINE, and of the aggregates of a window

@@ -63,6 +63,12 @@ BEYOND = {
     ),
     "conditions": (f"PATTERN SEQ(A a, B b) WHERE {joined(9000)}", {}, "characters of the query"),
     "options": ("good", {"define": {"good": " or ".join(["x = 1"] * 40_000)}}, "characters of the query"),
+    "comparisons in a chain": (
+        f"PATTERN SEQ(A a, !B b, C c) WHERE {'b.v = ' * 5001}b.v",
+        {},
+        "conditions of the query: 5,001; the limit is 5,000",
+    ),
+    "parts of OR": ("good", {"define": {"good": "x or " * 5000 + "x"}}, "conditions of the query: 5,001"),
     "window of digits": (f"PATTERN SEQ(A a, B b) WITHIN {'9' * 5000}", {}, "does not fit into 64 bits"),
     "window of events": (f"PATTERN SEQ(A a, B b) WITHIN {'9' * 30} EVENTS", {}, "does not fit into 64 bits"),
     "window as keyword": ("PATTERN SEQ(A a, B b)", {"within": 10**30}, "does not fit into 64 bits"),
@@ -324,6 +330,7 @@ WITHIN = {
     "comparisons": ("good", {"define": {"good": nested(limits.NESTED_COMPARISONS)}}, None),
     "orders": ("PATTERN AND(A a, B b, C c, A d, B e) WITHIN 10", {}, None),
     "like": ("good", {"define": {"good": "text like '%x%x%x%x%x%x%x%y'"}}, 0),
+    "conditions in texts": ("good", {"define": {"good": f"text != '{'= and ' * 9000}'"}}, None),
     "brackets": ("(" * 100 + "good" + ")" * 100, {}, None),
     "a window of all events": (f"PATTERN SEQ(A a, B b) WITHIN {2**63 - 1} EVENTS", {}, 210),
 }

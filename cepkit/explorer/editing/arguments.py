@@ -30,7 +30,7 @@ def check_call(source: Source, call: Mapping[str, Any]) -> None:
 
 def check_value(source: Source, value: str | None, event_type: str | None) -> None:
     """Raise `CepError` for a column that a timeline cannot show."""
-    if value is None or value == event_type:
+    if value is None or (isinstance(value, str) and value == event_type):
         return
     check_columns(source, "value", (value,))
     numbers = [name for name, of in source.schema.items() if of.kind in NUMBERS]

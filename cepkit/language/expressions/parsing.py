@@ -5,6 +5,8 @@ Text is parsed, never evaluated. Text that the grammar does not cover raises an 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -26,7 +28,7 @@ from cepkit.language.expressions.mistakes import (
 )
 from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.printing import quoted_name
-from cepkit.limits import DEPTH, REPEATED_PARTS, TEXT, refuse_beyond
+from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, TEXT, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
@@ -166,13 +168,17 @@ def parse(
 
 
 def check_text(text: str, role: str | None = None) -> None:
-    """Raise if a text is too long to parse, or nests too many brackets.
+    """Raise if a text is too long to parse, has too many conditions, or nests too many brackets.
 
     Blanks and the items of long lists of constants do not count.
     """
     if len(text) > TEXT:
         n = len(shortened(text)[0].replace(" ", ""))
         refuse_beyond(TEXT, n, "characters of the query", _CURE)
+    if len(text) > 2 * CONDITIONS:
+        words = Counter(kind.lower() for kind in _JOINTS.findall(_QUOTED.sub("", text)))
+        n_parts = 1 + sum(words.pop(word, 0) for word in ("and", "or"))
+        refuse_beyond(CONDITIONS, max(n_parts, sum(words.values())), "conditions of the query", _CURE)
     depth = 0
     for bracket in BRACKETS.finditer(text):
         depth += 1 if bracket[0] in CLOSING else -1 if bracket[0] in CLOSING.values() else 0
@@ -180,6 +186,8 @@ def check_text(text: str, role: str | None = None) -> None:
             raise located(_TOO_DEEP, text, (bracket.start(), bracket.end()), role)
 
 
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
+_JOINTS = re.compile(r"\b(?:and|or)\b|!=|<>|[<>=]=?", re.IGNORECASE)
 _TOO_DEEP = f"more than {DEPTH} levels are nested; simplify"
 _TOO_OFTEN = (
     f"BETWEEN or comparisons inside each other repeat more than {REPEATED_PARTS:,} parts; compute the inner "
