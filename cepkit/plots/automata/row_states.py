@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
 from cepkit.compile.regex.automaton import States
@@ -21,23 +22,60 @@ def shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
     >>> shown_states(build_row_automaton(Concatenation((Quantified(a, 1, None), b))))
     (1, 1, 2)
     """
-    own = list(zip(automaton.variable_of_state, automaton.excluded, strict=True))
-    group, n_groups = _numbered(own), 0
-    while n_groups != max(group, default=0):
-        n_groups = max(group, default=0)
-        group = _numbered(
-            [
-                (group[state], *(_once(side, group) for side in automaton.follow[state]))
-                for state in range(len(own))
-            ]
-        )
-    return tuple(group)
+    return _shown_states(automaton)
+
+
+@lru_cache(maxsize=8)
+def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
+    """Divide the states until those of a group have equal choices.
+
+    Only states with a choice in a new group are looked at again, and the largest part of a group stays. So
+    time is O(transitions x log states).
+    """
+    sides = [lists[:1] if len(set(lists)) == 1 else lists for lists in automaton.follow[: automaton.start]]
+    before: list[list[int]] = [[] for _ in sides]
+    for state, lists in enumerate(sides):
+        for target in {target for targets in lists for target in targets if target != MATCH}:
+            before[target].append(state)
+    group = _numbered(list(zip(automaton.variable_of_state, automaton.excluded, strict=True)))
+    members: dict[int, set[int]] = {}
+    for state, number in enumerate(group):
+        members.setdefault(number, set()).add(state)
+    changed = {number: set(states) for number, states in members.items()}
+    while changed:
+        number, looked_at = changed.popitem()
+        parts: dict[tuple, list[int]] = {}
+        for state in looked_at:
+            parts.setdefault(_choices(sides[state], group), []).append(state)
+        others = next((state for state in members[number] if state not in looked_at), None)
+        if others is not None:  # all others have equal choices
+            same = parts.setdefault(_choices(sides[others], group), [])
+            n_others = len(members[number]) - len(looked_at)
+            if len(same) + n_others < max(map(len, parts.values())):
+                same.extend(members[number] - looked_at)
+            else:  # they stay
+                del parts[_choices(sides[others], group)]
+        if others is None or sum(map(len, parts.values())) == len(members[number]):
+            del parts[max(parts, key=lambda choices: len(parts[choices]))]
+        moved = [state for states in parts.values() for state in states]
+        for states in parts.values():
+            members[number].difference_update(states)
+            members[len(members) + 1] = set(states)
+            for state in states:
+                group[state] = len(members)
+        for one in {one for state in moved for one in before[state]}:
+            changed.setdefault(group[one], set()).add(one)
+    return tuple(_numbered(group))
 
 
 def _numbered(values: list) -> list[int]:
     """Return a number for each value, from 1 in the order of the first of each."""
     number: dict = {}
     return [number.setdefault(value, len(number) + 1) for value in values]
+
+
+def _choices(lists: Sequence[tuple[int, ...]], group: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(_once(targets, group) for targets in lists)
 
 
 def _once(states: tuple[int, ...], group: Sequence[int]) -> tuple[int, ...]:
