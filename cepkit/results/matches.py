@@ -638,21 +638,24 @@ class Matches:
     def _shown(self) -> pd.DataFrame:
         return as_pandas(self._source.result(self._found.measure(self._found.glance(SHOWN), self._source)))
 
+    def _headline(self) -> str:
+        return headline(self._found, len(self._shown))
+
     @cached_property
-    def _said(self) -> tuple[str, str]:
+    def _around(self) -> tuple[str, str]:
         """What to say before the shown matches, and what after them."""
         n_shown = len(self._shown)
         more = how_many_more(self._found, n_shown)
-        return headline(self._found, n_shown), more if n_shown else more or self._found.hint
+        return self._headline(), more if n_shown else more or self._found.hint
 
     @show_progress("searching")
     def __repr__(self) -> str:
-        head, more = self._said
+        head, more = self._around
         return text_of_table(head, self._shown, more) if len(self._shown) else f"{head}\n{more}"
 
     @show_progress("searching")
     def _repr_html_(self) -> str:
-        head, more = self._said
+        head, more = self._around
         head = f"<p><b>{html.escape(head)}</b></p>"
         if not len(self._shown):
             return head + paragraphs(more)

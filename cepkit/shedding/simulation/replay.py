@@ -400,9 +400,8 @@ class ShedMatches(Matches):
         super().__init__(found, source, engine, native)
         self._said = said
 
-    @cached_property
     def _headline(self) -> str:
-        head = Matches._headline.func(self)  # type: ignore[attr-defined]
+        head = super()._headline()
         return f"{head}; {self._said}" if self._said else head
 
 
