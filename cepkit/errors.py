@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import SupportsIndex, cast
 
+import numpy as np
+
 QUOTED = 200  # characters of a query's text in an error
 _LINE = 96  # characters of a line with carets: a notebook breaks longer ones, and the carets lose their place
 LONGEST = 4_000  # characters of a message
@@ -315,7 +317,7 @@ def whole_number(what: str, value: object, least: int = 0, most: int | None = No
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a real number. For Python, numpy's durations are integers, too.
+    """Return whether a value is a real number. A duration of numpy is none, though Python counts it as one.
 
     Examples
     --------
@@ -323,7 +325,7 @@ def is_number(value: object) -> bool:
     >>> is_number(2.5), is_number("2.5"), is_number(np.timedelta64(5, "s"))
     (True, False, False)
     """
-    return isinstance(value, Real) and "timedelta" not in type(value).__name__
+    return isinstance(value, Real) and not isinstance(value, np.timedelta64)
 
 
 def truth(what: str, value: object) -> bool:

@@ -82,8 +82,8 @@ class ColumnTypes(Mapping[str, ColumnType]):
 class _SeriesByName:
     """The columns of a frame and the levels of its index, by name.
 
-    The types of `PandasSource` are found here. So a source refers to no object that refers to the source, and
-    Python frees the frame as soon as nobody needs it.
+    `PandasSource` has its types from here. If it found them itself, its schema would refer to it, and Python
+    would keep the values of the frame until it collects garbage.
     """
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
@@ -403,7 +403,7 @@ def column_of_series(
     """Return the values of a Series as a column, without a copy where the layout allows it.
 
     The codes of texts are kept for ``owner``, the frame with the column, and for its next call. ``of`` is the
-    type of the Series if it is known: to find it takes a look at all times.
+    type of the Series if it is known. Finding the type of times reads the whole Series.
     """
     dtype = series.dtype
     if series.dtype == object and owner is not None:

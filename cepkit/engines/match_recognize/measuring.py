@@ -72,7 +72,7 @@ class MeasureReader(VectorReader):
         if self.given.is_placed(name):
             placed = self.given.placed(name)
             whole, here = placed.vector, slice(placed.n_before, None)
-            values = whole.values[here].take(at, mode="clip")  # they are places; this spares a look at them
+            values = whole.values[here].take(at, mode="clip")  # no place is outside, so none is checked
             missing = tuple(places[here][at] for places in whole.missing)
             return Vector(values, whole.type, (*missing, *outside), whole.texts)
         kind, values, texts = column_parts(self.given.column_of(name))

@@ -29,8 +29,8 @@ def shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
 def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
     """Divide the states until those of a group have equal choices.
 
-    Only states with a choice in a new group are looked at again, and the largest part of a group stays. So
-    time is O(transitions x log states).
+    Only states with a choice in a new group are looked at again. So a chain takes time in proportion to its
+    length.
     """
     sides = [lists[:1] if len(set(lists)) == 1 else lists for lists in automaton.follow[: automaton.start]]
     before: list[list[int]] = [[] for _ in sides]
@@ -47,16 +47,10 @@ def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
         parts: dict[tuple, list[int]] = {}
         for state in looked_at:
             parts.setdefault(_choices(sides[state], group), []).append(state)
-        others = next((state for state in members[number] if state not in looked_at), None)
-        if others is not None:  # all others have equal choices
-            same = parts.setdefault(_choices(sides[others], group), [])
-            n_others = len(members[number]) - len(looked_at)
-            if len(same) + n_others < max(map(len, parts.values())):
-                same.extend(members[number] - looked_at)
-            else:  # they stay
-                del parts[_choices(sides[others], group)]
-        if others is None or sum(map(len, parts.values())) == len(members[number]):
-            del parts[max(parts, key=lambda choices: len(parts[choices]))]
+        # A state that was not looked at has the choices of all others that were not.
+        other = next((state for state in members[number] if state not in looked_at), None)
+        largest = max(parts, key=lambda choices: len(parts[choices]))
+        parts.pop(largest if other is None else _choices(sides[other], group), None)  # these states stay
         moved = [state for states in parts.values() for state in states]
         for states in parts.values():
             members[number].difference_update(states)
