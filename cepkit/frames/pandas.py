@@ -88,20 +88,26 @@ class _SeriesByName:
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
         self.frame, self.owner = frame, owner
-        self.duplicates = frozenset(frame.columns[frame.columns.duplicated()])
+        is_unique = frame.columns.is_unique
+        self.duplicates = frozenset(() if is_unique else frame.columns[frame.columns.duplicated()])
         self.level_of_name = index_levels(frame)
-        self._level_series: dict[str, pd.Series] = {}
+        self._known: dict[str, pd.Series] = {}
 
     def series(self, name: str) -> pd.Series:
         """Return a column or a level by its name."""
+        if name in self._known:
+            return self._known[name]
         if name in self.duplicates:
             raise repeated_column(name)
-        if name not in self.level_of_name:
-            return self.frame[name]
-        if name not in self._level_series:
+        if name in self.level_of_name:
             level = self.frame.index.get_level_values(self.level_of_name[name])
-            self._level_series[name] = pd.Series(level, copy=False)
-        return self._level_series[name]
+            found = pd.Series(level, copy=False)
+        else:
+            found = self.frame[name]
+            if _PANDAS < 3:  # the frame may change
+                return found
+        self._known[name] = found
+        return found
 
     def type(self, name: str) -> ColumnType:
         """Return the type of a column or a level."""
@@ -139,7 +145,14 @@ class PandasSource:
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column has missing objects only, Arrow's type null, or floats and no rows."""
-        return name not in self.duplicates and _is_untyped(self._series(name), self.schema[name])
+        if name in self.duplicates:
+            return False
+        series = self._series(name)
+        if series.dtype == object:  # empty lists make objects or floats
+            return _has_only_missing(series)
+        if isinstance(series.dtype, pd.ArrowDtype):
+            return pa.types.is_null(series.dtype.pyarrow_dtype)
+        return series.dtype == np.float64 and not len(series)
 
     @property
     def clock(self) -> str | None:
@@ -192,12 +205,11 @@ class PandasSource:
         data: dict[str, Any] = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
-                own = self._series(values.column)
-                made = pd.Series(own.array.take(values.rows), dtype=own.dtype, copy=False)
+                data[name] = self._series(values.column).array.take(values.rows)
             else:
-                made = series_of_arrow(values)
-            # pandas need not align arrays by an index. It would infer a type from objects without a dtype.
-            data[name] = made if made.dtype == object else made.array
+                data[name] = array_of_arrow(values)
+            if data[name].dtype == object:  # pandas would infer a type from objects without a dtype
+                data[name] = pd.Series(data[name], dtype=object, copy=False)
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -270,6 +282,17 @@ def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int
     for offset, (name, values) in enumerate(columns.items()):
         frame.insert(place + offset, name, values)
     return frame
+
+
+def array_of_arrow(values: pa.Array | pa.ChunkedArray) -> Any:
+    """Return an Arrow array as an array for a frame. It is new, so users may write to it."""
+    of = values.type
+    is_plain = pa.types.is_integer(of) or of == pa.float64() or (pa.types.is_timestamp(of) and of.tz is None)
+    if is_plain and isinstance(values, pa.Array) and not values.null_count:
+        return values.to_numpy().copy()
+    made = series_of_arrow(values)
+    # pandas shares the memory of Arrow's numbers, which is read-only.
+    return made.array.copy() if made.dtype.kind in "iufmM" else made.array
 
 
 def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
@@ -368,16 +391,10 @@ def _without_view(series: pd.Series) -> pd.Series:
     return pd.Series(pd.arrays.ArrowExtensionArray(plain), index=series.index, copy=False)
 
 
-def _is_untyped(series: pd.Series, of: ColumnType) -> bool:
-    """Return whether a column has neither values nor a type. Empty lists make objects or floats."""
-    dtype = series.dtype
-    if isinstance(dtype, pd.ArrowDtype):
-        return pa.types.is_null(dtype.pyarrow_dtype)
-    if dtype.kind == "O" and isinstance(dtype, np.dtype):
-        if of.kind != TEXT or (len(series) and isinstance(series.iloc[0], str)):
-            return False  # nobody need look at all objects
-        return pd.api.types.infer_dtype(series, skipna=True) == "empty"
-    return isinstance(dtype, np.dtype) and dtype == np.float64 and not len(series)
+def _has_only_missing(objects: pd.Series) -> bool:
+    if len(objects) and not _is_missing(objects.iloc[0]):
+        return False  # nobody need look at all objects
+    return pd.api.types.infer_dtype(objects, skipna=True) == "empty"
 
 
 def _arrow_of_objects(series: pd.Series) -> pa.Array | None:

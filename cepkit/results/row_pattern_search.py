@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from cepkit.compile.match_recognize.compiled import Compiled
 from cepkit.compile.match_recognize.navigations import reach_of
-from cepkit.compile.match_recognize.values import column_of
 from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
 from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, collect_matches
@@ -23,7 +22,6 @@ from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
 from cepkit.events import Source
 from cepkit.frames.row_order import order_of_rows, placing, plain_columns
-from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
@@ -90,16 +88,8 @@ class RowPatternSearch:
     @cached_property
     def partitions(self) -> list[PartitionMatches]:
         """The matches by partition, as single values."""
-        schema, program = self._source.schema, self._program
-        trees = [tree for _, tree in (*self._query.define, *self._query.measures)]
-        used = {
-            column_of(node.name or "", schema)
-            for tree in trees
-            for node in tree.walk(literals=False)
-            if isinstance(node, ex.Attribute | ex.Reference)
-        }
-        used |= {program.within[0]} if program.within else set()
-        values = {name: self._plain_column(name) for name in sorted(used)}
+        program = self._program
+        values = {name: self._plain_column(name) for name in program.columns}
         known = None if self._by_kernels is None else self._by_kernels.by_partition(self.order)
         made, n_bytes = [], 0
         for i, rows in enumerate(self.order.partitions()):

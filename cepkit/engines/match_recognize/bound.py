@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cepkit.compile.match_recognize.compiled import Compiled
-from cepkit.compile.match_recognize.values import column_of
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
 from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.events import ColumnType
-from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 
@@ -31,22 +29,24 @@ class BoundRowQuery:
         Its measures as functions.
     schema : mapping of str to ColumnType
         The columns of the frame.
-    columns : tuple of str
-        The columns that conditions and measures read, those of conditions first.
     """
 
     query: RowsQuery
     program: RowProgram
     measures: tuple[Compiled, ...]
     schema: Mapping[str, ColumnType]
-    columns: tuple[str, ...]
     derived: Mapping[str, Any] = field(default_factory=dict)  # as in `BoundQuery`: always empty
     functions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that conditions, measures and the window read, those of conditions first."""
+        return self.program.columns
+
+    @property
     def columns_to_read(self) -> tuple[str, ...]:
-        """The columns that conditions, measures and the window read."""
-        return self.columns
+        """The same columns, as in `BoundQuery`."""
+        return self.program.columns
 
     @property
     def members(self) -> Mapping[str, frozenset[str]]:
@@ -75,18 +75,10 @@ def bind_row_query(
     if isinstance(whole, SelectedRows):
         result = result_schema(rows, schema, measures, partition_by, [key.column for key in keys])
         check_select(whole, result, params, list(schema))
-    trees = [tree for _, tree in (*rows.define, *rows.measures)]
-    used = dict.fromkeys(
-        column_of(node.name or "", schema)
-        for tree in trees
-        for node in tree.walk(literals=False)
-        if isinstance(node, ex.Attribute | ex.Reference)
-    )
-    used |= dict.fromkeys([program.within[0]] if program.within else [])
     query = RowsQuery(
         whole,
         tuple((params or {}).items()),
         partition_by,
         keys or ((SortKey(clock),) if clock is not None else ()),
     )
-    return BoundRowQuery(query, program, tuple(measures), schema, tuple(used))
+    return BoundRowQuery(query, program, tuple(measures), schema)

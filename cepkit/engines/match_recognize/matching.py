@@ -53,7 +53,8 @@ class RowProgram:
     ``members`` has the variables that each name stands for. ``after_match`` and ``after_match_variable`` are
     as in `RowPatternQuery`. ``within`` has the column of the clock and the number of ticks. ``timed_out``
     says whether partial matches that ran out of time have rows. Conditions look at most ``rows_before`` rows
-    back and ``rows_after`` rows ahead of the rows of a match.
+    back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those that conditions and
+    measures read, in this order, and then the clock.
     """
 
     automaton: RowAutomaton
@@ -67,6 +68,7 @@ class RowProgram:
     timed_out: bool = False
     rows_before: int = 0
     rows_after: int = 0
+    columns: tuple[str, ...] = ()
 
 
 def find_row_matches(

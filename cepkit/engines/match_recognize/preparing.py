@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, cast
 
 from cepkit.compile.match_recognize.automaton import build_row_automaton
 from cepkit.compile.match_recognize.compiled import Compiled
@@ -14,6 +15,7 @@ from cepkit.engines.match_recognize.history import history_needs
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.errors import PredicateError
 from cepkit.events import ColumnType
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
@@ -24,6 +26,9 @@ def prepare_rows(
 ) -> tuple[RowProgram, list[Compiled]]:
     """Return the program of a query, and its measures as functions.
 
+    A program depends on the types of columns, and not on rows. So the next frame with these columns has it
+    at once.
+
     Raises
     ------
     ColumnNotFoundError
@@ -31,6 +36,48 @@ def prepare_rows(
     PredicateError
         For a function that does not exist, or WITHIN without ORDER BY.
     """
+    if params:
+        program, measures = _prepare(query, schema, params)
+    else:
+        read = {name.lower() for name in _names_in(query)}
+        # Finding the type of a column may take a look at all of its values.
+        types = ((name, schema[name] if name.lower() in read else None) for name in schema)
+        program, measures = _prepare_once(query, query.source, tuple(types))
+    return program, list(measures)
+
+
+def columns_read(query: RowPatternQuery, schema: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that conditions and measures read, in this order, and then the clock of WITHIN.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        For a column that does not exist.
+    """
+    return tuple(dict.fromkeys(column_of(name, schema) for name in _names_in(query)))
+
+
+@lru_cache(maxsize=16)
+def _names_in(query: RowPatternQuery) -> tuple[str, ...]:
+    nodes = (node for _, tree in (*query.define, *query.measures) for node in tree.walk(literals=False))
+    names = [node.name or "" for node in nodes if isinstance(node, ex.Attribute | ex.Reference)]
+    return *names, *([] if query.within is None else [key.column for key in query.order_by[:1]])
+
+
+@lru_cache(maxsize=16)
+def _prepare_once(
+    query: RowPatternQuery, source: str, types: tuple[tuple[str, ColumnType | None], ...]
+) -> tuple[RowProgram, list[Compiled]]:
+    """Return what `_prepare` does. ``source`` is part of the key: errors show it, and equality leaves it out.
+
+    Columns that the query does not read need no type.
+    """
+    return _prepare(query, cast(dict[str, ColumnType], dict(types)), None)
+
+
+def _prepare(
+    query: RowPatternQuery, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None
+) -> tuple[RowProgram, list[Compiled]]:
     automaton = build_row_automaton(query.pattern)
     primary = [variable.name for variable in rp.row_variables(query.pattern)]
     members = {name: frozenset([name]) for name in primary}
@@ -56,6 +103,7 @@ def prepare_rows(
         timed_out=query.timed_out,
         rows_before=rows_before,
         rows_after=rows_after,
+        columns=columns_read(query, schema),
     )
     return program, [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
 

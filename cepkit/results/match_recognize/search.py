@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.values import Compiled, column_of
+from cepkit.compile.match_recognize.values import Compiled
 from cepkit.engines.match_recognize.found_rows import FoundRows
 from cepkit.engines.match_recognize.matching import RowProgram
 from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
@@ -16,7 +16,6 @@ from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError
 from cepkit.events import ColumnType, Source
-from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
 from cepkit.results.row_pattern_search import RowPatternSearch
@@ -26,8 +25,7 @@ from cepkit.results.row_pattern_search import RowPatternSearch
 class BoundRows:
     """A query of MATCH_RECOGNIZE with its names bound to the columns of a frame.
 
-    ``selected`` is the SELECT around the clause, if there is one. ``used`` has the columns that conditions
-    and measures read.
+    ``selected`` is the SELECT around the clause, if there is one.
     """
 
     clause: RowPatternQuery
@@ -38,7 +36,6 @@ class BoundRows:
     measures: tuple[Compiled, ...]
     partition_by: tuple[str, ...]
     order_by: tuple[SortKey, ...]
-    used: tuple[str, ...]
 
     @property
     def query(self) -> RowPatternQuery | SelectedRows:
@@ -74,18 +71,7 @@ def bind_rows(
     if selected is not None:
         result = result_schema(clause, schema, measures, partition_by, [key.column for key in order_by])
         check_select(selected, result, params, list(schema))
-    trees = [tree for _, tree in (*clause.define, *clause.measures)]
-    used = {
-        column_of(node.name or "", schema)
-        for tree in trees
-        for node in tree.walk(literals=False)
-        if isinstance(node, ex.Attribute | ex.Reference)
-    }
-    used |= {program.within[0]} if program.within else set()
-    return BoundRows(
-        clause, selected, params, schema, program, tuple(measures), partition_by, order_by,
-        tuple(sorted(used)),
-    )  # fmt: skip
+    return BoundRows(clause, selected, params, schema, program, tuple(measures), partition_by, order_by)
 
 
 def search_rows(bound: BoundRows, source: Source, latest: int | None = None) -> RowPatternSearch:

@@ -100,7 +100,8 @@ class RowsOnSpark:
         the query are in one task. For WITH TIMED OUT MATCHES they also get the latest time of the table.
         """
         bound, source = self.bound, self.source
-        names = {*bound.used, *bound.partition_by, *(key.column for key in bound.order_by), *(columns or ())}
+        keys = [key.column for key in bound.order_by]
+        names = {*bound.program.columns, *bound.partition_by, *keys, *(columns or ())}
         if bound.clause.rows_per_match != "one":
             names |= set(source.names)
         clock = None

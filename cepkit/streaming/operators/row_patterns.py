@@ -12,7 +12,7 @@ import pyarrow as pa
 from cepkit.compile.match_recognize.navigations import reach_of
 from cepkit.compile.match_recognize.values import column_of
 from cepkit.engines.match_recognize.output import output_rows
-from cepkit.engines.match_recognize.preparing import prepare_rows
+from cepkit.engines.match_recognize.preparing import columns_read, prepare_rows
 from cepkit.engines.match_recognize.selected import check_select, result_schema
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, UnsupportedQueryError
@@ -41,19 +41,6 @@ class _Made(NamedTuple):
     is_match: bool  # whether it is the first row of a match
 
 
-def used_columns(query: RowPatternStream, schema: Mapping[str, Any]) -> list[str]:
-    """Return the columns that conditions and measures read, and the clock of WITHIN."""
-    clause = query.clause
-    trees = [tree for _, tree in (*clause.define, *clause.measures)]
-    used = {
-        column_of(node.name or "", schema)
-        for tree in trees
-        for node in tree.walk(literals=False)
-        if isinstance(node, ex.Attribute | ex.Reference)
-    }
-    return sorted(used | ({query.order_by[0]} if clause.within is not None and query.order_by else set()))
-
-
 def shown_columns(query: RowPatternStream, names: list[str]) -> tuple[list[str], list[str]]:
     """Return the columns of the stream before and after the measures in the result of the clause."""
     if query.clause.rows_per_match == "one":
@@ -65,7 +52,7 @@ def shown_columns(query: RowPatternStream, names: list[str]) -> tuple[list[str],
 def kept_columns(query: RowPatternStream, schema: Mapping[str, Any]) -> list[str]:
     """Return the columns of the stream that matching and the result read, in its order."""
     before, after = shown_columns(query, list(schema))
-    needed = {*used_columns(query, schema), *before, *after, *query.order_by}
+    needed = {*columns_read(query.clause, schema), *before, *after, *query.order_by}
     return [name for name in schema if name in needed]
 
 
@@ -89,7 +76,7 @@ class OpenPatternSearch(Search):
         self._program, self._measures = prepare_rows(clause, bound.schema, self._params)
         self._n_before, self._n_ahead = reach_of(tree for _, tree in (*clause.define, *clause.measures))
         self._clock = None if self._program.within is None else self._program.within[0]
-        self._used = used_columns(query, bound.schema)
+        self._used = self._program.columns
         self._shown = shown_columns(query, list(schema.arrow.names))
         self._check_names([*self._shown[0], *self._shown[1]])
         if (selected := query.selected) is not None:
