@@ -11,8 +11,8 @@ import pytest
 import cepkit as cep
 
 SQL = """MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
-    MEASURES A.price AS p, A.price AS again, C.ts AS t, COUNT(B.price) AS many, A.zoned AS zone, A.took AS time,
-        A.ok AS good, A.name AS label, AVG(B.price) AS mean, PREV(A.n) AS before
+    MEASURES A.price AS p, A.price AS again, C.ts AS t, COUNT(B.price) AS many, A.zoned AS zone,
+        A.took AS time, A.ok AS good, A.name AS label, AVG(B.price) AS mean, PREV(A.n) AS before
     {rows} PATTERN (A B+ C) DEFINE B AS price < PREV(price), C AS price > PREV(price))"""
 
 

@@ -87,6 +87,7 @@ def _prepare(
     compiled = {
         name: scope.compiled(tree, f"DEFINE {name}", is_condition=True) for name, tree in define.items()
     }
+    measures = [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
     needs = history_needs(define, members)
     rows_before, rows_after = reach_of(define.values())
     program = RowProgram(
@@ -105,7 +106,7 @@ def _prepare(
         rows_after=rows_after,
         columns=columns_read(query, schema),
     )
-    return program, [scope.compiled(tree, f"MEASURES {name}") for name, tree in query.measures]
+    return program, measures
 
 
 def bind_clause(
