@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.match_recognize.vectors.vector import least_of
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, RowOrder
 from cepkit.engines.match_recognize.row_input import Place
@@ -70,12 +72,14 @@ def placing(source: Source, order: RowOrder) -> Place | None:
     if not order.is_known or order.row_of_place is None:
         return None
 
-    def place(name: str, values: np.ndarray, before: int, after: int) -> np.ndarray:
+    def place(name: str, values: np.ndarray, before: int, after: int) -> tuple[np.ndarray, Any]:
         def with_room(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-            return (order.with_room(copies[0], before, after),)
+            whole = order.with_room(copies[0], before, after)
+            return whole, np.array([least_of(whole)])
 
         what = ("placed", name, before, after)
-        return reuse(source.owner, what, [values, order.row_of_place], with_room)[0]
+        whole, [least] = reuse(source.owner, what, [values, order.row_of_place], with_room)
+        return whole, least
 
     return place
 

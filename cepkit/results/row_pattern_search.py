@@ -134,18 +134,21 @@ class RowPatternSearch:
                 columns.append(arrow_of_vector(reader.value(tree), measure.type, len(points)))
             except NotVectorizedError:
                 columns.append(None)
-        places = points.place_of_point
         if shown == "one":  # the result has columns of PARTITION BY, which any row of the partition has
-            places = self.order.first_place_of_partition[found.partition_of_match]
-        if shown == "all_with_unmatched":
+            first_row = self.order.rows(self.order.first_place_of_partition[:-1])
+            rows = np.repeat(first_row, np.diff(found.first_match_of_partition))
+        elif shown == "all_with_unmatched":
             places, columns = self._with_unmatched(found, points, columns)
+            rows = self.order.rows(places)
+        else:
+            rows = self.order.rows(points.place_of_point)
         others = [i for i, column in enumerate(columns) if column is None]
         values: list[Values] = list(columns)
         if others:
             _, made = self._measured_by_python([self._measures[i] for i in others], shown)
             for i, own in zip(others, made, strict=True):
                 values[i] = own
-        return self.order.rows(places), values
+        return rows, values
 
     def _with_unmatched(
         self, found: FoundRows, points: Points, columns: list[pa.Array | None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,14 @@ class MeasureReader(VectorReader):
         super().__init__(len(points), given.schema, given.params)
         self.program, self.found, self.points = program, found, points
         self.given, self.order = given, given.order
-        self._first_point = points.first_point_of_match(found.n_matches)
         self._names = program.automaton.variable_of_state
         self._places: dict[tuple, np.ndarray] = {}
         self._columns: dict[tuple[str, int], tuple[np.ndarray, Vector]] = {}
         self._rows: MeasureReader | None = None
+
+    @cached_property
+    def _first_point(self) -> np.ndarray:
+        return self.points.first_point_of_match(self.found.n_matches)
 
     def column(self, name: str, at: Any) -> Vector:
         """Return a column at these places."""
@@ -112,9 +116,8 @@ class MeasureReader(VectorReader):
         if fixed is None:
             return None
         is_from_start, distance = fixed
-        if is_from_start:
-            return self._at_points(self.found.start_of_match) + distance
-        return self._last(True) - distance
+        from_ = self._at_points(self.found.start_of_match) if is_from_start else self._last(True)
+        return from_ if distance == 0 else from_ + (distance if is_from_start else -distance)
 
     def _fixed_count(self, tree: rp.RowAggregate, variable: str | None) -> np.ndarray | None:
         """Return the rows of a variable in each match if they are all rows between two fixed places."""
@@ -169,7 +172,7 @@ class MeasureReader(VectorReader):
         if tree.function not in _FUNCTIONS or tree.distinct or len(tree.arguments) > 1:
             raise NotVectorizedError
         variable = variable_of(tree.arguments) if tree.arguments else tree.variable
-        vector, first_value = None, self.found.first_state_of_match
+        vector = first_value = None
         if tree.arguments:
             vector, first_value = self._argument(*tree.arguments)
         values, is_null, kind = _NO_VALUES, _NO_NULLS, ColumnType(INTEGER)
@@ -186,6 +189,7 @@ class MeasureReader(VectorReader):
         total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
         given = self._first_point, self._last(bool(tree.final)), found.start_of_match
         given = *given, found.first_state_of_match, found.states, self._is_member(variable)
+        first_value = found.first_state_of_match if first_value is None else first_value
         total(*given, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
         if tree.function == "count":
             return Vector(counts, kind)
@@ -255,7 +259,10 @@ def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
     if kind.kind not in _ARROW:
         raise NotVectorizedError
     dtype, of = _ARROW[kind.kind]
-    made = pa.array(np.ascontiguousarray(np.broadcast_to(vector.values, (n,)), dtype), mask=missing)
+    values = vector.values
+    if vector.is_one or values.dtype != dtype or not values.flags.c_contiguous:
+        values = np.ascontiguousarray(np.broadcast_to(values, (n,)), dtype)
+    made = pa.array(values, mask=missing)
     return made if of is None else made.cast(of(kind.unit, kind.timezone))
 
 

@@ -12,7 +12,7 @@ from cepkit.compile.match_recognize.vectors.vector import Vector, column_parts, 
 from cepkit.engines.match_recognize.found_rows import RowOrder
 from cepkit.events import Column, ColumnType
 
-Place = Callable[[str, np.ndarray, int, int], np.ndarray]
+Place = Callable[[str, np.ndarray, int, int], tuple[np.ndarray, Any]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class RowInput:
     params : mapping, optional
         Values of the query's parameters.
     place : callable, optional
-        Takes the name and the values of a column, and the room before and after it, and returns the values in
-        the order of the places with this room; by default `RowOrder.with_room`.
+        Takes the name and the values of a column, and the room before and after it. Returns the values in the
+        order of the places with this room, and the least of them; by default `RowOrder.with_room`.
     """
 
     schema: Mapping[str, ColumnType]
@@ -84,8 +84,8 @@ class RowInput:
             kind, values, texts = column_parts(self.column_of(name))
             before, after = (min(rows, len(values)) for rows in self.reach)
             if self.place is None:
-                whole = self.order.with_room(values, before, after)
+                whole, least = self.order.with_room(values, before, after), None
             else:
-                whole = self.place(name, values, before, after)
-            self._placed[name] = PlacedColumn(vector_of_column(kind, whole, texts), before, after)
+                whole, least = self.place(name, values, before, after)
+            self._placed[name] = PlacedColumn(vector_of_column(kind, whole, texts, least), before, after)
         return self._placed[name]

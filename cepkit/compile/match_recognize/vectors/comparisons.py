@@ -27,7 +27,19 @@ _COMPARISONS: dict[str, Callable[..., Any]] = {
 
 def compare(sign: str, left: Vector, right: Vector) -> Vector:
     """Return ``left sign right`` for operands in one unit."""
+    values = comparing(sign, left, right)(left.values, right.values)
     missing = join_missing(left.missing, right.missing)
+    return Vector(values if isinstance(values, np.ndarray) else bool(values), ColumnType(BOOLEAN), missing)
+
+
+def comparing(sign: str, left: Vector, right: Vector) -> Callable[..., Any]:
+    """Return the function of numpy that compares the values of two operands in one unit.
+
+    Raises
+    ------
+    NotVectorizedError
+        If Python must compare them one by one.
+    """
     kinds = {left.type.kind, right.type.kind}
     if kinds == {TEXT}:
         texts = left.texts
@@ -42,8 +54,7 @@ def compare(sign: str, left: Vector, right: Vector) -> Vector:
         check_numbers(left, right)
         if left.is_whole is not right.is_whole:  # Python compares them exactly
             check_bound((left if left.is_whole else right).bound(), EXACT)
-    values = _COMPARISONS[sign](left.values, right.values)
-    return Vector(values if isinstance(values, np.ndarray) else bool(values), ColumnType(BOOLEAN), missing)
+    return _COMPARISONS[sign]
 
 
 def is_in(item: Vector, *options: Vector) -> Vector:

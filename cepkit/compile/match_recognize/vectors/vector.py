@@ -86,9 +86,16 @@ class Vector:
         return replace(self, missing=join_missing(self.missing, more))
 
 
-def vector_of_column(kind: ColumnType, values: np.ndarray, texts: np.ndarray | None) -> Vector:
-    """Return values in the form of a `Column` as a vector."""
-    least = values.min() if len(values) else 0  # NaN if there is one
+def least_of(values: np.ndarray) -> Any:
+    """Return the least value: NaN if there is one, and 0 for no values."""
+    return values.min() if len(values) else 0
+
+
+def vector_of_column(
+    kind: ColumnType, values: np.ndarray, texts: np.ndarray | None, least: Any = None
+) -> Vector:
+    """Return values in the form of a `Column` as a vector; ``least`` is that of `least_of` if it is known."""
+    least = least_of(values) if least is None else least
     missing: tuple[np.ndarray, ...] = ()
     if kind.kind == FLOAT:
         missing = (np.isnan(values),) if least != least else ()
