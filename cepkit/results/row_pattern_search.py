@@ -122,7 +122,7 @@ class RowPatternSearch:
         found = self._by_kernels
         if found is None:
             return self._measured_by_python(self._measures, shown, late)
-        n_rows = found.n_matches if shown == "one" else len(found.states)
+        n_rows = found.n_matches if shown == "one" else found.n_states
         check_memory(PER_CELL * n_rows * (1 + len(self._measures)), f"{n_rows:,} rows of the result")
         states = np.array(self._program.automaton.excluded, bool)
         points = points_of(found, shown, states)

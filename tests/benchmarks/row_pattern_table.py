@@ -142,28 +142,29 @@ def parts(frame: pd.DataFrame, query: Query, repeat: int) -> Iterator[tuple[str,
     if twin is None:
         return
     found = search.by_sets(tables)
-    symbol = np.concatenate([search.truths(*block) for block in blocks])
+    symbol, bounds = (
+        np.concatenate([search.truths(*block) for block in blocks]),
+        order.first_place_of_partition,
+    )
+    symbol[bounds[1:] - 1] |= np.uint8(tables.last_place)
     following = np.where(tables.following == UNKNOWN, 0, tables.following).astype(np.uint16)
-    mark, bounds = np.empty(len(frame), np.uint16), order.first_place_of_partition
+    mark, own_mark = np.empty(len(frame), np.uint16), np.empty(len(frame), np.uint16)
     start, end = np.empty(len(frame), np.int64), np.empty(len(frame), np.int64)
     states = np.empty(len(frame), np.int16)
 
     def run() -> int:
         n = len(bounds) - 1
-        call(twin.mark_places, n, bounds, symbol, tables.n_conditions, following, mark)
+        call(twin.mark_places, len(mark), symbol, tables.n_bits, following, mark)
         choices = tables.choice.shape[1], tables.choice, tables.first_choice
         return call(twin.find_matches, n, bounds, mark, *choices, start, end, states)
 
-    kernels = search.kernels
+    steps = tables.steps()
+    assert steps is not None
 
     def own() -> None:
-        shift, half = np.uint64(tables.n_conditions), int(np.searchsorted(bounds, len(frame) // 2))
-        chains = np.array([0, -1, 0, half, half, -1, 0, len(bounds) - 1])
-        kernels.mark_places(bounds, symbol, shift, tables.following, chains, mark)
-        matches = finding._Matches(search)
-        choices = tables.choice, tables.first_choice
-        find = kernels.find_matches
-        matches.run(lambda *rest: find(bounds, mark, *choices, search.is_target, search.after, *rest))
+        search.mark(symbol, tables, bounds, own_mark)
+        own_mark[bounds[:-1]] |= 1
+        _ = search.separate_matches(own_mark, steps).states
 
     n = run()
     assert n == found.n_matches and np.array_equal(start[:n], found.start_of_match), "the twin differs"

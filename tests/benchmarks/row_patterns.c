@@ -5,13 +5,10 @@
 
 enum { MATCH = -1, NO_STATE = -2 };
 
-void mark_places(int64_t n_partitions, const int64_t *first_place, const uint8_t *symbol, int64_t shift,
-                 const uint16_t *following, uint16_t *mark) {
-    for (int64_t p = 0; p < n_partitions; p++) {
-        uint64_t now = 0;
-        for (int64_t i = first_place[p + 1] - 1; i >= first_place[p]; i--)
-            mark[i] = now = following[now << shift | symbol[i]];
-    }
+void mark_places(int64_t n_places, const uint8_t *symbol, int64_t shift, const uint16_t *following, uint16_t *mark) {
+    uint64_t now = 0; /* a symbol says which places are the last of a partition */
+    for (int64_t i = n_places - 1; i >= 0; i--)
+        mark[i] = now = following[now << shift | symbol[i]];
 }
 
 /* AFTER MATCH SKIP PAST LAST ROW. Returns the number of matches. */

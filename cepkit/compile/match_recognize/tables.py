@@ -17,7 +17,7 @@ from cepkit.compile.match_recognize.automaton import RowAutomaton
 from cepkit.kernels.row_patterns.codes import MATCH, NO_CONDITION, NO_STATE, UNKNOWN
 
 # Sets are tables only within these limits. Other automata have a kernel that looks at every transition.
-MOST_STATES, MOST_CONDITIONS, MOST_CELLS = 64, 8, 20_000
+MOST_STATES, MOST_CONDITIONS, MOST_CELLS = 64, 7, 20_000
 
 
 class TooManySetsError(Exception):
@@ -65,14 +65,28 @@ class Transitions:
         return [*(lists[0] for lists in others), start[0], start[1]]
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The tables of the kernel `find_separate_matches`; ``shift`` is the number of bits of a state.
+
+    ``before`` is the state of places without a match.
+    """
+
+    shift: np.uint64
+    before: int
+    step: np.ndarray
+    bounds: np.ndarray
+
+
 class SetTables:
     """The sets of states of an automaton, and the tables of `cepkit.kernels.row_patterns.finding`.
 
-    Threads may share them: a set keeps its number, and a table that grows is replaced.
+    Threads may share them: a set keeps its number, and a table that grows is replaced. A symbol has a bit for
+    each condition, and ``last_place`` for the last place of a partition.
     """
 
     def __init__(self, transitions: Transitions, n_conditions: int):
-        self.n_conditions = n_conditions
+        self.n_bits, self.last_place = n_conditions + 1, 1 << n_conditions
         self._transitions, self._lock, self._n_cells = transitions, threading.Lock(), 0
         self._lists = transitions.lists
         self._n_states = len(transitions.condition_of_state)
@@ -84,7 +98,7 @@ class SetTables:
         self._number_of_set: dict[int, int] = {}
         self.following = np.full(0, UNKNOWN, np.uint16)
         self.choice = np.full((0, self._n_states), NO_STATE, np.int16)
-        self.first_choice = np.full((0, 2), NO_STATE, np.int16)
+        self._first_choice = np.full((0, 2), NO_STATE, np.int16)
         self._number(-1)  # after the last row
 
     def fill(self, cell: int) -> None:
@@ -95,17 +109,37 @@ class SetTables:
             if self._n_cells == MOST_CELLS:
                 raise TooManySetsError
             self._n_cells += 1
-            number, symbol = cell >> self.n_conditions, cell & ((1 << self.n_conditions) - 1)
-            found = self._number(self._states_before_set(number) & self._allowed_by(symbol))
-            self.following[cell] = found
+            number, symbol = cell >> self.n_bits, cell & ((1 << self.n_bits) - 1)
+            before = self._before_end if symbol & self.last_place else self._states_before_set(number)
+            self.following[cell] = self._number(before & self._allowed_by(symbol))
+
+    @property
+    def first_choice(self) -> np.ndarray:
+        """The first state of a match at a place with each mark, or NO_STATE, int16, (2 * n_sets,)."""
+        return self._first_choice.reshape(-1)
+
+    def steps(self) -> Steps | None:
+        """Return the tables of separate matches, or None if a match may be empty."""
+        first, n_states = self.first_choice, self._n_states
+        if (first == MATCH).any():
+            return None
+        choice = np.repeat(self.choice, 2, axis=0)
+        choice[1::2] = MATCH  # the first place of a partition continues no match
+        n_bits = n_states.bit_length()
+        step = np.full((len(first), 1 << n_bits), n_states, np.uint16)
+        bounds = np.zeros_like(step)
+        begins = first >= 0
+        begun = np.where(begins, first, n_states)[:, None]
+        step[:, :n_states], step[:, n_states] = np.where(choice >= 0, choice, begun), begun[:, 0]
+        bounds[:, :n_states] = np.where(choice >= 0, 0, 2 + begins[:, None])
+        bounds[:, n_states] = begins
+        return Steps(np.uint64(n_bits), n_states, step.reshape(-1), bounds.reshape(-1))
 
     def _states_before(self, state: int) -> int:
         """Return the states that ``state`` can follow, as bits."""
         return sum(1 << s for s, own in enumerate(self._lists[: self._n_states]) if state in own)
 
     def _states_before_set(self, number: int) -> int:
-        if number == 0:
-            return self._before_end
         found, states = self._enders, self._sets[number]
         while states:
             lowest = states & -states
@@ -131,15 +165,15 @@ class SetTables:
         if number == len(self.choice):
             room = max(16, 2 * number)
             self.choice = _grown(self.choice, room, NO_STATE)
-            self.first_choice = _grown(self.first_choice, room, NO_STATE)
-            self.following = _grown(self.following, room << self.n_conditions, UNKNOWN)
+            self._first_choice = _grown(self._first_choice, room, NO_STATE)
+            self.following = _grown(self.following, room << self.n_bits, UNKNOWN)
         in_set = 0 if number == 0 else states
         chosen = [
             next((state for state in own if state == MATCH or in_set >> state & 1), NO_STATE)
             for own in self._lists
         ]
         self.choice[number] = chosen[: self._n_states]
-        self.first_choice[number] = chosen[self._n_states :]
+        self._first_choice[number] = chosen[self._n_states :]
         self._sets.append(states)
         self._number_of_set[states] = number
         return number

@@ -15,6 +15,7 @@ import numpy as np
 from cepkit.compile.match_recognize.tables import (
     MOST_CONDITIONS,
     SetTables,
+    Steps,
     TooManySetsError,
     Transitions,
     set_tables,
@@ -34,8 +35,9 @@ from cepkit.kernels.row_patterns.codes import (
     AT_SET,
     DONE,
     IS_FULL,
-    N_CELLS_OF_CHAIN,
-    N_CHAINS,
+    LOW,
+    N_BEGUN,
+    N_ENDED,
     N_MATCHES,
     N_STATES,
     NO_CONDITION,
@@ -172,22 +174,54 @@ class _KernelSearch:
         """Return the matches by tables of sets of states."""
         bounds, n_places = self.order.first_place_of_partition, self.order.n_places
         symbol, mark = np.empty(n_places, np.uint8), np.empty(n_places, np.uint16)
-        shift, at = np.uint64(tables.n_conditions), np.zeros(N_CELLS_OF_CHAIN * N_CHAINS, np.int64)
         for first, until in self.blocks(_ROWS_OF_BLOCK):
             checkpoint()
             symbol[bounds[first] : bounds[until]] = self.truths(first, until)
-            # Two chains of partitions with about as many rows: the processor works at both at once.
-            half = int(np.searchsorted(bounds, (bounds[first] + bounds[until]) // 2))
-            at[:] = first, -1, 0, half, half, -1, 0, until
-            chains = at.reshape(N_CHAINS, N_CELLS_OF_CHAIN)
-            while self.kernels.mark_places(bounds, symbol, shift, tables.following, at, mark) == ASKS:
-                for chain in chains[chains[:, PLACE] >= 0]:
-                    tables.fill(int(chain[AT_SET]) << tables.n_conditions | int(symbol[chain[PLACE]]))
+        symbol[bounds[1:] - 1] |= np.uint8(tables.last_place)
+        for first, until in self.blocks(_PLACES_PER_CALL):
+            checkpoint()
+            self.mark(symbol, tables, bounds[first : until + 1], mark)
+        mark[bounds[:-1]] |= 1
+        steps = tables.steps() if self.after == PAST_LAST_ROW else None
+        if steps is not None:
+            return self.separate_matches(mark, steps)
         found = _Matches(self)
         find = self.kernels.find_matches
         choices = tables.choice, tables.first_choice
         found.run(lambda *rest: find(bounds, mark, *choices, self.is_target, self.after, *rest))
         return found.result()
+
+    def mark(self, symbol: np.ndarray, tables: SetTables, bounds: np.ndarray, mark: np.ndarray) -> None:
+        """Mark the places of some partitions, half of them in each of two chains."""
+        low, high = bounds[0], bounds[-1]
+        half = bounds[np.searchsorted(bounds, (low + high) // 2)]
+        at = np.array([0, half, low, 0, high, half], np.int64)
+        shift, chains = np.uint64(tables.n_bits), at.reshape(2, 3)
+        while self.kernels.mark_places(symbol, shift, tables.following, at, mark) == ASKS:
+            for chain in chains[chains[:, PLACE] > chains[:, LOW]]:
+                tables.fill(int(chain[AT_SET]) << tables.n_bits | int(symbol[chain[PLACE] - 1]))
+
+    def separate_matches(self, mark: np.ndarray, steps: Steps) -> FoundRows:
+        """Return the matches if each begins after the last row of another one, and none is empty."""
+        n, tables = len(mark), (steps.shift, steps.step)
+        start, end = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+        at = np.array([steps.before, 0, 0], np.int64)
+        for low in range(0, n, _PLACES_PER_CALL):
+            checkpoint()
+            high = min(n, low + _PLACES_PER_CALL)
+            self.kernels.find_separate_matches(mark, low, high, *tables, steps.bounds, at, start, end)
+        n_matches = int(at[N_BEGUN])
+        if at[N_ENDED] < n_matches:  # the last match ends with the last row
+            end[n_matches - 1] = n
+        start, end = start[:n_matches].copy(), end[:n_matches].copy()
+
+        def find_states() -> np.ndarray:
+            states = np.empty(int((end - start).sum()), np.int16)
+            check_memory(states.nbytes, "the matched rows")
+            self.kernels.write_states(mark, *tables, np.uint64(steps.before), start, end, states)
+            return states
+
+        return FoundRows(start, end, find_states, np.searchsorted(start, self.order.first_place_of_partition))
 
     def by_ways(self) -> FoundRows | None:
         """Return the matches by the fewest rows from each row and state to the end of a match."""
@@ -263,10 +297,6 @@ class _Matches:
 
     def result(self) -> FoundRows:
         """Return the matches."""
-        n = int(self.at[N_MATCHES])
-        return FoundRows(
-            self.start_of_match[:n].copy(),
-            self.end_of_match[:n].copy(),
-            self.states[: self.at[N_STATES]].copy(),
-            self.first_match_of_partition,
-        )
+        n, states = int(self.at[N_MATCHES]), self.states[: self.at[N_STATES]].copy()
+        start, end = self.start_of_match[:n].copy(), self.end_of_match[:n].copy()
+        return FoundRows(start, end, lambda: states, self.first_match_of_partition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -90,15 +90,25 @@ class FoundRows:
     ----------
     start_of_match, end_of_match : ndarray of int64, shape (n_matches,)
         The first place, and the place after the last one. They are equal for an empty match.
-    states : ndarray of int16
-        The state of the automaton that took each row of each match.
+    find_states : callable
+        Returns ``states``. Most queries need none.
     first_match_of_partition : ndarray of int64, shape (n_partitions + 1,)
     """
 
     start_of_match: np.ndarray
     end_of_match: np.ndarray
-    states: np.ndarray
+    find_states: Callable[[], np.ndarray]
     first_match_of_partition: np.ndarray
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """The state of the automaton that took each row of each match, int16."""
+        return self.find_states()
+
+    @property
+    def n_states(self) -> int:
+        """The number of rows of all matches."""
+        return int((self.end_of_match - self.start_of_match).sum())
 
     @property
     def n_matches(self) -> int:
@@ -146,6 +156,6 @@ def collect_matches(order: RowOrder, matches: Sequence[Sequence[RowMatch]]) -> F
     return FoundRows(
         start_of_match=np.array([base + match.start for base, match in every], np.int64),
         end_of_match=np.array([base + match.rows().stop for base, match in every], np.int64),
-        states=np.array([state for _, match in every for state in match.states], np.int64),
+        find_states=lambda: np.array([state for _, match in every for state in match.states], np.int64),
         first_match_of_partition=np.concatenate([[0], np.cumsum([*map(len, matches)])]).astype(np.int64),
     )

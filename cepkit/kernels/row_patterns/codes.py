@@ -8,8 +8,10 @@ UNKNOWN = 65535  # a cell of a table that nobody computed yet
 PAST_LAST_ROW, TO_NEXT_ROW, TO_FIRST, TO_LAST = range(4)
 # Cells of ``at``, the state between calls.
 PARTITION, PLACE, N_MATCHES, N_STATES, TARGET = range(5)
-# Cells of each chain in the ``at`` of `mark_places`; the first two are the same.
-AT_SET, UNTIL, N_CELLS_OF_CHAIN, N_CHAINS = 2, 3, 4, 2
+# Cells of each chain in the ``at`` of `mark_places`; PLACE is the same.
+AT_SET, LOW = 0, 2
+# Cells of the ``at`` of `find_separate_matches`.
+STATE, N_BEGUN, N_ENDED = range(3)
 # What a kernel returns.
 DONE, ASKS, IS_FULL, WORKED, NO_TARGET = range(5)
 # Aggregates.

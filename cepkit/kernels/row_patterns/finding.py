@@ -12,26 +12,29 @@ from cepkit.kernels.row_patterns.codes import (
     AT_SET,
     DONE,
     IS_FULL,
+    LOW,
     MATCH,
+    N_BEGUN,
+    N_ENDED,
     N_MATCHES,
     N_STATES,
     NO_STATE,
     NO_TARGET,
     PARTITION,
     PLACE,
+    STATE,
     TARGET,
     TO_FIRST,
     TO_LAST,
     TO_NEXT_ROW,
     UNKNOWN,
-    UNTIL,
     WORKED,
 )
 
 _I1, _READ = T.Array(T.int64, 1, "C"), T.Array(T.int64, 1, "C", readonly=True)
 _I2, _CODES = T.Array(T.int32, 2, "C"), T.Array(T.int32, 1, "C", readonly=True)
 _BYTES, _SETS = (T.Array(of, 1, "C", readonly=True) for of in (T.uint8, T.uint16))
-_STATES = T.Array(T.int16, 1, "C")
+_STATES, _READ_STATES = T.Array(T.int16, 1, "C"), T.Array(T.int16, 1, "C", readonly=True)
 _TABLE, _BITS = T.Array(T.int16, 2, "C", readonly=True), T.Array(T.uint64, 1, "C", readonly=True)
 _OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
 
@@ -83,78 +86,126 @@ def place_values(partition, cursor, values, placed):
         cursor[k] += 1
 
 
-@njit([(_READ, _BYTES, T.uint64, _SETS, _I1, T.Array(T.uint16, 1, "C"))], **_OPTIONS)
-def mark_places(first_place_of_partition, symbol, shift, following, at, mark):
-    """Write for each place the number of a set: the states that can take its row and lead to a match.
+@njit([(_BYTES, T.uint64, _SETS, _I1, T.Array(T.uint16, 1, "C"))], **_OPTIONS)
+def mark_places(symbol, shift, following, at, mark):
+    """Write for each place twice the number of a set: the states that take its row and lead to a match.
 
-    Each place waits for the next one. The kernel goes through two chains of partitions at once, so that it
-    does not wait for both.
+    Each place waits for the next one. The kernel goes through two chains of places at once, so that it does
+    not wait for both.
 
     Parameters
     ----------
-    first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
     symbol : ndarray of uint8, shape (n_places,)
-        The conditions that hold at each place, one bit for each.
+        The conditions that hold at each place, one bit for each. The bit after them says that the place is
+        the last one of its partition.
     shift : uint64
-        The number of conditions.
+        The number of bits.
     following : ndarray of uint16
         ``following[set << shift | symbol]`` is the set of a place, if ``set`` is the set of the next place.
-        Set 0 is after the last place of a partition.
-    at : ndarray of int64, shape (8,)
-        State between calls, four cells for each chain: the partition, its next place (-1: the last one), the
-        set after it, and the first partition that is not marked.
+    at : ndarray of int64, shape (6,)
+        State between calls, three cells for each chain: the set of the first marked place, this place, and
+        the first place of the chain. A chain ends with the last place of a partition.
     mark : ndarray of uint16, shape (n_places,)
 
     Returns
     -------
     int
-        DONE, or ASKS if the cell for one of the places in ``at`` is unknown.
+        DONE, or ASKS if a cell for the place before the marked ones of a chain is unknown.
 
     Notes
     -----
-    Time O(n_places), from the last place of each partition to the first one.
+    Time O(places of the chains), from the last place of each to the first one.
     """
-    p, i, now, end = at[PARTITION], at[PLACE], np.uint64(at[AT_SET]), at[UNTIL]
-    q, j, now_q = at[4 + PARTITION], at[4 + PLACE], np.uint64(at[4 + AT_SET])
-    end_q, result = at[4 + UNTIL], DONE
-    while result == DONE and (p < end or q < end_q):
-        if p >= end:  # the other chain continues alone
-            p, i, now, end, q, j, now_q, end_q = q, j, now_q, end_q, p, i, now, end
-        if i < 0:
-            i, now = first_place_of_partition[p + 1] - 1, np.uint64(0)
-        n_rows = i - first_place_of_partition[p] + 1
-        if q < end_q:
-            if j < 0:
-                j, now_q = first_place_of_partition[q + 1] - 1, np.uint64(0)
-            n_rows = min(n_rows, j - first_place_of_partition[q] + 1)
-            for _ in range(n_rows):
-                found = following[(now << shift) | np.uint64(symbol[np.uint64(i)])]
-                found_q = following[(now_q << shift) | np.uint64(symbol[np.uint64(j)])]
-                if found == UNKNOWN or found_q == UNKNOWN:
-                    result = ASKS
-                    break
-                mark[np.uint64(i)], mark[np.uint64(j)] = found, found_q
-                now, now_q = np.uint64(found), np.uint64(found_q)
-                i, j = i - 1, j - 1
-            if j < first_place_of_partition[q]:
-                q, j = q + 1, -1
-        else:
-            for _ in range(n_rows):
-                found = following[(now << shift) | np.uint64(symbol[np.uint64(i)])]
-                if found == UNKNOWN:
-                    result = ASKS
-                    break
-                mark[np.uint64(i)] = found
-                now = np.uint64(found)
-                i -= 1
-        if i < first_place_of_partition[p]:
-            p, i = p + 1, -1
-    at[PARTITION], at[PLACE], at[AT_SET], at[UNTIL] = p, i, np.int64(now), end
-    at[4 + PARTITION], at[4 + PLACE], at[4 + AT_SET], at[4 + UNTIL] = q, j, np.int64(now_q), end_q
+    i, now, low = at[PLACE], np.uint64(at[AT_SET]), at[LOW]
+    j, other, other_low = at[3 + PLACE], np.uint64(at[3 + AT_SET]), at[3 + LOW]
+    for _ in range(min(i - low, j - other_low)):
+        found = following[(now << shift) | np.uint64(symbol[np.uint64(i - 1)])]
+        other_found = following[(other << shift) | np.uint64(symbol[np.uint64(j - 1)])]
+        if max(found, other_found) == UNKNOWN:
+            break
+        i, j = i - 1, j - 1
+        mark[np.uint64(i)], mark[np.uint64(j)] = found << 1, other_found << 1
+        now, other = np.uint64(found), np.uint64(other_found)
+    at[PLACE], at[AT_SET], at[3 + PLACE], at[3 + AT_SET] = i, np.int64(now), j, np.int64(other)
+    result = DONE
+    for first in (0, 3):  # the rest of the longer chain
+        i, now, low = at[first + PLACE], np.uint64(at[first + AT_SET]), at[first + LOW]
+        while i > low:
+            found = following[(now << shift) | np.uint64(symbol[np.uint64(i - 1)])]
+            if found == UNKNOWN:
+                result = ASKS
+                break
+            i -= 1
+            mark[np.uint64(i)] = found << 1
+            now = np.uint64(found)
+        at[first + PLACE], at[first + AT_SET] = i, np.int64(now)
     return result
 
 
-@njit([(_READ, _SETS, _TABLE, _TABLE, _BYTES, T.int64, T.int64, *[_I1] * 4, _STATES)], **_OPTIONS)
+@njit([(_SETS, T.int64, T.int64, T.uint64, _SETS, _SETS, _I1, _I1, _I1)], **_OPTIONS)
+def find_separate_matches(mark, low, high, shift, step, bounds, at, start_of_match, end_of_match):
+    """Write the preferred matches if the next one begins after the last row of a match, and none is empty.
+
+    Each place takes one step of an automaton, with the same few operations: no branch is ever guessed wrong.
+
+    Parameters
+    ----------
+    mark : ndarray of uint16, shape (n_places,)
+        As `mark_places` writes it, plus 1 at the first place of each partition.
+    low, high : int
+        The places from ``low`` to before ``high``.
+    shift : uint64
+        The number of bits of a state.
+    step, bounds : ndarray of uint16
+        ``step[mark << shift | state]`` is the state that takes a place after a state, or one more than all
+        states if no match takes it. ``bounds`` says with 1 that a match begins there, and with 2 that one
+        ended with the place before.
+    at : ndarray of int64, shape (3,)
+        State between calls: the state of the place before, and the numbers of begun and of ended matches.
+    start_of_match, end_of_match : ndarray of int64, shape (n_places + 1,)
+        The first place, and the place after the last one.
+
+    Notes
+    -----
+    Time O(high - low).
+    """
+    state, n_begun, n_ended = np.uint64(at[STATE]), np.uint64(at[N_BEGUN]), np.uint64(at[N_ENDED])
+    for place in range(low, high):
+        cell = (np.uint64(mark[np.uint64(place)]) << shift) | state
+        state, bound = np.uint64(step[cell]), np.uint64(bounds[cell])
+        start_of_match[n_begun] = place
+        n_begun += bound & np.uint64(1)
+        end_of_match[n_ended] = place
+        n_ended += bound >> np.uint64(1)
+    at[STATE], at[N_BEGUN], at[N_ENDED] = np.int64(state), np.int64(n_begun), np.int64(n_ended)
+
+
+@njit([(_SETS, T.uint64, _SETS, T.uint64, _READ, _READ, _STATES)], **_OPTIONS)
+def write_states(mark, shift, step, before, start_of_match, end_of_match, states):
+    """Write the state of each row of the matches that `find_separate_matches` found.
+
+    Parameters
+    ----------
+    mark, shift, step, start_of_match, end_of_match
+        As in `find_separate_matches`.
+    before : uint64
+        The state of places without a match.
+    states : ndarray of int16
+
+    Notes
+    -----
+    Time O(rows of matches).
+    """
+    n = 0
+    for m in range(len(start_of_match)):
+        state = before
+        for place in range(start_of_match[m], end_of_match[m]):
+            state = np.uint64(step[(np.uint64(mark[np.uint64(place)]) << shift) | state])
+            states[np.uint64(n)] = np.int16(state)
+            n += 1
+
+
+@njit([(_READ, _SETS, _TABLE, _READ_STATES, _BYTES, T.int64, T.int64, *[_I1] * 4, _STATES)], **_OPTIONS)
 def find_matches(
     first_place_of_partition, mark, choice, first_choice, is_target, after, work_limit, at,
     first_match_of_partition, start_of_match, end_of_match, states,
@@ -165,11 +216,11 @@ def find_matches(
     ----------
     first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
     mark : ndarray of uint16, shape (n_places,)
-        As `mark_places` writes it.
+        As `mark_places` writes it, plus 1 at the first place of each partition.
     choice : ndarray of int16, shape (n_sets, n_states)
         The preferred state after a state, if the next place has this set; MATCH ends the match.
-    first_choice : ndarray of int16, shape (n_sets, 2)
-        The first state of a match, or NO_STATE. Column 1 is for the first place of a partition.
+    first_choice : ndarray of int16, shape (2 * n_sets,)
+        The first state of a match at a place with each mark, or NO_STATE.
     is_target : ndarray of uint8, shape (n_states,)
         Whether AFTER MATCH skips to rows of a state.
     after : int
@@ -205,7 +256,7 @@ def find_matches(
             if left <= 0:
                 result = WORKED
                 break
-            state = first_choice[np.uint64(mark[np.uint64(place)]), 1 if place == low else 0]
+            state = first_choice[np.uint64(mark[np.uint64(place)])]
             if state == NO_STATE:
                 place += 1
                 left -= 1
@@ -222,7 +273,7 @@ def find_matches(
                 place += 1
                 if place == stop:
                     break
-                state = choice[np.uint64(mark[np.uint64(place)]), np.uint64(state)]
+                state = choice[np.uint64(mark[np.uint64(place)] >> 1), np.uint64(state)]
             if result == IS_FULL:
                 place, n_states = start, begin
                 break
