@@ -85,6 +85,7 @@ class Column:
     type: ColumnType
     values: np.ndarray
     categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
+    is_rising: bool | None = None  # whether no value is less than the one before; None: not known
 
     @property
     def texts(self) -> np.ndarray:
@@ -95,7 +96,7 @@ class Column:
 
     def take(self, rows: np.ndarray | slice) -> Column:
         """Return the column restricted to these rows."""
-        return replace(self, values=self.values[rows])
+        return replace(self, values=self.values[rows], is_rising=None)
 
 
 @dataclass(frozen=True)

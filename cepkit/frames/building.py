@@ -23,6 +23,7 @@ from cepkit.events import (
     shared_categories,
 )
 from cepkit.frames.reuse import reuse
+from cepkit.frames.rising import is_rising
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.validation import check_columns
@@ -94,7 +95,7 @@ def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _is_sorted(keys: Sequence[np.ndarray]) -> bool:
     """Return whether rows are in the order of their keys, the first key first."""
     key, *others = keys
-    if not bool((key[1:] >= key[:-1]).all()):
+    if not is_rising(key):
         return False
     if not others:
         return True
@@ -143,14 +144,12 @@ def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.n
 def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
     column = source.column(name)
     values = column.values
-    if column.type.kind == TEXT:
-        n = len(column.categories)
-        if column.type.nullable and (values < 0).any():
-            return np.where(values < 0, n, values), n + 1
-        return values, n
 
     def code(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        codes, n_codes = _codes_of_values(copies[0])
+        if column.type.kind == TEXT:
+            codes, n_codes = _codes_of_texts(copies[0], len(column.texts))
+        else:
+            codes, n_codes = _codes_of_values(copies[0])
         dtype = np.int32 if n_codes < 2**31 else np.int64
         return np.ascontiguousarray(codes, dtype=dtype), np.array([n_codes])
 
@@ -163,6 +162,12 @@ def _codes(source: Source, name: str) -> tuple[np.ndarray, int]:
             f"whose values cannot be keys{_instead(column.type.kind)}"
         ) from None
     return codes, int(n_codes[0])
+
+
+def _codes_of_texts(codes: np.ndarray, n_texts: int) -> tuple[np.ndarray, int]:
+    """Return the codes of texts with one more for null, and the number of codes; some may not occur."""
+    is_null = codes < 0
+    return (np.where(is_null, n_texts, codes), n_texts + 1) if is_null.any() else (codes, n_texts)
 
 
 def _codes_of_values(values: np.ndarray) -> tuple[np.ndarray, int]:

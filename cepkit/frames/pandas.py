@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from cepkit.frames.arrow import (
 )
 from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
 from cepkit.frames.reuse import addresses_of, keep, recall
+from cepkit.frames.rising import is_rising
 from cepkit.frames.texts import are_texts_valid, invalid_text
 
 _PANDAS = int(pd.__version__.split(".")[0])
@@ -88,6 +90,7 @@ class _SeriesByName:
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
         self.frame, self.owner = frame, owner
+        self.is_rising: dict[str, bool] = {}
         is_unique = frame.columns.is_unique
         self.duplicates = frozenset(() if is_unique else frame.columns[frame.columns.duplicated()])
         self.level_of_name = index_levels(frame)
@@ -116,7 +119,9 @@ class _SeriesByName:
         series = self.series(name)
         if series.dtype == object and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
             return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
-        return type_of_series(series)
+        if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":
+            self.is_rising[name] = is_rising(series.to_numpy().view(np.int64))
+        return type_of_series(series, self.is_rising.get(name))
 
 
 class PandasSource:
@@ -139,6 +144,7 @@ class PandasSource:
         self.n_rows = len(frame)
         by_name = _SeriesByName(frame, self.owner)
         self._series, self.duplicates = by_name.series, by_name.duplicates
+        self._is_rising = by_name.is_rising
         names = [name for name in frame.columns if isinstance(name, str)]
         self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
@@ -162,8 +168,10 @@ class PandasSource:
     def column(self, name: str) -> Column:
         """Return a column by name."""
         is_safe = _PANDAS >= 3 and name not in self.duplicates  # before pandas 3 the frame may have changed
-        of = self.schema[name] if is_safe else None
-        return column_of_series(self._series(name), name, self.owner, of)
+        if not is_safe:
+            return column_of_series(self._series(name), name, self.owner)
+        column = column_of_series(self._series(name), name, self.owner, self.schema[name])
+        return replace(column, is_rising=self._is_rising[name]) if name in self._is_rising else column
 
     def item(self, name: str, index: int) -> Column:
         """Return item ``index`` of a list column."""
@@ -205,11 +213,13 @@ class PandasSource:
         data: dict[str, Any] = {}
         for name, values in columns.items():
             if isinstance(values, Picked):
-                data[name] = self._series(values.column).array.take(values.rows)
+                own = self._series(values.column)
+                made, dtype = own.array.take(values.rows), own.dtype
             else:
-                data[name] = array_of_arrow(values)
-            if data[name].dtype == object:  # pandas would infer a type from objects without a dtype
-                data[name] = pd.Series(data[name], dtype=object, copy=False)
+                made = array_of_arrow(values)
+                dtype = made.dtype
+            # pandas would infer a type from objects without a dtype.
+            data[name] = pd.Series(made, dtype=dtype, copy=False) if dtype == object else made
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -318,8 +328,8 @@ def _has_integers_and_nulls_in_lists(array: pa.Array | pa.ChunkedArray) -> bool:
     return any(chunk.flatten().null_count for chunk in chunks)
 
 
-def type_of_series(series: pd.Series) -> ColumnType:
-    """Return the column type of a Series."""
+def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnType:
+    """Return the column type of a Series. If its times rise, only the first one can be missing."""
     dtype = series.dtype
     if isinstance(dtype, pd.ArrowDtype):
         return type_of_arrow(dtype.pyarrow_dtype, nullable=series.hasnans)
@@ -332,7 +342,7 @@ def type_of_series(series: pd.Series) -> ColumnType:
     if isinstance(dtype, pd.DatetimeTZDtype):
         return ColumnType(TIME, dtype.unit, zone_of(dtype) or "UTC", series.hasnans)
     if dtype.kind in "mM":
-        ticks = series.to_numpy().view(np.int64)
+        ticks = series.to_numpy().view(np.int64)[: 1 if is_rising else None]
         has_missing = len(ticks) > 0 and int(ticks.min()) == NULL_INTEGER  # five times as fast as hasnans
         return ColumnType(
             TIME if dtype.kind == "M" else DURATION, np.datetime_data(dtype)[0], None, has_missing

@@ -186,7 +186,8 @@ def test_only_the_columns_of_the_query_are_looked_at(monkeypatch):
     asked = []
     find = cepkit.frames.pandas.type_of_series
     monkeypatch.setattr(
-        "cepkit.frames.pandas.type_of_series", lambda series: asked.append(series.name) or find(series)
+        "cepkit.frames.pandas.type_of_series",
+        lambda series, *known: asked.append(series.name) or find(series, *known),
     )
     columns = {f"c{i}": pd.Series(["a", "b"], dtype=object) for i in range(3_000)}
     frame = pd.DataFrame({"n": [0, 1], **columns})

@@ -142,17 +142,23 @@ class _KernelSearch:
     def truths(self, first: int, until: int) -> np.ndarray:
         """Return the conditions that hold at each place of some partitions, as the bits of an integer."""
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
-        rows = NearbyRows(self.given, self.order, (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
-        found = np.zeros(high - low, dtype)
+        rows, found = None, None
         for bit, ((name, tree), test) in enumerate(zip(self.conditions, self._tests, strict=True)):
-            try:
-                held = rows.holds(tree) if test is None else test.holds(low, high)
-            except NotVectorizedError:
-                held = self._by_python(name, tree, first, until)
+            if test is not None:
+                held = test.holds(low, high)
+            else:
+                rows = NearbyRows(self.given, self.order, (first, until)) if rows is None else rows
+                try:
+                    held = rows.holds(tree)
+                except NotVectorizedError:
+                    held = self._by_python(name, tree, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
-            found |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
-        return found
+            if found is None:
+                found = held
+            else:
+                found |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
+        return np.zeros(high - low, dtype) if found is None else found
 
     @cached_property
     def _tests(self) -> list[BlockTest | None]:

@@ -22,7 +22,7 @@ class RowOrder:
 
     Parameters
     ----------
-    row_of_place : ndarray of int64 or None
+    row_of_place : ndarray of int64 or int32, or None
         Rows of the frame; None if the frame has this order.
     first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
         Partitions are in the order of their first rows. None is empty.
@@ -52,7 +52,9 @@ class RowOrder:
 
     def rows(self, places: np.ndarray) -> np.ndarray:
         """Return the rows of the frame at these places."""
-        return places if self.row_of_place is None else self.row_of_place.take(places, mode="clip")
+        if self.row_of_place is None:
+            return places
+        return self.row_of_place.take(places, mode="clip").astype(np.int64, copy=False)
 
     def place(self, values: np.ndarray, out: np.ndarray) -> None:
         """Write values of the frame's rows in the order of the places."""
@@ -74,7 +76,9 @@ class RowOrder:
 
     def rows_between(self, start: int, stop: int) -> np.ndarray:
         """Return the rows of the frame at the places from ``start`` to before ``stop``."""
-        return np.arange(start, stop) if self.row_of_place is None else self.row_of_place[start:stop]
+        if self.row_of_place is None:
+            return np.arange(start, stop)
+        return self.row_of_place[start:stop].astype(np.int64, copy=False)
 
     def partitions(self) -> list[np.ndarray]:
         """Return the rows of each partition."""

@@ -54,7 +54,7 @@ def count_by_partition(partition, n_rows_of_partition, first_row_of_partition):
         n_rows_of_partition[k] += 1
 
 
-@njit([(_CODES, _I1, _I1)], **_OPTIONS)
+@njit([(_CODES, _I1, T.Array(of, 1, "C")) for of in (T.int32, T.int64)], **_OPTIONS)
 def sort_by_partition(partition, cursor, order):
     """Write the rows of each partition to ``order``, from ``cursor[k]`` on. Rows keep their order.
 

@@ -75,7 +75,8 @@ def check_order(
     """Raise `OrderError` for rows of one partition that are equal in ORDER BY."""
     n, sizes = order.n_partitions, np.diff(order.first_place_of_partition)
     partition = np.repeat(np.arange(n, dtype=np.int32), sizes)
-    events = Events(source.n_rows, {}, partition, n, order.row_of_place)
+    rows = None if order.row_of_place is None else order.rows_between(0, order.n_places)
+    events = Events(source.n_rows, {}, partition, n, rows)
     check_total_order(source, events, Order(partition_by, tuple(key.column for key in order_by)))
 
 
