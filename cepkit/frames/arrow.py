@@ -134,10 +134,10 @@ def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Col
         values.append(array.is_valid().to_numpy(zero_copy_only=False))
 
     def codes(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        made = _text(array, of)  # Arrow arrays do not change, so these codes fit the copies
+        made = _text(array, of)
         return made.values, made.texts
 
-    return Column(of, *reuse(owner, ("texts", name), values, codes))
+    return Column(of, *reuse(owner, ("texts", name), values, codes, never_change=True))
 
 
 def _integers(array: pa.Array, name: str) -> np.ndarray:

@@ -214,12 +214,12 @@ class PandasSource:
         for name, values in columns.items():
             if isinstance(values, Picked):
                 own = self._series(values.column)
-                made, dtype = own.array.take(values.rows), own.dtype
+                made, has_objects = own.array.take(values.rows), own.dtype == object
             else:
                 made = array_of_arrow(values)
-                dtype = made.dtype
+                has_objects = made.dtype == object
             # pandas would infer a type from objects without a dtype.
-            data[name] = pd.Series(made, dtype=dtype, copy=False) if dtype == object else made
+            data[name] = pd.Series(made, dtype=object, copy=False) if has_objects else made
         return pd.DataFrame(data, copy=False)
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

@@ -2,8 +2,9 @@
 
 Frames change: users replace a column, or write its values in place. So a result is kept with a copy of the
 values that it was made from. It is used again only if the current values equal the copy. The comparison reads
-memory in order, which takes a hundredth of the time of sorting. Frames are not kept alive: when a frame ends,
-its results and copies are dropped.
+memory in order, which takes a hundredth of the time of sorting. Memory that never changes, as Arrow's texts,
+is kept itself, and is known by its address. Frames are not kept alive: when a frame ends, its results and
+copies are dropped.
 """
 
 from __future__ import annotations
@@ -66,7 +67,14 @@ def recall(owner: object, what: Hashable, values: Sequence[np.ndarray]) -> Resul
     return kept.result
 
 
-def reuse(owner: object | None, what: Hashable, values: Sequence[np.ndarray], make: Make) -> Result:
+def reuse(
+    owner: object | None,
+    what: Hashable,
+    values: Sequence[np.ndarray],
+    make: Make,
+    *,
+    never_change: bool = False,
+) -> Result:
     """Return ``make(values)``, or the result that was kept for a frame if it was made of equal values.
 
     Parameters
@@ -75,13 +83,15 @@ def reuse(owner: object | None, what: Hashable, values: Sequence[np.ndarray], ma
         As for `recall`; no owner keeps nothing.
     make : callable
         Makes the result from the values or from copies of them.
+    never_change : bool
+        Whether the values never change. They need no copy then.
     """
     n_bytes = sum(array.nbytes for array in values)
     if owner is None or len(values[0]) < FEWEST_ROWS or n_bytes > MOST_BYTES // 2:
         return make(values)
     result = recall(owner, what, values)
     if result is None:
-        copies = copies_of(values)
+        copies = tuple(values) if never_change else copies_of(values)
         result = make(copies)
         keep(owner, what, copies, result)
     return result
@@ -136,10 +146,11 @@ def _is_result(array: np.ndarray) -> bool:
 
 
 def _are_equal(then: np.ndarray, now: np.ndarray) -> bool:
-    if then is now and _is_result(now):
-        return True
     if then.dtype != now.dtype or then.shape != now.shape:
         return False
+    # What is kept never changes, so the same memory has the same values.
+    if then is now or (then.strides == now.strides and _address(then) == _address(now)):
+        return True
     if then.dtype == object:
         now = np.ascontiguousarray(now)
         return _are_equal(addresses_of(then), addresses_of(now))
@@ -158,7 +169,7 @@ def _are_bytes_equal(then: np.ndarray, now: np.ndarray) -> bool:
 
     The function of the C library takes half of the time of numpy, which writes a truth value for each item.
     """
-    n, first, second = then.nbytes, then.ctypes.data, now.ctypes.data
+    n, first, second = then.nbytes, _address(then), _address(now)
     return not any(
         _compare_bytes(first + low, second + low, min(_BYTES_PER_COMPARISON, n - low))
         for low in range(0, n, _BYTES_PER_COMPARISON)
@@ -172,5 +183,8 @@ _compare_bytes.restype = ctypes.c_int
 
 def addresses_of(objects: np.ndarray) -> np.ndarray:
     """Return where the objects of a contiguous array lie, as long as the array lives."""
-    address = objects.__array_interface__["data"][0]
-    return np.ctypeslib.as_array((ctypes.c_size_t * len(objects)).from_address(address))
+    return np.ctypeslib.as_array((ctypes.c_size_t * len(objects)).from_address(_address(objects)))
+
+
+def _address(values: np.ndarray) -> int:
+    return values.__array_interface__["data"][0]
