@@ -99,6 +99,7 @@ class SetTables:
         self.following = np.full(0, UNKNOWN, np.uint16)
         self.choice = np.full((0, self._n_states), NO_STATE, np.int16)
         self._first_choice = np.full((0, 2), NO_STATE, np.int16)
+        self._steps: tuple[int, Steps | None] = (0, None)  # for how many sets they are
         self._number(-1)  # after the last row
 
     def fill(self, cell: int) -> None:
@@ -120,6 +121,13 @@ class SetTables:
 
     def steps(self) -> Steps | None:
         """Return the tables of separate matches, or None if a match may be empty."""
+        n_sets, steps = self._steps
+        if n_sets != len(self._sets):
+            with self._lock:
+                n_sets, steps = self._steps = len(self._sets), self._make_steps()
+        return steps
+
+    def _make_steps(self) -> Steps | None:
         first, n_states = self.first_choice, self._n_states
         if (first == MATCH).any():
             return None

@@ -54,7 +54,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
-_ROWS_OF_BLOCK = 1 << 17  # what conditions compute for them fits into caches
+_ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
 _CELLS_OF_WAYS, _MOST_CELLS = 1 << 22, 1 << 28
 _MOST_BITS, _PLACES_PER_CALL = 64, 4_000_000
 _AFTER = {

@@ -226,7 +226,7 @@ class MeasureReader(VectorReader):
         return values, ColumnType(FLOAT) if function == "avg" else vector.type
 
     def _last(self, final: bool) -> np.ndarray:
-        if not final:
+        if not final or self.points.see_whole_matches:
             return self.points.last_of_point
         return self._at_points(self.found.end_of_match) - 1
 
