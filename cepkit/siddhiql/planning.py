@@ -20,7 +20,8 @@ from cepkit.language.siddhi.query import (
 )
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
 from cepkit.siddhiql.calls import single_value
-from cepkit.siddhiql.functions.signatures import Type
+from cepkit.siddhiql.functions.signatures import BOOL, STRING, WHOLE, Type
+from cepkit.siddhiql.runs.keyed import Equality
 from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
 from cepkit.siddhiql.scopes import Scope, SlotOf, Value
@@ -29,6 +30,7 @@ from cepkit.siddhiql.values import compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window
 
 Schema = tuple[tuple[str, Type], ...]
+_Place = tuple[int, int, Type]  # a slot, and the place and the type of an attribute
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,7 @@ class _Planner:
             None if given.within_ms is None else given.within_ms * self._per_ms,
             tuple(state.source.stream for state in states),
             tests,
+            tuple(self._keys(state, i, slots) for i, state in enumerate(states)),
             tuple(len(slot.attributes) for slot in slots),
             self._per_ms,
         )
@@ -374,6 +377,32 @@ class _Planner:
         conditions = state.source.conditions
         if not conditions:
             return None
+        scope = self._scope_of_filter(state, place, slots)
+        calls = [compile_condition(condition, scope) for condition in conditions]
+        if len(calls) == 1:
+            return calls[0]
+        return lambda events: all(call(events) for call in calls)
+
+    def _keys(
+        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
+    ) -> tuple[Equality, ...]:
+        """Return the equalities that a filter needs, between its event and earlier states with one event."""
+        scope, found = self._scope_of_filter(state, place, slots), []
+        waiting = [*state.source.conditions]
+        while waiting:
+            tree = waiting.pop()
+            if isinstance(tree, ex.And):
+                waiting += tree.operands
+            if isinstance(tree, ex.Comparison) and tree.operator == "==":
+                ends = [scope.attribute_at(node) for node in (tree.left, tree.right)]
+                for own, other in (ends, ends[::-1]):
+                    if own is not None and other is not None and _is_key(own, other, place, slots):
+                        found.append(Equality(own[1], other[0], other[1]))
+        return tuple(found)
+
+    def _scope_of_filter(
+        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
+    ) -> _FilterScope:
         where = f"filter of {slots[place].names[0]}"
         # The stream's own name means the event at hand, also where the state has a name of its own.
         own = [*slots]
@@ -381,11 +410,15 @@ class _Planner:
             (*slots[place].names, state.source.stream), slots[place].attributes, slots[place].is_counted
         )
         order = [own[place], *own]  # so that the stream's name finds this state first
-        scope = _FilterScope(own, order, place, self._app.source, where, self._per_ms)
-        calls = [compile_condition(condition, scope) for condition in conditions]
-        if len(calls) == 1:
-            return calls[0]
-        return lambda events: all(call(events) for call in calls)
+        return _FilterScope(own, order, place, self._app.source, where, self._per_ms)
+
+
+def _is_key(own: _Place, other: _Place, place: int, slots: Sequence[SlotOf]) -> bool:
+    """Return whether the value of an event is to equal one of an earlier event, and hashes as it does."""
+    has_one_event = not slots[other[0]].is_counted and not slots[other[0]].is_absent
+    kinds = {own[2], other[2]}
+    are_alike = kinds <= {*WHOLE} or kinds in ({STRING}, {BOOL})
+    return own[0] == place and other[0] < place and has_one_event and are_alike
 
 
 class _FilterScope(Scope):
@@ -409,6 +442,16 @@ class _FilterScope(Scope):
             exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
             return exact[0] if exact else self._place
         return super().slot(node, name)
+
+    def attribute_at(self, node: ex.Expression) -> _Place | None:
+        """Return slot, place and type of an attribute of an event; None for all other expressions."""
+        if isinstance(node, ex.Attribute):
+            slot = self._place
+        elif isinstance(node, ex.Reference) and node.name is not None and node.index is None:
+            slot = self.slot(node, node.variable)
+        else:
+            return None
+        return (slot, *self.slots[slot].attributes[node.name])
 
 
 def _reference(state: sp.EventState | sp.AbsentState) -> str | None:

@@ -83,10 +83,11 @@ class _Patterns:
             return f"[x {self.random.choice(('>', '<', '>=', '!=', '=='))} {self.random.randint(0, 4)}]"
         name, is_counted = self.random.choice(self.names)
         index = self.random.choice(("", "[0]", "[last]", "[1]")) if is_counted else ""
-        sign = self.random.choice((">", "<=", "!="))
+        sign = self.random.choice((">", "<=", "!=", "==", "=="))
         if self.random.random() < 0.3:
             return f"[not (x {sign} {name}{index}.x)]"
-        return f"[x {sign} {name}{index}.x]"
+        also = f" and {self.random.choice(self.names)[0]}.x < {self.random.randint(1, 4)}"
+        return f"[x {sign} {name}{index}.x{also if self.random.random() < 0.2 else ''}]"
 
     def event(self) -> str:
         """Return a state for one event."""

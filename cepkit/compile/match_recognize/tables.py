@@ -66,7 +66,7 @@ class Transitions:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepTables:
     """The tables of the kernel `find_separate_matches`; ``shift`` is the number of bits of a state.
 
     ``before`` is the state of places without a match.
@@ -99,7 +99,7 @@ class SetTables:
         self.following = np.full(0, UNKNOWN, np.uint16)
         self.choice = np.full((0, self._n_states), NO_STATE, np.int16)
         self._first_choice = np.full((0, 2), NO_STATE, np.int16)
-        self._steps: tuple[int, Steps | None] = (0, None)  # for how many sets they are
+        self._steps: tuple[int, StepTables | None] = (0, None)  # for how many sets they are
         self._number(-1)  # after the last row
 
     def fill(self, cell: int) -> None:
@@ -119,7 +119,7 @@ class SetTables:
         """The first state of a match at a place with each mark, or NO_STATE, int16, (2 * n_sets,)."""
         return self._first_choice.reshape(-1)
 
-    def steps(self) -> Steps | None:
+    def steps(self) -> StepTables | None:
         """Return the tables of separate matches, or None if a match may be empty."""
         n_sets, steps = self._steps
         if n_sets != len(self._sets):
@@ -127,7 +127,7 @@ class SetTables:
                 n_sets, steps = self._steps = len(self._sets), self._make_steps()
         return steps
 
-    def _make_steps(self) -> Steps | None:
+    def _make_steps(self) -> StepTables | None:
         first, n_states = self.first_choice, self._n_states
         if (first == MATCH).any():
             return None
@@ -141,7 +141,7 @@ class SetTables:
         step[:, :n_states], step[:, n_states] = np.where(choice >= 0, choice, begun), begun[:, 0]
         bounds[:, :n_states] = np.where(choice >= 0, 0, 2 + begins[:, None])
         bounds[:, n_states] = begins
-        return Steps(np.uint64(n_bits), n_states, step.reshape(-1), bounds.reshape(-1))
+        return StepTables(np.uint64(n_bits), n_states, step.reshape(-1), bounds.reshape(-1))
 
     def _states_before(self, state: int) -> int:
         """Return the states that ``state`` can follow, as bits."""

@@ -15,7 +15,7 @@ import numpy as np
 from cepkit.compile.match_recognize.tables import (
     MOST_CONDITIONS,
     SetTables,
-    Steps,
+    StepTables,
     TooManySetsError,
     Transitions,
     set_tables,
@@ -207,7 +207,7 @@ class _KernelSearch:
             for chain in chains[chains[:, PLACE] > chains[:, LOW]]:
                 tables.fill(int(chain[AT_SET]) << tables.n_bits | int(symbol[chain[PLACE] - 1]))
 
-    def separate_matches(self, mark: np.ndarray, steps: Steps) -> FoundRows:
+    def separate_matches(self, mark: np.ndarray, steps: StepTables) -> FoundRows:
         """Return the matches if each begins after the last row of another one, and none is empty."""
         n, tables = len(mark), (steps.shift, steps.step)
         start, end = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)

@@ -10,6 +10,7 @@ from cepkit.language.siddhi.printing import print_states
 from cepkit.language.siddhi.query import PatternInput
 from cepkit.limits import PARTIAL_MATCHES, refuse_beyond
 from cepkit.siddhiql.runs.absent import AbsentHalf, AbsentWait
+from cepkit.siddhiql.runs.keyed import Equality, KeyedState
 from cepkit.siddhiql.runs.states import CountState, Event, LogicalHalf, PartialState, WaitingState
 from cepkit.siddhiql.runs.timers import RunClock
 from cepkit.siddhiql.scopes import Value
@@ -17,13 +18,17 @@ from cepkit.siddhiql.scopes import Value
 
 @dataclass(frozen=True)
 class PatternPlan:
-    """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``."""
+    """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``.
+
+    ``keys[i]`` has what the test needs to be equal, for states that take one event.
+    """
 
     pattern: sp.StatePattern
     is_sequence: bool
     within: int | None  # in ticks
     streams: tuple[str, ...]
     tests: tuple[Value | None, ...]
+    keys: tuple[tuple[Equality, ...], ...]
     widths: tuple[int, ...]  # attributes of each stream
     ticks_per_ms: int
 
@@ -120,6 +125,8 @@ class PatternRun:
         common = {"is_start": is_start, "is_sequence": self._plan.is_sequence}
         made: WaitingState
         match tree:
+            case sp.EventState() if self._plan.keys[slot] and not self._plan.is_sequence:
+                made = KeyedState(slot, n_slots, self._plan.keys[slot], **common)
             case sp.EventState():
                 made = WaitingState(slot, n_slots, **common)
             case sp.CountedState(low=low, high=high):
@@ -209,7 +216,7 @@ class PatternRun:
                 state.update()
         for state in reversed(states):
             yield from state.take(event)
-        n_waiting = sum(len(state.pending) + len(state.fresh) for state in self._states)
+        n_waiting = sum(state.n_waiting for state in self._states)
         refuse_beyond(
             PARTIAL_MATCHES, n_waiting, "partial matches that wait at the same time",
             "Write 'within' after the pattern, or use 'every' once",

@@ -6,7 +6,7 @@ update, so one event does not serve two states in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 UNSET = -1  # the time of a partial match without an event
@@ -106,8 +106,25 @@ class WaitingState:
         if self.fresh:
             if len(self.fresh) > 1:
                 self.fresh.sort(key=age)
-            self.pending += self.fresh
+            self.keep(self.fresh)
             self.fresh.clear()
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of partial matches, with the fresh ones."""
+        return len(self.pending) + len(self.fresh)
+
+    def keep(self, arrived: list[PartialState]) -> None:
+        """Let partial matches take events."""
+        self.pending += arrived
+
+    def oldest(self) -> Iterator[PartialState]:
+        """Yield the partial matches that take events, the oldest first."""
+        yield from self.pending
+
+    def forget_oldest(self, n: int) -> None:
+        """Forget the oldest partial matches."""
+        del self.pending[:n]
 
     def reset(self) -> None:
         """Forget the partial matches that the last event of a sequence did not continue."""
@@ -133,15 +150,15 @@ class WaitingState:
 
     def expire(self, time: int) -> None:
         """Remove partial matches that began too long ago. With ``every`` the last of them begins again."""
-        if self.within is None or not (self.pending or self.fresh):
+        if self.within is None or not self.n_waiting:
             return
         n_gone, expired = 0, None
-        for partial in self.pending:
+        for partial in self.oldest():
             if not self.has_expired(partial, time):
                 break
             n_gone += 1
             expired = self._first_expiry(partial) or expired
-        del self.pending[:n_gone]
+        self.forget_oldest(n_gone)
         if self.fresh:
             kept = []
             for partial in self.fresh:
