@@ -116,8 +116,8 @@ class MeasureReader(VectorReader):
         if fixed is None:
             return None
         is_from_start, distance = fixed
-        from_ = self._at_points(self.found.start_of_match) if is_from_start else self._last(True)
-        return from_ if distance == 0 else from_ + (distance if is_from_start else -distance)
+        ends = self._at_points(self.found.start_of_match) if is_from_start else self._last(True)
+        return ends + (distance if is_from_start else -distance) if distance else ends
 
     def _fixed_count(self, tree: rp.RowAggregate, variable: str | None) -> np.ndarray | None:
         """Return the rows of a variable in each match if they are all rows between two fixed places."""
