@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from cepkit.errors import CepError, is_text, nearest, short_text
 from cepkit.events import TIME, ColumnType, Frame, Source
 from cepkit.frames.conversion import NOT_FOR_ARROW
+from cepkit.frames.pandas import as_pandas
 from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.results.in_memory.saying import SHOWN, html_of_table, paragraphs, text_of_table
 from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
 
@@ -109,7 +112,10 @@ class SiddhiResult:
         0  7000   5000
         """
         name = self._named(stream)
-        rows, schema = self._rows[name], self._schemas[name]
+        return self._native(self._source.result(self._columns(name, self._rows[name], time)))
+
+    def _columns(self, name: str, rows: list[Row], time: str | None = None) -> dict[str, pa.Array]:
+        schema = self._schemas[name]
         columns: dict[str, pa.Array] = {}
         if time is not None:
             if not isinstance(time, str) or not is_text(time):
@@ -122,7 +128,7 @@ class SiddhiResult:
                 columns[column] = arrow_of_type([row[2][i] for row in rows], kind, column)
             except CepError as error:
                 raise CepError(f"{name}: {error}") from None
-        return self._native(self._source.result(columns))
+        return columns
 
     def _named(self, stream: str | None) -> str:
         if stream is None:
@@ -135,11 +141,26 @@ class SiddhiResult:
             )
         return stream
 
-    def __repr__(self) -> str:
+    def _shown(self) -> tuple[str, pd.DataFrame, str]:
+        """Return how many rows each stream has, the first rows of the last stream, and what is left out."""
         counts = ", ".join(
             f"{name}: {len(rows):,} row{'s' * (len(rows) != 1)}" for name, rows in self._rows.items()
         )
-        return f"{counts}\n{self.to_frame()}"
+        name, rows = self.streams[-1], self._rows[self.streams[-1]]
+        table = as_pandas(self._source.result(self._columns(name, rows[:SHOWN])))
+        more = len(rows) - SHOWN
+        return counts, table, f"… {more:,} more rows" if more > 0 else ""
+
+    def __repr__(self) -> str:
+        counts, table, more = self._shown()
+        return text_of_table(counts, table, more) if len(table) else counts
+
+    def _repr_html_(self) -> str:
+        counts, table, more = self._shown()
+        if not len(table):
+            return paragraphs(counts)
+        told = f"{more}; <code>to_frame()</code> has them all" if more else ""
+        return html_of_table(paragraphs(counts), table, told)
 
 
 def _unfit(column: str, values: list[Any], error: Exception) -> str:

@@ -375,6 +375,16 @@ def test_other_objects_are_no_frames():
         cep.siddhi("from A select x insert into B", A=polars.LazyFrame({"x": [1]}))
 
 
+@pytest.mark.parametrize("kind", [lambda frame: frame, pa.Table.from_pandas, polars.from_pandas])
+def test_results_show_their_first_rows(kind):
+    found = cep.siddhi("from A[x > 2] select x insert into B", A=kind(frame_of(range(20))), order_by="ts")
+    assert repr(found).splitlines()[0] == "B: 17 rows" and repr(found).endswith("9  12\n… 7 more rows")
+    assert found._repr_html_().startswith("<p>B: 17 rows</p><table")
+    assert found._repr_html_().endswith("<p>… 7 more rows; <code>to_frame()</code> has them all</p>")
+    nothing = cep.siddhi("from A[x > 99] select x insert into B", A=frame_of([1]), order_by="ts")
+    assert (repr(nothing), nothing._repr_html_()) == ("B: 0 rows", "<p>B: 0 rows</p>")
+
+
 def test_results_know_their_streams():
     found = cep.siddhi("from A select x insert into B", A=frame_of([1]), order_by="ts")
     with pytest.raises(cep.CepError, match="no query writes 'b'; streams: B"):
