@@ -10,7 +10,7 @@ _VALUES_PER_STEP = 1 << 15  # their result fits the cache, and values without or
 def is_rising(values: np.ndarray, *, strictly: bool = False) -> bool:
     """Return whether no value is less than the one before, or ``strictly`` whether each is greater.
 
-    NaN makes it False.
+    NaN beside another value makes it False.
 
     Examples
     --------

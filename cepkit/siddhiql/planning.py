@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, underline, warn
-from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi import patterns as sp
 from cepkit.language.siddhi.query import (
     JoinInput,
@@ -20,8 +19,8 @@ from cepkit.language.siddhi.query import (
 )
 from cepkit.limits import QUERIES_IN_A_ROW, refuse_beyond
 from cepkit.siddhiql.calls import single_value
-from cepkit.siddhiql.functions.signatures import BOOL, STRING, WHOLE, Type
-from cepkit.siddhiql.runs.keyed import Equality
+from cepkit.siddhiql.filters import FilterScope, filter_keys, filter_test
+from cepkit.siddhiql.functions.signatures import Type
 from cepkit.siddhiql.runs.patterns import PatternPlan, endless_states, fault_of_start, slots_in_order
 from cepkit.siddhiql.runs.queries import JoinedPlan, PatternQueryPlan, QueryPlan, SidePlan, StreamPlan
 from cepkit.siddhiql.scopes import Scope, SlotOf, Value
@@ -30,7 +29,6 @@ from cepkit.siddhiql.values import compile_condition, compile_siddhi
 from cepkit.siddhiql.window_parameters import plan_window
 
 Schema = tuple[tuple[str, Type], ...]
-_Place = tuple[int, int, Type]  # a slot, and the place and the type of an attribute
 
 
 @dataclass(frozen=True)
@@ -339,7 +337,10 @@ class _Planner:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise self._error(query.span, f"two states are named {twice[0]!r}; give each its own name")
-        tests = tuple(self._test(state, i, slots) for i, state in enumerate(states))
+        scopes = [
+            FilterScope(state, i, slots, self._app.source, self._per_ms) for i, state in enumerate(states)
+        ]
+        tests = tuple(map(filter_test, states, scopes))
         if given.within_ms is not None:
             self._needs_clock("within", query.span)
         for state in given.pattern.walk():
@@ -356,7 +357,7 @@ class _Planner:
             None if given.within_ms is None else given.within_ms * self._per_ms,
             tuple(state.source.stream for state in states),
             tests,
-            tuple(self._keys(state, i, slots) for i, state in enumerate(states)),
+            tuple(map(filter_keys, states, scopes)),
             tuple(len(slot.attributes) for slot in slots),
             self._per_ms,
         )
@@ -370,88 +371,6 @@ class _Planner:
         counted = any(isinstance(node, sp.CountedState) and node.body is state for node in pattern.walk())
         slot = self._slot((_reference(state) or source.stream,), self._schema(source), counted)
         return replace(slot, is_absent=isinstance(state, sp.AbsentState))
-
-    def _test(
-        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
-    ) -> Value | None:
-        conditions = state.source.conditions
-        if not conditions:
-            return None
-        scope = self._scope_of_filter(state, place, slots)
-        calls = [compile_condition(condition, scope) for condition in conditions]
-        if len(calls) == 1:
-            return calls[0]
-        return lambda events: all(call(events) for call in calls)
-
-    def _keys(
-        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
-    ) -> tuple[Equality, ...]:
-        """Return the equalities that a filter needs, between its event and earlier states with one event."""
-        scope, found = self._scope_of_filter(state, place, slots), []
-        waiting = [*state.source.conditions]
-        while waiting:
-            tree = waiting.pop()
-            if isinstance(tree, ex.And):
-                waiting += tree.operands
-            if isinstance(tree, ex.Comparison) and tree.operator == "==":
-                ends = [scope.attribute_at(node) for node in (tree.left, tree.right)]
-                for own, other in (ends, ends[::-1]):
-                    if own is not None and other is not None and _is_key(own, other, place, slots):
-                        found.append(Equality(own[1], other[0], other[1]))
-        return tuple(found)
-
-    def _scope_of_filter(
-        self, state: sp.EventState | sp.AbsentState, place: int, slots: Sequence[SlotOf]
-    ) -> _FilterScope:
-        where = f"filter of {slots[place].names[0]}"
-        # The stream's own name means the event at hand, also where the state has a name of its own.
-        own = [*slots]
-        own[place] = SlotOf(
-            (*slots[place].names, state.source.stream), slots[place].attributes, slots[place].is_counted
-        )
-        order = [own[place], *own]  # so that the stream's name finds this state first
-        return _FilterScope(own, order, place, self._app.source, where, self._per_ms)
-
-
-def _is_key(own: _Place, other: _Place, place: int, slots: Sequence[SlotOf]) -> bool:
-    """Return whether the value of an event is to equal one of an earlier event, and hashes as it does."""
-    has_one_event = not slots[other[0]].is_counted and not slots[other[0]].is_absent
-    kinds = {own[2], other[2]}
-    are_alike = kinds <= {*WHOLE} or kinds in ({STRING}, {BOOL})
-    return own[0] == place and other[0] < place and has_one_event and are_alike
-
-
-class _FilterScope(Scope):
-    """The names in the filter of a state: its own stream first, then the other states."""
-
-    def __init__(
-        self,
-        slots: Sequence[SlotOf],
-        order: Sequence[SlotOf],
-        place: int,
-        source: str,
-        where: str,
-        per_ms: int,
-    ):
-        super().__init__(slots, source, where, place, None, per_ms)
-        self._order, self._place = order, place
-
-    def slot(self, node: ex.Expression, name: str) -> int:
-        """Return the slot of a reference or a stream."""
-        if name in self.slots[self._place].names:
-            exact = [i for i, slot in enumerate(self.slots) if slot.names[0] == name]
-            return exact[0] if exact else self._place
-        return super().slot(node, name)
-
-    def attribute_at(self, node: ex.Expression) -> _Place | None:
-        """Return slot, place and type of an attribute of an event; None for all other expressions."""
-        if isinstance(node, ex.Attribute):
-            slot = self._place
-        elif isinstance(node, ex.Reference) and node.name is not None and node.index is None:
-            slot = self.slot(node, node.variable)
-        else:
-            return None
-        return (slot, *self.slots[slot].attributes[node.name])
 
 
 def _reference(state: sp.EventState | sp.AbsentState) -> str | None:

@@ -75,7 +75,7 @@ class StepTables:
     shift: np.uint64
     before: int
     step: np.ndarray
-    bounds: np.ndarray
+    borders: np.ndarray
 
 
 class SetTables:
@@ -135,13 +135,13 @@ class SetTables:
         choice[1::2] = MATCH  # the first place of a partition continues no match
         n_bits = n_states.bit_length()
         step = np.full((len(first), 1 << n_bits), n_states, np.uint16)
-        bounds = np.zeros_like(step)
+        borders = np.zeros_like(step)
         begins = first >= 0
         begun = np.where(begins, first, n_states)[:, None]
         step[:, :n_states], step[:, n_states] = np.where(choice >= 0, choice, begun), begun[:, 0]
-        bounds[:, :n_states] = np.where(choice >= 0, 0, 2 + begins[:, None])
-        bounds[:, n_states] = begins
-        return StepTables(np.uint64(n_bits), n_states, step.reshape(-1), bounds.reshape(-1))
+        borders[:, :n_states] = np.where(choice >= 0, 0, 2 + begins[:, None])
+        borders[:, n_states] = begins
+        return StepTables(np.uint64(n_bits), n_states, step.reshape(-1), borders.reshape(-1))
 
     def _states_before(self, state: int) -> int:
         """Return the states that ``state`` can follow, as bits."""

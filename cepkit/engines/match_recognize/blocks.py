@@ -1,4 +1,4 @@
-"""Conditions that compare columns at fixed distances: read once for all places, and tested block by block."""
+"""Test conditions that compare columns at fixed distances, block by block. The columns are read once."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class _KernelSearch:
         for low in range(0, n, _PLACES_PER_CALL):
             checkpoint()
             high = min(n, low + _PLACES_PER_CALL)
-            self.kernels.find_separate_matches(mark, low, high, *tables, steps.bounds, at, start, end)
+            self.kernels.find_separate_matches(mark, low, high, *tables, steps.borders, at, start, end)
         n_matches = int(at[N_BEGUN])
         if at[N_ENDED] < n_matches:  # the last match ends with the last row
             end[n_matches - 1] = n

@@ -143,7 +143,7 @@ def mark_places(symbol, shift, following, at, mark):
 
 
 @njit([(_SETS, T.int64, T.int64, T.uint64, _SETS, _SETS, _I1, _I1, _I1)], **_OPTIONS)
-def find_separate_matches(mark, low, high, shift, step, bounds, at, start_of_match, end_of_match):
+def find_separate_matches(mark, low, high, shift, step, borders, at, start_of_match, end_of_match):
     """Write the preferred matches if the next one begins after the last row of a match, and none is empty.
 
     Each place takes one step of an automaton, with the same few operations: no branch is ever guessed wrong.
@@ -156,9 +156,9 @@ def find_separate_matches(mark, low, high, shift, step, bounds, at, start_of_mat
         The places from ``low`` to before ``high``.
     shift : uint64
         The number of bits of a state.
-    step, bounds : ndarray of uint16
+    step, borders : ndarray of uint16
         ``step[mark << shift | state]`` is the state that takes a place after a state, or one more than all
-        states if no match takes it. ``bounds`` says with 1 that a match begins there, and with 2 that one
+        states if no match takes it. ``borders`` says with 1 that a match begins there, and with 2 that one
         ended with the place before.
     at : ndarray of int64, shape (3,)
         State between calls: the state of the place before, and the numbers of begun and of ended matches.
@@ -172,11 +172,11 @@ def find_separate_matches(mark, low, high, shift, step, bounds, at, start_of_mat
     state, n_begun, n_ended = np.uint64(at[STATE]), np.uint64(at[N_BEGUN]), np.uint64(at[N_ENDED])
     for place in range(low, high):
         cell = (np.uint64(mark[np.uint64(place)]) << shift) | state
-        state, bound = np.uint64(step[cell]), np.uint64(bounds[cell])
+        state, border = np.uint64(step[cell]), np.uint64(borders[cell])
         start_of_match[n_begun] = place
-        n_begun += bound & np.uint64(1)
+        n_begun += border & np.uint64(1)
         end_of_match[n_ended] = place
-        n_ended += bound >> np.uint64(1)
+        n_ended += border >> np.uint64(1)
     at[STATE], at[N_BEGUN], at[N_ENDED] = np.int64(state), np.int64(n_begun), np.int64(n_ended)
 
 

@@ -1,4 +1,4 @@
-"""States of patterns that ask only partial matches with the key of an event, as in ``e2=B[k == e1.k]``."""
+"""States of patterns that ask only partial matches with the key of an event: ``e2=B[k == e1.k]`` is one."""
 
 from __future__ import annotations
 
