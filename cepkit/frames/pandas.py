@@ -329,7 +329,7 @@ def _has_integers_and_nulls_in_lists(array: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnType:
-    """Return the column type of a Series. If its times rise, only the first one can be missing."""
+    """Return the column type of a Series. If its times rise, missing ones are the first ones."""
     dtype = series.dtype
     if isinstance(dtype, pd.ArrowDtype):
         return type_of_arrow(dtype.pyarrow_dtype, nullable=series.hasnans)
