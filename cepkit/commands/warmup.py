@@ -25,18 +25,16 @@ from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import TieWarning
+from cepkit.idioms.groups import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
-from cepkit.windows.exact import SUMS
-from cepkit.windows.pairs import PARTNERS
-from cepkit.windows.ranges import RANGES
 
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, SUMS, RANGES, PARTNERS,
+    MEASURING, GROUPS,
 )  # fmt: skip
 
 

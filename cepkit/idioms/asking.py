@@ -50,8 +50,15 @@ class Idiom(Protocol):
         """Longest time between two rows of a group; None if time does not matter."""
         ...
 
-    def group(self, query: RegexQuery, source: Source, hits: MatchSet) -> Groups:
-        """Return the groups; ``hits`` are the rows that the query finds, ``query`` has its clock."""
+    @property
+    def takes_all(self) -> bool:
+        """Whether every row is in a group, so that its query need not look for rows."""
+        ...
+
+    def group(
+        self, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, of_events: bool
+    ) -> Groups:
+        """Return the groups; ``is_member`` says which rows the query finds, ``query`` has its clock."""
         ...
 
 
@@ -68,12 +75,18 @@ def source_and_native(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
 
 def find_hits(source: Source, query: RegexQuery) -> tuple[RegexQuery, MatchSet]:
     """Return the query as bound to the source, and the rows that its pattern of one row finds."""
+    program, events = _bind(source, query)
+    return program.query, match_regex(program, events)
+
+
+def _bind(source: Source, query: RegexQuery) -> tuple[Program, Events]:
+    """Return the program of a query and the events of a source, with all warnings."""
     program = compile_checked(query, source)
     assert isinstance(program, Program)
     events = build_events(source, program)
     warn_of_numbers_as_text(program, events)
     warn_of_ties(program, source, events)
-    return program.query, match_regex(program, events)
+    return program, events
 
 
 def mask_of(hits: MatchSet) -> np.ndarray:
@@ -96,18 +109,26 @@ def answer(frame: Frame, idiom: Idiom, rows: str) -> Frame:
         return _answer_on_spark(frame, idiom, rows)
     source, native = source_and_native(frame)
     source = with_types(source, replace(idiom.query, within=idiom.gap))
-    query, hits = find_hits(source, idiom.query)
-    groups = idiom.group(query, source, hits)
+    program, events = _bind(source, idiom.query)
+    is_member = None if idiom.takes_all else mask_of(match_regex(program, events))
+    groups = idiom.group(program.query, source, events, is_member, rows == ALL)
     if rows == ALL:
-        return native(source.tagged({idiom.noun: _numbers(groups, hits.events)}))
-    return native(source.result(_columns(idiom, query, source, hits.events, groups)))
+        number = _numbers(groups, events)
+        is_none = number == 0
+        numbers = pd.arrays.IntegerArray(number, is_none) if is_none.any() else number
+        return native(source.tagged({idiom.noun: numbers}))
+    return native(source.result(_columns(idiom, program.query, source, events, groups)))
 
 
-def _numbers(groups: Groups, events: Events) -> Any:
-    """Return the number of the group of each row of the frame; null for rows without one."""
-    number = np.zeros(events.n_events, np.int64)
-    number[events.rows(np.arange(events.n_events))] = groups.number_of_event
-    return pd.arrays.IntegerArray(number, number == 0) if (number == 0).any() else number
+def _numbers(groups: Groups, events: Events) -> np.ndarray:
+    """Return the number of the group of each row of the frame; 0 for rows without one."""
+    numbers = groups.number_of_event
+    assert numbers is not None, "numbers of rows that nobody asked for"
+    if events.row_of_event is None:
+        return numbers
+    number = np.empty(events.n_events, np.int64)
+    number[events.row_of_event] = numbers
+    return number
 
 
 def _columns(
@@ -140,10 +161,10 @@ class AnswerOfTask:
     def __call__(self, found: TaskMatches) -> list[tuple[str, Measured]]:
         """Return the columns of the result."""
         query, events = found.program.query, found.matches.events
-        groups = self.idiom.group(query, found.source, found.matches)
+        is_member = None if self.idiom.takes_all else mask_of(found.matches)
+        groups = self.idiom.group(query, found.source, events, is_member, self.rows == ALL)
         if self.rows == ALL:
-            number = np.zeros(events.n_events, np.int64)
-            number[events.rows(np.arange(events.n_events))] = groups.number_of_event
+            number = _numbers(groups, events)
             own = [(name, Picked(name, np.arange(found.source.n_rows))) for name in found.columns]
             return [*own, (self.idiom.noun, pa.array(number, mask=number == 0))]
         return list(_columns(self.idiom, query, found.source, events, groups).items())

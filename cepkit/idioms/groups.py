@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
+
+KERNELS = "cepkit.kernels.groups"
+_LONGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,48 +24,52 @@ class Groups:
     last: np.ndarray  # int64, (n_groups,): stream position of the last row
     length: np.ndarray  # int64, (n_groups,)
     number: np.ndarray  # int64, (n_groups,)
-    number_of_event: np.ndarray  # int64, (n_events,), by stream position; 0 for rows without a group
+    number_of_event: np.ndarray | None  # int64, (n_events,), by stream position; 0 for rows without a group
 
 
-def group_rows(events: Events, is_member: np.ndarray, begins: np.ndarray | None = None) -> Groups:
+def group_rows(
+    events: Events,
+    is_member: np.ndarray | None,
+    ticks: np.ndarray | None = None,
+    longest: float = 0,
+    *,
+    of_events: bool = False,
+) -> Groups:
     """Return the longest groups of neighbouring rows of a partition that are all members.
 
     Parameters
     ----------
     events : Events
         In stream order.
-    is_member : ndarray of bool, shape (n_events,)
-        By stream position.
-    begins : ndarray of bool, shape (n_events,), optional
-        Rows that begin a group even after a member, in the order of ``events.by_partition``.
+    is_member : ndarray of bool, shape (n_events,), or None
+        By stream position; None: all rows.
+    ticks : ndarray of int64 or float64, shape (n_events,), optional
+        Times in stream order, which divide groups at pauses of more than ``longest``.
+    longest : int or float
+        The longest pause within a group, in ticks.
+    of_events : bool
+        Whether to return the number of the group of each row.
 
     Notes
     -----
-    Time O(n_events), after a stable sort by partition if there are several.
+    Time O(n_events).
     """
-    order = events.by_partition
-    own, partition = is_member[order], events.partition_of_event[order]
-    is_new = np.ones(len(order), bool)
-    np.not_equal(partition[1:], partition[:-1], out=is_new[1:])
-    # A row that does not continue the group of the row before it.
-    breaks = is_new.copy()
-    breaks[1:] |= ~own[:-1]
-    if begins is not None:
-        breaks |= begins
-    starts = own & breaks
-    ends = own.copy()
-    ends[:-1] &= ~own[1:] | breaks[1:]
-    start, end = np.flatnonzero(starts), np.flatnonzero(ends)
-    started = np.cumsum(starts)
-    new = np.flatnonzero(is_new)
-    before = np.repeat(started[new] - starts[new], np.diff(new, append=len(order)))
-    number = started - before
-    number_of_event = np.zeros(len(order), np.int64)
-    number_of_event[order] = number if own.all() else np.where(own, number, 0)
-    # The groups by their last row, without a sort.
-    group_of_last = np.full(len(order), -1, np.int64)
-    group_of_last[order[end]] = np.arange(len(end))
-    last = np.flatnonzero(group_of_last >= 0)
-    group = group_of_last[last]
-    start, end = start[group], end[group]
-    return Groups(order[start], last, end - start + 1, number[start], number_of_event)
+    kernels, n = load_kernels(KERNELS), events.n_events
+    partition = events.partition_of_event if events.n_partitions > 1 else np.empty(0, np.int32)
+    if ticks is None:
+        ticks = np.empty(0, np.int64)
+    if ticks.dtype.kind != "f":
+        longest = int(min(longest, _LONGEST))
+    of_partition = np.full(max(1, events.n_partitions), -1)
+    groups = np.empty((n, 3), np.int64)  # memory that no group fills is not taken
+    of_event = np.full(n if of_events else 0, -1)
+    flags = np.empty(0, bool) if is_member is None else is_member
+    with np.errstate(over="ignore", invalid="ignore"):  # kernels that run as Python warn
+        begin = kernels.divide(
+            partition, flags, ticks, longest, of_partition, np.zeros(len(of_partition), ticks.dtype), groups,
+            of_event,
+        )  # fmt: skip
+    first, last, length, number = (np.empty(n - begin, np.int64) for _ in range(4))
+    of_partition[:] = 0
+    kernels.write_numbers(partition, groups, begin, of_partition, first, last, length, number, of_event)
+    return Groups(first, last, length, number, of_event if of_events else None)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cepkit.engines.shared.match_set import MatchSet
+import numpy as np
+
 from cepkit.errors import UnsupportedQueryError, underline
-from cepkit.events import Frame, Source
-from cepkit.idioms.asking import answer, as_measures, free_name, mask_of
+from cepkit.events import Events, Frame, Source
+from cepkit.idioms.asking import answer, as_measures, free_name
 from cepkit.idioms.groups import Groups, group_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import check_built, parse_expression
@@ -25,10 +26,13 @@ class ConditionRuns:
     query: RegexQuery
     noun: str = "run"
     gap: None = None
+    takes_all: bool = False
 
-    def group(self, query: RegexQuery, source: Source, hits: MatchSet) -> Groups:
+    def group(
+        self, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, of_events: bool
+    ) -> Groups:
         """Return the runs."""
-        return group_rows(hits.events, mask_of(hits))
+        return group_rows(events, is_member, of_events=of_events)
 
 
 @names_keywords

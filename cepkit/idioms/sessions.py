@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError
-from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Frame, Source
-from cepkit.idioms.asking import answer, as_measures, mask_of
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Events, Frame, Source
+from cepkit.idioms.asking import answer, as_measures
 from cepkit.idioms.groups import Groups, group_rows
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.query_parts import Duration
@@ -29,15 +28,17 @@ class PausedSessions:
     query: RegexQuery
     gap: Duration
     noun: str = "session"
+    takes_all: bool = True
 
-    def group(self, query: RegexQuery, source: Source, hits: MatchSet) -> Groups:
+    def group(
+        self, query: RegexQuery, source: Source, events: Events, is_member: np.ndarray | None, of_events: bool
+    ) -> Groups:
         """Return the sessions."""
         longest = gap_ticks(self.gap, query.order_by, source)
-        events = hits.events
-        ticks = clock_ticks(source, query.order_by[0])[events.rows(events.by_partition)]
-        begins = np.zeros(len(ticks), bool)
-        begins[1:] = ticks[1:] - ticks[:-1] > longest
-        return group_rows(events, mask_of(hits), begins)
+        ticks = clock_ticks(source, query.order_by[0])
+        if events.row_of_event is not None:
+            ticks = ticks[events.row_of_event]
+        return group_rows(events, is_member, ticks, longest, of_events=of_events)
 
 
 def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: str = "gap") -> int:

@@ -142,6 +142,33 @@ def test_pandas_own_idiom_for_runs_gives_the_same():
     assert found["run"].tolist() == number.where(holds).astype("Int64").tolist()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_by_any_clock_equal_the_oracle(seed):
+    """Clocks of whole numbers up to the borders of 64 bits, of floats with infinities, many partitions."""
+    rng = np.random.default_rng([seed, 29])
+    for _ in range(40):
+        n = int(rng.integers(1, 40))
+        if rng.random() < 0.5:
+            border = int(rng.choice([20, 2**62, 2**63 - 3]))
+            clock = rng.integers(-border, border, n)
+            gap = int(rng.choice([0, 3, border // 2, border, 2**63 - 1]))
+        else:
+            clock = rng.choice([-1e300, -2.5, 0.0, 0.5, 1e-3, 7.25, 1e300], n) * rng.random(n).round(1)
+            gap = int(rng.choice([0, 1, 3, 2**62]))
+        frame = pd.DataFrame({"key": rng.integers(0, int(rng.choice([1, 3, 30])), n), "ts": clock})
+        rows, key = as_rows(frame), "key" if rng.random() < 0.8 else None
+        groups = oracle.sessions(rows, gap, key, "ts")
+        found = cep.sessions(frame, gap=gap, partition_by=key, order_by="ts", rows="all")
+        check_numbers(found, "session", groups, rows)
+        found = cep.sessions(frame, gap=gap, partition_by=key, order_by="ts")
+        assert found["length"].tolist() == [len(group.rows) for group in by_last_row(groups, rows, "ts")]
+
+
+def by_last_row(groups, rows, order):
+    place = {i: at for at, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][order]))}
+    return sorted(groups, key=lambda group: place[group.rows[-1]])
+
+
 def test_times_on_the_index_are_the_clock():
     index = pd.to_datetime(["2024-01-31 09:00", "2024-01-31 09:29", "2024-01-31 10:00"])
     frame = pd.DataFrame({"page": list("abc")}, index=index)
