@@ -1,6 +1,7 @@
 """Make the bitcode of the kernels that serve every query, and the tables of the parsers.
 
-The command is ``python -m cepkit.commands.ship``. The files are part of the package, and are kept in the
+The command is ``python -m cepkit.commands.ship``. It keeps the files of kernels whose text did not change:
+remove them to make them again. The files are part of the package, and are kept in the
 repository. They do not depend on the machine that makes them. The tables depend on the version of lark: with
 another version, the first query of an installation makes them.
 """
@@ -12,10 +13,11 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from cepkit.commands.warmup import INTERPRETING
-from cepkit.compile.shared.bitcode import FOLDER, write_bitcode
+from cepkit.compile.shared.bitcode import FOLDER, bitcode_path, write_bitcode
 from cepkit.compile.shared.loading import image_name
 from cepkit.language.expressions.parsers import FOLDER as FOLDER_OF_TABLES
 from cepkit.language.expressions.parsers import GRAMMARS, write_tables
@@ -47,13 +49,14 @@ def ship(folder: Path = FOLDER) -> list[Path]:
     with tempfile.TemporaryDirectory() as own:
         os.environ.update(_SETTINGS, CEPKIT_CACHE=own)
         made = [_write(folder, name) for name in INTERPRETING]
-    for path in folder.glob("*.bitcode"):
-        if path not in made:
-            path.unlink()
+    _remove_others(folder.glob("*.bitcode"), made)
     return made
 
 
 def _write(folder: Path, name: str) -> Path:
+    path = bitcode_path(image_name(name), folder)
+    if path.exists():
+        return path
     began = time.perf_counter()
     path = write_bitcode(folder, image_name(name), importlib.import_module(name))
     print(f"{path.stat().st_size:7,} bytes {time.perf_counter() - began:5.1f} s  {path.name}")
@@ -63,9 +66,15 @@ def _write(folder: Path, name: str) -> Path:
 def ship_tables(folder: Path = FOLDER_OF_TABLES) -> list[Path]:
     """Write the tables of the parsers, remove all others, and return the files as ``GRAMMARS`` has them."""
     folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.tables"):
-        path.unlink()
-    return [write_tables(folder, grammar) for grammar in GRAMMARS]
+    made = [write_tables(folder, grammar) for grammar in GRAMMARS]
+    _remove_others(folder.glob("*.tables"), made)
+    return made
+
+
+def _remove_others(paths: Iterable[Path], made: list[Path]) -> None:
+    for path in paths:
+        if path not in made:
+            path.unlink()
 
 
 if __name__ == "__main__":

@@ -30,11 +30,14 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
+from cepkit.windows.exact import SUMS
+from cepkit.windows.pairs import PARTNERS
+from cepkit.windows.ranges import RANGES
 
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS,
+    MEASURING, GROUPS, SUMS, RANGES, PARTNERS,
 )  # fmt: skip
 
 

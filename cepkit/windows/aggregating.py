@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.measures.reducing import in_words, reduce_items
 from cepkit.engines.measures.regex_measures import Evaluator, Rows, repeat_scalar
 from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
 from cepkit.windows import exact
-from cepkit.windows.ranges import Emitted
+from cepkit.windows.ranges import RANGES, Emitted
 from cepkit.windows.values import Operator, aggregate_name, aggregate_operand
 
 
@@ -143,14 +144,13 @@ class WindowEvaluator(RowEvaluator):
         return before[self.emitted.stop] - before[self.emitted.start]
 
     def _distinct(self, values: pa.Array) -> np.ndarray:
-        from cepkit.kernels.window.ranges import distinct_counts
-
-        coded = values.dictionary_encode()
+        coded, kernels = values.dictionary_encode(), load_kernels(RANGES)
         codes = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
 
         def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
             out = np.empty(len(start), np.int64)
-            distinct_counts(np.ascontiguousarray(codes), start, stop, max(1, len(coded.dictionary)), out)
+            n_of_code = np.zeros(max(1, len(coded.dictionary)), np.int64)
+            kernels.distinct_counts(np.ascontiguousarray(codes), start, stop, n_of_code, out)
             return out
 
         return self._by_family(compute, np.int64)
@@ -168,8 +168,6 @@ class WindowEvaluator(RowEvaluator):
         return total
 
     def _integer_sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
-        from cepkit.kernels.window.sums import integer_sums
-
         values = np.ascontiguousarray(np.where(present, values, 0))
         start, stop = self.emitted.start, self.emitted.stop
         largest = max(abs(int(values.max(initial=0))), abs(int(values.min(initial=0))))
@@ -183,7 +181,7 @@ class WindowEvaluator(RowEvaluator):
 
         def compute(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
             out = np.empty(len(start), np.int64)
-            integer_sums(values, start, stop, out)
+            load_kernels(exact.SUMS).integer_sums(values, start, stop, out)
             return out
 
         return self._by_family(compute, np.int64)
@@ -242,8 +240,6 @@ def extreme_places(
     values: np.ndarray, present: np.ndarray, is_max: bool, start: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
     """Return the place of the least or largest present value of every range, int64; -1 for none."""
-    from cepkit.kernels.window.ranges import extreme_rows
-
-    out = np.empty(len(start), np.int64)
-    extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), out)
+    out, queue = np.empty(len(start), np.int64), np.empty(len(values), np.int64)
+    load_kernels(RANGES).extreme_rows(values, present.astype(np.int64), start, stop, int(is_max), queue, out)
     return out

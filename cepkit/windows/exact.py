@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.errors import CepError
 
+SUMS = "cepkit.kernels.window.sums"
 _MANTISSA_BITS, _BASE_BITS, _COUNT_BITS = 53, 30, 32
 LARGEST_SQUARED = 1 << 62
 
@@ -46,13 +48,11 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
         if scale is None:
             scale = scale_between(0, int(np.abs(mantissa).max(initial=0)).bit_length())
         return ScaledNumbers(mantissa, place - scale.lowest, scale)
-    from cepkit.kernels.window.sums import split_floats
-
     if scale is None:
         scale = scale_of(values, present)
     mantissa, place = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
     own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    split_floats(*own, scale.lowest, mantissa, place)
+    load_kernels(SUMS).split_floats(*own, scale.lowest, mantissa, place)
     return ScaledNumbers(mantissa, place, scale)
 
 
@@ -60,11 +60,9 @@ def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
     """Return the scale of the present values; the scale of several parts is `common_scale`."""
     if values.dtype.kind == "i":
         return numbers_of(values, present).scale
-    from cepkit.kernels.window.sums import exponent_limits
-
     limits = np.empty(2, np.int64)
     own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    exponent_limits(*own, limits)
+    load_kernels(SUMS).exponent_limits(*own, limits)
     return scale_between(int(limits[0]) - _MANTISSA_BITS, max(int(limits[1]), int(limits[0]) + 1))
 
 
@@ -82,23 +80,19 @@ def common_scale(*scales: DigitScale) -> DigitScale:
 
 def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the sum of every range of rows as float64, exact and rounded once."""
-    from cepkit.kernels.window.sums import exact_sums
-
-    out = np.empty(len(start))
-    exact_sums(
-        numbers.mantissa, numbers.place, start, stop, numbers.scale.lowest, numbers.scale.n_digits, out
+    out, digits = np.empty(len(start)), np.zeros(2 * numbers.scale.n_digits, np.int64)
+    load_kernels(SUMS).exact_sums(
+        numbers.mantissa, numbers.place, start, stop, numbers.scale.lowest, digits, out
     )
     return out
 
 
 def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
-    from cepkit.kernels.window.sums import exact_spreads
-
     check_squares(numbers)
-    out = np.empty(len(start))
-    exact_spreads(
-        numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, numbers.scale.n_digits, out
+    out, digits = np.empty(len(start)), np.zeros(6 * numbers.scale.n_digits + 2, np.int64)
+    load_kernels(SUMS).exact_spreads(
+        numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
     )
     return deviations_of(out, count)
 
@@ -117,29 +111,27 @@ def check_squares(numbers: ScaledNumbers) -> None:
 
 def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of every range, int64, (n_ranges, n_digits); digits of parts add up."""
-    from cepkit.kernels.window import sums as window_sums
-
     out = np.empty((len(start), numbers.scale.n_digits), np.int64)
-    window_sums.partial_sums(numbers.mantissa, numbers.place, start, stop, out)
+    load_kernels(SUMS).partial_sums(
+        numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
+    )
     return out
 
 
 def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of squares of every range, int64, (n_ranges, 2 * n_digits)."""
-    from cepkit.kernels.window import sums as window_sums
-
     check_squares(numbers)
     out = np.empty((len(start), 2 * numbers.scale.n_digits), np.int64)
-    window_sums.partial_squares(numbers.mantissa, numbers.place, start, stop, out)
+    load_kernels(SUMS).partial_squares(
+        numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
+    )
     return out
 
 
 def round_sums(digits: np.ndarray, scale: DigitScale) -> np.ndarray:
     """Return sums as float64 from digits, which may be the sum of the digits of several parts."""
-    from cepkit.kernels.window import sums as window_sums
-
-    out = np.empty(len(digits))
-    window_sums.round_sums(np.ascontiguousarray(digits), scale.lowest, out)
+    out, scratch = np.empty(len(digits)), np.empty(digits.shape[1], np.int64)
+    load_kernels(SUMS).round_sums(np.ascontiguousarray(digits), scale.lowest, scratch, out)
     return out
 
 
@@ -147,10 +139,8 @@ def round_deviations(
     digits: np.ndarray, squares: np.ndarray, count: np.ndarray, scale: DigitScale
 ) -> np.ndarray:
     """Return standard deviations from the digits of sums and of sums of squares, and the counts."""
-    from cepkit.kernels.window import sums as window_sums
-
-    out = np.empty(len(digits))
-    window_sums.round_spreads(
-        np.ascontiguousarray(digits), np.ascontiguousarray(squares), count, scale.lowest, out
+    out, scratch = np.empty(len(digits)), np.empty(3 * digits.shape[1] + 2, np.int64)
+    load_kernels(SUMS).round_spreads(
+        np.ascontiguousarray(digits), np.ascontiguousarray(squares), count, scale.lowest, scratch, out
     )
     return deviations_of(out, count)

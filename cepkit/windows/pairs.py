@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.shared.places import WINDOWS
 from cepkit.limits import check_memory
 from cepkit.windows.ranges import Size, batches_of
 
+PARTNERS = "cepkit.kernels.window.partners"
 _PER_PAIR = 64  # bytes: eight numbers while they are made, and their rows later
 
 
@@ -68,10 +71,8 @@ def _leaves(size: Size | None, time: np.ndarray, position: np.ndarray, first_num
         if size.tumbling:
             batch = batches_of(size, time, n_events)
             return np.searchsorted(batch, batch[position], side="right").astype(np.int64)
-        from cepkit.kernels.windows import window_ends
-
         gone = np.empty(n_events, np.int64)
-        window_ends(time, np.full(n_events, n_events, np.int64), size.width, 0, gone)
+        load_kernels(WINDOWS).window_ends(time, np.full(n_events, n_events, np.int64), size.width, 0, gone)
         return gone[position]
     number = np.arange(n, dtype=np.int64)
     if size.tumbling:
@@ -99,8 +100,6 @@ def pairs_of(
     -----
     Time O(rows + pairs), and the time to sort the keys. Memory O(rows + pairs).
     """
-    from cepkit.kernels.window.partners import partner_ranges
-
     n_events = len(meeting.side)
     start, n_partners = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)
     rows, first = zip(*(_by_key(own, n_keys) for own in keys), strict=True)
@@ -108,7 +107,7 @@ def pairs_of(
         other = 1 - which
         arrival = meeting.position[which][rows[which]]
         out_start, out_stop = np.empty(len(arrival), np.int64), np.empty(len(arrival), np.int64)
-        partner_ranges(
+        load_kernels(PARTNERS).partner_ranges(
             arrival, first[which], meeting.position[other][rows[other]], meeting.gone[other][rows[other]],
             first[other], out_start, out_stop,
         )  # fmt: skip

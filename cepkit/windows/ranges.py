@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.shared.places import WINDOWS
+
+RANGES = "cepkit.kernels.window.ranges"
+
 
 class Size(NamedTuple):
     """The size of a window over ordered rows: ticks of the clock or a number of rows."""
@@ -59,15 +64,14 @@ def limits_of(
     """
     rows = np.arange(n_rows, dtype=np.int64)
     if size.is_time and not size.tumbling:
-        from cepkit.kernels.windows import window_ends, window_starts
-
         assert time is not None
+        kernels = load_kernels(WINDOWS)
         first, gone = np.empty(n_rows, np.int64), np.empty(n_rows if with_leaving else 0, np.int64)
         time = np.ascontiguousarray(time)
-        window_starts(time, np.zeros(n_rows, np.int64), size.width, 0, first)
+        kernels.window_starts(time, np.zeros(n_rows, np.int64), size.width, 0, first)
         if not with_leaving:
             return Limits(first, gone)
-        window_ends(time, np.full(n_rows, n_rows, np.int64), size.width, 0, gone)
+        kernels.window_ends(time, np.full(n_rows, n_rows, np.int64), size.width, 0, gone)
         return Limits(first, gone)
     if not size.tumbling:
         return Limits(np.maximum(rows - (size.width - 1), 0), np.minimum(rows + size.width, n_rows))
@@ -105,8 +109,6 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     -----
     Time O(n_rows), and the time to sort the groups.
     """
-    from cepkit.kernels.window.ranges import group_limits
-
     n = len(group)
     one_group = n_groups < 2
     row_of_place = (
@@ -118,7 +120,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
     if one_group:
         start = limits.first
     else:
-        group_limits(limits.first, row_of_place, first_place, start)
+        load_kernels(RANGES).group_limits(limits.first, row_of_place, first_place, start)
     if not with_leaving:
         order = None
         if not one_group:
@@ -126,7 +128,7 @@ def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, wit
             order[row_of_place] = places
         return Emitted(row_of_place, row_of_place, n, start, places + 1, order, None)
     stop = np.empty(n, np.int64)
-    group_limits(limits.gone, row_of_place, first_place, stop)
+    load_kernels(RANGES).group_limits(limits.gone, row_of_place, first_place, stop)
     # The last rows of a window of rows stay. Time passes after the last row, so a window of time empties.
     leaves = limits.gone[row_of_place] < n
     leaving = places if size.is_time else places[leaves]

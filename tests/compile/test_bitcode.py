@@ -137,6 +137,9 @@ SEQUENCES = [
 ]
 ROWS = """MATCH_RECOGNIZE ({} ORDER BY t MEASURES FIRST(a.x) AS first, SUM(b.x) AS sum, MAX(b.y) AS most,
     LAST(b.t, 1) AS before PATTERN (a b+ c) {} DEFINE b AS x < PREV(x), c AS y > 0.5)"""
+AGGREGATES = {
+    "sum": "sum(x)", "average": "avg(y)", "spread": "std(x)", "most": "max(x)", "kinds": "distinct(kind)",
+}  # fmt: skip
 REPLAYED = "SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 20"
 
 
@@ -157,6 +160,13 @@ def answers(frame: pd.DataFrame) -> list:
     for partition_by in ("", "PARTITION BY k"):
         for within in ("", "WITHIN INTERVAL '9' SECOND"):
             found.append(cep.match(timed, ROWS.format(partition_by, within)).to_frame())
+    for frame_of_values in (frame, frame.assign(x=frame["x"] / 3)):
+        for size in ({"time": 9}, {"length": 9}):
+            found.append(
+                cep.window(frame_of_values, AGGREGATES, **size, emit="all", group_by="k", order_by="t")
+            )
+    sides = frame[frame["kind"] == "A"], frame[frame["kind"] == "B"]
+    found.append(cep.join(*sides, left=cep.Window(time=9), right=cep.Window(time=5), on="k", order_by="t"))
     for strategy in ("random", "hspice"):
         result = cep.replay(
             frame, f"PATTERN {REPLAYED}", latency_bound="50 us", shedding=strategy, event_type="kind",

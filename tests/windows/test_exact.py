@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -41,3 +43,30 @@ def test_extreme_floats():
     numbers = exact.numbers_of(values, np.ones(6, bool))
     start, stop = np.array([0, 0, 0, 0, 5]), np.array([1, 3, 4, 5, 6])
     assert exact.sums(numbers, start, stop).tolist() == [5e-324, 5e-324, 1.7e308, np.inf, 0.0]
+
+
+def nearest(value: Fraction) -> float:
+    """Return the float nearest to a fraction, ties to even."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_floats_of_any_bits(seed):
+    """Sums and spreads of floats with any exponent, also the smallest ones, are rounded once."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 12))
+    exponent = rng.integers(0, 2047, n) if seed % 2 else rng.integers(0, 3 + 8 * seed, n)
+    bits = rng.integers(0, 2, n) << 63 | exponent << 52 | rng.integers(0, 2**52, n) >> rng.integers(0, 52, n)
+    values = bits.view(np.float64)
+    present = np.isfinite(values)
+    start = np.arange(n)
+    stop = np.full(n, n)
+    numbers = exact.numbers_of(values, present)
+    rests = [[Fraction(value) for value in values[i:]] for i in range(n)]
+    assert exact.sums(numbers, start, stop).tolist() == [nearest(sum(rest)) for rest in rests]
+    spread = [nearest(len(rest) * sum(x * x for x in rest) - sum(rest) ** 2) for rest in rests]
+    wanted = exact.deviations_of(np.array(spread), n - start)
+    assert exact.deviations(numbers, n - start, start, stop).tolist() == wanted.tolist()

@@ -5,9 +5,10 @@ from numba import types as T
 from cepkit.kernels.jit import njit
 
 _INTS, _OUT = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
-@njit([(_INTS, _INTS, _INTS, _INTS, _INTS, _OUT, _OUT)], cache=True, nogil=True)
+@njit([(_INTS, _INTS, _INTS, _INTS, _INTS, _OUT, _OUT)], **_OPTIONS)
 def partner_ranges(arrival, first, waiting, gone, first_waiting, out_start, out_stop):
     """Write for every row the range of the rows that wait for it on the other side.
 

@@ -1,13 +1,12 @@
 """Ranges of the rows that a window holds, and the extremes of such ranges."""
 
-import numpy as np
 from numba import types as T
 
 from cepkit.kernels.jit import njit
 
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
 _FLOATS = T.Array(T.float64, 1, "C", readonly=True)
-_OPTIONS = {"cache": True, "nogil": True}
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 
 @njit([(_INTS, _INTS, _INTS, _OUT_INTS)], **_OPTIONS)
@@ -40,10 +39,10 @@ def group_limits(limit, row_of_place, first_place, out):
 
 
 @njit(
-    [(values, _INTS, _INTS, _INTS, T.int64, _OUT_INTS) for values in (_INTS, _FLOATS)],
+    [(values, _INTS, _INTS, _INTS, T.int64, _OUT_INTS, _OUT_INTS) for values in (_INTS, _FLOATS)],
     **_OPTIONS,
 )
-def extreme_rows(values, present, start, stop, largest, out):
+def extreme_rows(values, present, start, stop, largest, queue, out):
     """Write the row of the least or largest value of every range; -1 without a present value.
 
     Parameters
@@ -55,14 +54,15 @@ def extreme_rows(values, present, start, stop, largest, out):
         Ranges of rows, both nondecreasing, ``start <= stop``.
     largest : int
         1 for the largest value, 0 for the least.
+    queue : ndarray of int64, shape (n_rows,)
+        Cells for the kernel's work.
     out : ndarray of int64, shape (n_ranges,)
 
     Notes
     -----
-    Time O(n_rows + n_ranges): a queue holds the rows that can still become the extreme.
+    Time O(n_rows + n_ranges): the queue holds the rows that can still become the extreme.
     Source: Lemire, "Streaming maximum-minimum filter using no more than three comparisons per element", 2006.
     """
-    queue = np.empty(len(values), np.int64)
     head = tail = last = 0
     for k in range(len(start)):
         while last < stop[k]:
@@ -82,10 +82,9 @@ def extreme_rows(values, present, start, stop, largest, out):
         out[k] = queue[head] if head < tail else -1
 
 
-@njit([(_INTS, _INTS, _INTS, T.int64, _OUT_INTS)], **_OPTIONS)
-def distinct_counts(codes, start, stop, n_codes, out):
-    """Write the number of different codes of every range; -1 does not count."""
-    n_of_code = np.zeros(n_codes, np.int64)
+@njit([(_INTS, _INTS, _INTS, _OUT_INTS, _OUT_INTS)], **_OPTIONS)
+def distinct_counts(codes, start, stop, n_of_code, out):
+    """Write the number of different codes of every range; -1 does not count, and ``n_of_code`` has zeros."""
     found = first = last = 0
     for k in range(len(start)):
         while last < stop[k]:

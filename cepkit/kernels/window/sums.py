@@ -18,12 +18,21 @@ _HALF = (1 << _HALF_BITS) - 1
 _TOP_BITS = 61  # of the digits that are rounded to a float, so that one bit can say that others follow
 
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
+_FLOATS = T.Array(T.float64, 1, "C", readonly=True)
 _OUT_FLOATS, _MATRIX = T.Array(T.float64, 1, "C"), T.Array(T.int64, 2, "C", readonly=True)
 _FLAGS = T.Array(T.bool_, 1, "C", readonly=True)
-_OPTIONS = {"cache": True, "nogil": True}
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+_HELPER = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+# The bits of a float64 are a sign, an exponent and a fraction. The exponent is 0 for the smallest floats.
+_FRACTION_BITS = 52
+_FRACTION = (1 << _FRACTION_BITS) - 1
+_MAGNITUDE = (1 << 63) - 1  # all but the sign
+_EXPONENTS = (1 << 11) - 1  # the largest one has infinity and NaN
+_BIAS = 1023
+_LEAST = 1 - _BIAS  # exponent of the least normalised float
 
 
-@njit([(_OUT_INTS, T.int64, T.int64, T.int64)], **_OPTIONS)
+@njit(**_HELPER)
 def _add(digits, part, place, sign):
     """Add ``sign * part * 2^place`` to digits; ``0 <= part < 2^63``."""
     i = place // BASE_BITS
@@ -35,7 +44,7 @@ def _add(digits, part, place, sign):
     digits[i + 2] += sign * (high >> BASE_BITS)
 
 
-@njit([(_OUT_INTS, T.int64, T.int64, T.int64)], **_OPTIONS)
+@njit(**_HELPER)
 def _add_square(digits, part, place, sign):
     """Add ``sign * (part * 2^place)^2`` to digits; ``0 <= part < 2^62``."""
     high, low = part >> _HALF_BITS, part & _HALF
@@ -45,7 +54,7 @@ def _add_square(digits, part, place, sign):
         _add(digits, high * high, 2 * place + 2 * _HALF_BITS, sign)
 
 
-@njit([(_INTS, T.int64, _OUT_INTS), (_OUT_INTS, T.int64, _OUT_INTS)], **_OPTIONS)
+@njit(**_HELPER)
 def _normalise(digits, factor, out):
     """Write ``factor * digits`` as digits from 0 to 2^30 - 1, and return its sign; ``0 < factor < 2^31``."""
     carry = 0
@@ -69,7 +78,13 @@ def _normalise(digits, factor, out):
     return -1
 
 
-@njit([(_OUT_INTS, T.int64)], **_OPTIONS)
+@njit(**_HELPER)
+def _power_of_two(exponent):
+    """Return ``2.0^exponent`` for a normalised float."""
+    return float(np.int64((exponent + _BIAS) << _FRACTION_BITS).view(np.float64))
+
+
+@njit(**_HELPER)
 def _to_float(digits, lowest):
     """Return the float nearest to normalised digits times ``2^lowest``, ties to even."""
     top = len(digits) - 1
@@ -97,30 +112,31 @@ def _to_float(digits, lowest):
             rest = digits[i]
         if rest:
             value |= 1
-    mantissa, own = math.frexp(float(value))
-    if own + exponent + lowest > 1024:
+    exponent += lowest
+    if exponent > _BIAS:
         return math.inf
-    return math.ldexp(mantissa, own + exponent + lowest)
+    whole = max(exponent, _LEAST)  # so that at most the last product is rounded
+    return float(value) * _power_of_two(whole) * _power_of_two(max(exponent - whole, _LEAST))
 
 
-@njit([(T.Array(T.float64, 1, "C", readonly=True), _FLAGS, _OUT_INTS)], **_OPTIONS)
+@njit([(_FLOATS, _FLAGS, _OUT_INTS)], **_OPTIONS)
 def exponent_limits(values, present, out):
     """Write the exponents of the least and of the largest present float, as `math.frexp` gives them.
 
-    Zeros, infinite values and NaN do not count. Without others, both are 0.
+    Zeros, infinite values and NaN do not count. Without others, both are 0. No exponent is below -1021.
     """
     least, greatest = 1 << 20, -(1 << 20)
     for i in range(len(values)):
-        value = values[i]
-        if present[i] and value != 0.0 and abs(value) < math.inf:
-            exponent = math.frexp(value)[1]
+        bits = np.float64(values[i]).view(np.int64)
+        exponent = (bits >> _FRACTION_BITS) & _EXPONENTS
+        if present[i] and bits & _MAGNITUDE and exponent < _EXPONENTS:
             least = min(least, exponent)
             greatest = max(greatest, exponent)
-    out[0] = least if least <= greatest else 0
-    out[1] = greatest if least <= greatest else 0
+    out[0] = max(least, 1) + _LEAST if least <= greatest else 0
+    out[1] = max(greatest, 1) + _LEAST if least <= greatest else 0
 
 
-@njit([(T.Array(T.float64, 1, "C", readonly=True), _FLAGS, T.int64, _OUT_INTS, _OUT_INTS)], **_OPTIONS)
+@njit([(_FLOATS, _FLAGS, T.int64, _OUT_INTS, _OUT_INTS)], **_OPTIONS)
 def split_floats(values, present, lowest, mantissa, place):
     """Write present floats as ``mantissa * 2^(place + lowest)``, and 0 for all others.
 
@@ -129,16 +145,19 @@ def split_floats(values, present, lowest, mantissa, place):
     Time O(n_rows).
     """
     for i in range(len(values)):
-        value = values[i]
+        bits = np.float64(values[i]).view(np.int64)
+        exponent = (bits >> _FRACTION_BITS) & _EXPONENTS
         mantissa[i] = place[i] = 0
-        if present[i] and value != 0.0 and abs(value) < math.inf:
-            fraction, exponent = math.frexp(value)
-            mantissa[i] = int(fraction * 9007199254740992.0)
-            place[i] = exponent - 53 - lowest
+        if present[i] and bits & _MAGNITUDE and exponent < _EXPONENTS:
+            part = bits & _FRACTION
+            if exponent:
+                part |= _FRACTION + 1
+            mantissa[i] = part if bits >= 0 else -part
+            place[i] = max(exponent, 1) - 1 + _LEAST - _FRACTION_BITS - lowest
 
 
-@njit([(_INTS, _INTS, _INTS, _INTS, T.int64, T.int64, _OUT_FLOATS)], **_OPTIONS)
-def exact_sums(mantissa, place, start, stop, lowest, n_digits, out):
+@njit([(_INTS, _INTS, _INTS, _INTS, T.int64, _OUT_INTS, _OUT_FLOATS)], **_OPTIONS)
+def exact_sums(mantissa, place, start, stop, lowest, digits, out):
     """Write the sum of the numbers of every range, rounded once.
 
     Parameters
@@ -147,8 +166,10 @@ def exact_sums(mantissa, place, start, stop, lowest, n_digits, out):
         The numbers are ``mantissa * 2^(place + lowest)``; 0 for a missing number.
     start, stop : ndarray of int64, shape (n_ranges,)
         Ranges of rows, both nondecreasing, ``start <= stop``.
-    lowest, n_digits : int
-        Exponent of the last bit, and the number of digits that hold every sum.
+    lowest : int
+        Exponent of the last bit.
+    digits : ndarray of int64, shape (2 * n_digits,)
+        Zeros; half of them hold every sum.
     out : ndarray of float64, shape (n_ranges,)
 
     Notes
@@ -157,7 +178,8 @@ def exact_sums(mantissa, place, start, stop, lowest, n_digits, out):
     Source: Neal, "Fast exact summation using small and large superaccumulators", 2015.
     Differs: numbers also leave a sum, so a window needs no second pass.
     """
-    digits, scratch = np.zeros(n_digits, np.int64), np.zeros(n_digits, np.int64)
+    n_digits = len(digits) // 2
+    digits, scratch = digits[:n_digits], digits[n_digits:]
     first = last = 0
     for k in range(len(start)):
         while last < stop[k]:
@@ -172,13 +194,7 @@ def exact_sums(mantissa, place, start, stop, lowest, n_digits, out):
         out[k] = sign * _to_float(scratch, lowest)
 
 
-@njit(
-    [
-        (_OUT_INTS, _OUT_INTS, T.int64, T.int64, _OUT_INTS, _OUT_INTS),
-        (_INTS, _INTS, T.int64, T.int64, _OUT_INTS, _OUT_INTS),
-    ],
-    **_OPTIONS,
-)
+@njit(**_HELPER)
 def _spread(digits, squares, count, lowest, scratch, wide):
     """Return ``count * squares - digits^2`` as a float."""
     if count < 2:
@@ -201,18 +217,19 @@ def _spread(digits, squares, count, lowest, scratch, wide):
     return _to_float(wide, 2 * lowest)
 
 
-@njit([(_INTS, _INTS, _INTS, _INTS, _INTS, T.int64, T.int64, _OUT_FLOATS)], **_OPTIONS)
-def exact_spreads(mantissa, place, count, start, stop, lowest, n_digits, out):
+@njit([(_INTS, _INTS, _INTS, _INTS, _INTS, T.int64, _OUT_INTS, _OUT_FLOATS)], **_OPTIONS)
+def exact_spreads(mantissa, place, count, start, stop, lowest, digits, out):
     """Write ``n * sum(x^2) - sum(x)^2`` of every range, rounded once; ``count`` has n of every range.
 
-    The other parameters are those of `exact_sums`; a mantissa has at most 62 bits.
+    The other parameters are those of `exact_sums`; a mantissa has at most 62 bits, and ``digits`` has
+    ``6 * n_digits + 2`` zeros.
 
     Notes
     -----
     Time O(n_rows + n_ranges x n_digits^2).
     """
-    digits, squares = np.zeros(n_digits, np.int64), np.zeros(2 * n_digits, np.int64)
-    scratch, wide = np.zeros(n_digits, np.int64), np.zeros(2 * n_digits + 2, np.int64)
+    n = len(digits) // 6
+    digits, squares, scratch, wide = digits[:n], digits[n : 3 * n], digits[3 * n : 4 * n], digits[4 * n :]
     first = last = 0
     for k in range(len(start)):
         while last < stop[k]:
@@ -228,13 +245,12 @@ def exact_spreads(mantissa, place, count, start, stop, lowest, n_digits, out):
         out[k] = _spread(digits, squares, count[k], lowest, scratch, wide)
 
 
-@njit([(_INTS, _INTS, _INTS, _INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
-def partial_sums(mantissa, place, start, stop, out):
+@njit([(_INTS, _INTS, _INTS, _INTS, _OUT_INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
+def partial_sums(mantissa, place, start, stop, digits, out):
     """Write the digits of the sum of every range, (n_ranges, n_digits); digits of several nodes add up.
 
-    The parameters are those of `exact_sums`.
+    The parameters are those of `exact_sums`, but ``digits`` has one zero for each digit.
     """
-    digits = np.zeros(out.shape[1], np.int64)
     first = last = 0
     for k in range(len(start)):
         while last < stop[k]:
@@ -249,10 +265,9 @@ def partial_sums(mantissa, place, start, stop, out):
             out[k, i] = digits[i]
 
 
-@njit([(_INTS, _INTS, _INTS, _INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
-def partial_squares(mantissa, place, start, stop, out):
+@njit([(_INTS, _INTS, _INTS, _INTS, _OUT_INTS, T.Array(T.int64, 2, "C"))], **_OPTIONS)
+def partial_squares(mantissa, place, start, stop, digits, out):
     """Write the digits of the sum of squares of every range; the last bit has twice its exponent."""
-    digits = np.zeros(out.shape[1], np.int64)
     first = last = 0
     for k in range(len(start)):
         while last < stop[k]:
@@ -267,19 +282,22 @@ def partial_squares(mantissa, place, start, stop, out):
             out[k, i] = digits[i]
 
 
-@njit([(_MATRIX, T.int64, _OUT_FLOATS)], **_OPTIONS)
-def round_sums(digits, lowest, out):
-    """Write the float of every row of digits, rounded once."""
-    scratch = np.zeros(digits.shape[1], np.int64)
+@njit([(_MATRIX, T.int64, _OUT_INTS, _OUT_FLOATS)], **_OPTIONS)
+def round_sums(digits, lowest, scratch, out):
+    """Write the float of every row of digits, rounded once; ``scratch`` has one cell for each digit."""
     for k in range(len(digits)):
         sign = _normalise(digits[k], 1, scratch)
         out[k] = sign * _to_float(scratch, lowest)
 
 
-@njit([(_MATRIX, _MATRIX, _INTS, T.int64, _OUT_FLOATS)], **_OPTIONS)
-def round_spreads(digits, squares, count, lowest, out):
-    """Write ``n * sum(x^2) - sum(x)^2`` of every row of digits; ``squares`` has twice as many digits."""
-    scratch, wide = np.zeros(digits.shape[1], np.int64), np.zeros(2 * digits.shape[1] + 2, np.int64)
+@njit([(_MATRIX, _MATRIX, _INTS, T.int64, _OUT_INTS, _OUT_FLOATS)], **_OPTIONS)
+def round_spreads(digits, squares, count, lowest, scratch, out):
+    """Write ``n * sum(x^2) - sum(x)^2`` of every row of n digits.
+
+    ``squares`` has twice as many digits, ``scratch`` has ``3 * n + 2`` cells.
+    """
+    n = digits.shape[1]
+    scratch, wide = scratch[:n], scratch[n:]
     for k in range(len(digits)):
         out[k] = _spread(digits[k], squares[k], count[k], lowest, scratch, wide)
 

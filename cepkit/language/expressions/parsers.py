@@ -76,10 +76,11 @@ def tables_path(name: str, text: str, version: str, folder: Path | None = None) 
 
 
 def write_tables(folder: Path, grammar: Path) -> Path:
-    """Write the tables of a grammar file for the present version of lark, and return the path of the file."""
+    """Write the tables of a grammar file for this version of lark unless they exist; return their path."""
     import lark
 
     text = grammar.read_text(encoding="utf-8")
     path = tables_path(grammar.stem, text, lark.__version__, folder)
-    path.write_bytes(_tables(text))
+    if not path.exists():
+        path.write_bytes(_tables(text))
     return path
