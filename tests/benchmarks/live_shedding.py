@@ -1,6 +1,6 @@
 """A real stream under overload, in wall-clock time: latency, recall, drops between peaks, and overhead.
 
-``python tests/benchmarks/live_shedding.py`` runs about 4 minutes. A producer offers events for 60 seconds, in
+``python tests/benchmarks/run.py shedding`` runs about 4 minutes. A producer offers events for 60 seconds, in
 4 peaks at 3 times the capacity and otherwise at half of it, once for DARLING and once for random drops. An
 event is offered at its scheduled time. The stream takes all offered events with its next `push`.
 ``--seconds 10`` makes shorter runs. Then two streams get the same events with room for all of them: one with

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import shutil
 import subprocess
 import tempfile
-import time
+from collections import defaultdict, deque
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from cases import KEYED_WITHIN, LEAST_SIZE, NEXT_WITHIN, STEPS, WITHIN, Works
 
 TWINS = ("finance0", "finance1", "finance2")
 Found = tuple[np.ndarray, np.ndarray]  # rows of the first and the last event of each match
 
 
-def c_twin() -> ctypes.CDLL | None:
-    """Compile and load ``twin.c``; None without gcc."""
+@cache
+def c_twin(source: str = "twin.c") -> ctypes.CDLL | None:
+    """Compile and load a file in C; None without gcc. Its functions return integers."""
     compiler = shutil.which("gcc")
     if compiler is None:
         return None
-    library = Path(tempfile.mkdtemp()) / "twin.so"
-    source = Path(__file__).with_name("twin.c")
-    subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library], check=True)
-    twin = ctypes.CDLL(str(library))
-    for name in TWINS:
-        getattr(twin, name).restype = ctypes.c_int64
-    return twin
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "twin.so"
+        file = Path(__file__).with_name(source)
+        flags = "-O3", "-march=native", "-shared", "-fPIC"
+        subprocess.run([compiler, *flags, file, "-o", library], check=True)
+        return ctypes.CDLL(str(library))
+
+
+def _twin(name: str, work: Callable[[Callable], object], label: str = "C twin") -> Works:
+    """Return a work that calls a function in C, or none without gcc."""
+    twin = c_twin("twin.c" if name in TWINS else "sequences.c")
+    if twin is None:
+        return {}
+    function = getattr(twin, name)
+    function.restype = ctypes.c_int64
+    return {label: lambda: work(function)}
 
 
 def call_twin(function: Callable, *arguments: np.ndarray | int | float) -> Found:
@@ -161,16 +172,13 @@ def finance1_duckdb(frame: pd.DataFrame) -> Found:
     return np.array(first), np.array(last)
 
 
-# --- sequences: frames with t, kind, x, in the order of t, t whole numbers ---------------------------------
+# --- sequences: frames with t, kind, x, in the order of t, t whole numbers ----------------------------------
 
 
 def as_polars(frame: pd.DataFrame):
-    """Return the frame as polars has it; the first call tells polars to use one thread."""
-    os.environ["POLARS_MAX_THREADS"] = "1"
+    """Return the frame as polars has it. ``POLARS_MAX_THREADS`` must be set before polars is imported."""
     import polars as pl
 
-    if pl.thread_pool_size() != 1:
-        raise RuntimeError("polars was imported before and uses several threads")
     return pl.from_pandas(frame)
 
 
@@ -238,14 +246,284 @@ where next is null or c.t < next""",
 }
 
 
-def no_b_duckdb(frame: pd.DataFrame, within: int, formulation: str) -> tuple[float, int]:
-    """SEQ(A, !B, C), no B with a greater x than A: CPU seconds of the query on one thread, and the count."""
+def rising_loop(frame: pd.DataFrame, within: int, key: str | None) -> list[tuple]:
+    """SEQ(A, B, C) with rising x as a loop over rows: the times of each match."""
+    keys = [0] * len(frame) if key is None else frame[key].tolist()
+    starts, pairs, found = defaultdict(deque), defaultdict(deque), []
+    columns = (frame[name].tolist() for name in ("kind", "t", "x"))
+    for k, kind, t, x in zip(keys, *columns, strict=True):
+        if kind == "A":
+            starts[k].append((t, x))
+        elif kind == "B":
+            live = starts[k]
+            while live and live[0][0] < t - within:
+                live.popleft()
+            pairs[k].extend((a, t, x) for a, y in live if y < x)
+        elif kind == "C":
+            pairs[k] = deque(pair for pair in pairs[k] if pair[0] >= t - within)
+            found.extend((a, b, t) for a, b, y in pairs[k] if y < x)
+    return found
+
+
+def absent_loop(frame: pd.DataFrame, within: int) -> list[tuple]:
+    """SEQ(A, !B, C), no B with a greater x than A, as a loop over rows."""
+    live, found = deque(), []
+    for kind, t, x in zip(*(frame[name].tolist() for name in ("kind", "t", "x")), strict=True):
+        if kind == "A":
+            live.append((t, x))
+        elif kind == "B":
+            live = deque(start for start in live if start[1] >= x)
+        elif kind == "C":
+            while live and live[0][0] < t - within:
+                live.popleft()
+            found.extend((a, t) for a, _ in live)
+    return found
+
+
+def next_loop(frame: pd.DataFrame, within: int) -> list[tuple]:
+    """SEQ(A, B, C) with rising x of one key, skip till next, as a loop over rows."""
+    starts, pairs, found = defaultdict(list), defaultdict(list), []
+    columns = (frame[name].tolist() for name in ("key", "kind", "t", "x"))
+    for k, kind, t, x in zip(*columns, strict=True):
+        if kind == "A":
+            starts[k].append((t, x))
+        elif kind == "B":
+            live = [start for start in starts[k] if start[0] >= t - within]
+            pairs[k].extend((a, t, x) for a, y in live if y < x)
+            starts[k] = [start for start in live if start[1] >= x]
+        elif kind == "C":
+            live = [pair for pair in pairs[k] if pair[0] >= t - within]
+            found.extend((a, b, t) for a, b, y in live if y < x)
+            pairs[k] = [pair for pair in live if pair[2] >= x]
+    return found
+
+
+def _duckdb_of(frame: pd.DataFrame):
+    """Return a connection of one thread with the frame as the table e."""
     import duckdb
 
     connection = duckdb.connect()
     connection.execute("set threads = 1")
     connection.register("frame", frame)
-    connection.execute("create table e as select t, kind::varchar kind, x from frame")
-    began = time.process_time()
-    (n,) = connection.execute(NEGATIONS[formulation].format(within=within)).fetchone()
-    return time.process_time() - began, n
+    connection.execute("create table e as select t, kind::varchar kind, x, key from frame")
+    return connection
+
+
+def _n_rows(connection, query: str) -> int:
+    """Run a query and return how many rows it has, all of them as arrays of numpy."""
+    return len(next(iter(connection.execute(query).fetchnumpy().values())))
+
+
+KEYED_SQL = """
+select a.t a_t, b.t b_t, c.t c_t from e a
+join e b on a.key = b.key and b.t > a.t and b.t <= a.t + {within} and a.x < b.x
+join e c on c.key = a.key and c.t > b.t and c.t <= a.t + {within} and b.x < c.x
+where a.kind = 'A' and b.kind = 'B' and c.kind = 'C'
+"""
+
+
+def keyed_polars(frame, within: int):
+    """SEQ(A, B, C) with rising x of one key as polars' joins: the times of each match."""
+    import polars as pl
+
+    def of(kind: str):
+        name = kind.lower()
+        rows = frame.lazy().filter(pl.col("kind") == kind)
+        return rows.select("key", pl.col("t").alias(f"{name}_t"), pl.col("x").alias(name))
+
+    t = x = pl.col
+    pairs = of("A").join(of("B"), on="key")
+    pairs = pairs.filter(t("a_t") < t("b_t"), t("b_t") <= t("a_t") + within, x("a") < x("b"))
+    found = pairs.join(of("C"), on="key")
+    found = found.filter(t("b_t") < t("c_t"), t("c_t") <= t("a_t") + within, x("b") < x("c"))
+    return found.select("a_t", "b_t", "c_t").collect()
+
+
+def by_letters(frame: pd.DataFrame, regex: bytes) -> pd.DataFrame:
+    """Return the matches by a letter for each row, and ``re`` over the letters of each key."""
+    codes = pd.factorize(frame["symbol"])[0]
+    order = np.argsort(codes, kind="stable")
+    price, new = frame["price"].to_numpy()[order], np.diff(codes[order], prepend=-1) != 0
+    step = np.diff(price, prepend=price[:1])
+    step[new] = 0
+    text = np.frombuffer(b"fdu", np.uint8)[np.select([step < 0, step > 0], [1, 2], 0)]
+    first, last, pattern = [], [], re.compile(regex)
+    for start, stop in pairwise(np.append(np.flatnonzero(new), len(order))):
+        for found in pattern.finditer(text[start:stop].tobytes()):
+            first.append(start + found.start())
+            last.append(start + found.end() - 1)
+    rows = order[np.array(first)]
+    return pd.DataFrame({"symbol": frame["symbol"].take(rows), "top": frame["price"].take(rows)})
+
+
+def runs_of_pandas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of rising prices by shift, cumsum and groupby."""
+    holds = frame["price"] > frame.groupby("user")["price"].shift()
+    begins = holds & ~holds.groupby(frame["user"]).shift(fill_value=False)
+    number = begins.groupby(frame["user"]).cumsum()
+    inside = frame[holds].groupby(["user", number[holds].rename("run")], sort=False)
+    return inside["ts"].agg(["first", "last", "size"]).reset_index()
+
+
+def sessions_of_pandas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the sessions by diff, cumsum and groupby."""
+    begins = frame.groupby("user")["ts"].diff() > pd.Timedelta("30 min")
+    number = begins.groupby(frame["user"]).cumsum().rename("session")
+    return frame.groupby(["user", number], sort=False)["ts"].agg(["first", "last", "size"]).reset_index()
+
+
+def funnel_of_pandas(frame: pd.DataFrame) -> list[int]:
+    """Return the users who reach each step within a day, step by step with merge_asof."""
+    found = frame.loc[frame["kind"] == STEPS[0], ["ts", "user"]].assign(start=lambda rows: rows["ts"])
+    reached = [found["user"].nunique()]
+    for step in STEPS[1:]:
+        rows = frame.loc[frame["kind"] == step, ["ts", "user"]]
+        found = pd.merge_asof(rows, found, on="ts", by="user", allow_exact_matches=False)
+        found = found[found["ts"] - found["start"] <= pd.Timedelta("1 day")]
+        reached.append(found["user"].nunique())
+    return reached
+
+
+# --- the peers of the cases: names and what they do on a prepared frame -------------------------------------
+
+
+def m_shapes(frame: pd.DataFrame) -> Works:
+    """W1."""
+    codes, n = frame["symbol"].cat.codes.to_numpy().astype(np.int32), len(frame["symbol"].cat.categories)
+    price = frame["price"].to_numpy()
+    return {
+        **_twin("finance1", lambda f: len(call_twin(f, codes, n, price)[0])),
+        "Python loop": lambda: len(finance1_loop(frame)[0]),
+        "DuckDB": lambda: len(finance1_duckdb(frame)[0]),
+    }
+
+
+def large_trades(frame: pd.DataFrame) -> Works:
+    """W2."""
+    codes, n = frame["symbol"].cat.codes.to_numpy().astype(np.int32), len(frame["symbol"].cat.categories)
+    price, size = frame["price"].to_numpy(), frame["size"].to_numpy()
+    return {
+        **_twin("finance0", lambda f: len(call_twin(f, codes, n, price, size, LEAST_SIZE)[0])),
+        "numpy and re": lambda: len(finance0_numpy_re(frame, LEAST_SIZE)[0]),
+    }
+
+
+def _columns(frame: pd.DataFrame) -> tuple[np.ndarray, ...]:
+    types = frame["kind"].cat.codes.to_numpy().astype(np.int8)
+    return types, frame["t"].to_numpy(), frame["x"].to_numpy(), frame["key"].to_numpy().astype(np.int32)
+
+
+def _listed(function: Callable, n_columns: int, *arguments: np.ndarray | int) -> int:
+    """Call a function that counts without arrays for the matches, and lists with them; return the number."""
+    none = (ctypes.c_void_p(),) * n_columns
+    n = _called(function, *arguments, *none)
+    rows = [np.empty(n, np.int64) for _ in range(n_columns)]
+    return _called(function, *arguments, *rows)
+
+
+def _called(function: Callable, *arguments) -> int:
+    native = (
+        one.ctypes.data_as(ctypes.c_void_p) if isinstance(one, np.ndarray)
+        else ctypes.c_int64(one) if isinstance(one, int) else one
+        for one in arguments
+    )  # fmt: skip
+    return function(*native)
+
+
+def rising(frame: pd.DataFrame) -> Works:
+    """W3."""
+    types, t, x, _ = _columns(frame)
+    other = as_polars(frame)
+    none = np.zeros(len(frame), np.int32)
+    return {
+        **_twin("keyed_rising", lambda f: _listed(f, 3, len(t), none, 1, types, t, x, WITHIN)),
+        "polars join_where": lambda: len(rising_polars(other, WITHIN)),
+        "polars stretches": lambda: len(rising_polars_buckets(other, WITHIN)),
+        "Python loop": lambda: len(rising_loop(frame, WITHIN, None)),
+    }
+
+
+def absent(frame: pd.DataFrame) -> Works:
+    """W4."""
+    types, t, x, _ = _columns(frame)
+    connection = _duckdb_of(frame)
+    of = lambda name: lambda: connection.execute(NEGATIONS[name].format(within=WITHIN)).fetchone()[0]  # noqa: E731
+    return {
+        **_twin("absent_of_columns", lambda f: _listed(f, 2, len(t), types, t, x, WITHIN)),
+        "DuckDB not exists": of("NOT EXISTS"),
+        "DuckDB stretches": of("next B, by stretches"),
+        "Python loop": lambda: len(absent_loop(frame, WITHIN)),
+    }
+
+
+def keyed(frame: pd.DataFrame) -> Works:
+    """W5."""
+    types, t, x, key = _columns(frame)
+    n_keys = int(key.max(initial=0)) + 1
+    connection, other = _duckdb_of(frame), as_polars(frame)
+    return {
+        **_twin("keyed_rising", lambda f: _listed(f, 3, len(t), key, n_keys, types, t, x, KEYED_WITHIN)),
+        "DuckDB": lambda: _n_rows(connection, KEYED_SQL.format(within=KEYED_WITHIN)),
+        "polars": lambda: len(keyed_polars(other, KEYED_WITHIN)),
+        "Python loop": lambda: len(rising_loop(frame, KEYED_WITHIN, "key")),
+    }
+
+
+def keyed_next(frame: pd.DataFrame) -> Works:
+    """The same, skip till next."""
+    types, t, x, key = _columns(frame)
+    n_keys = int(key.max(initial=0)) + 1
+    place = np.empty((3, len(frame)), np.int64)
+    arguments = len(t), key, n_keys, types, t, x, NEXT_WITHIN
+    none = (ctypes.c_void_p(),) * 3
+    return {
+        **_twin("keyed_next", lambda f: _called(f, *arguments, *none), "C twin, count"),
+        **_twin("keyed_next", lambda f: _called(f, *arguments, *place), "C twin, frame"),
+        "Python loop": lambda: len(next_loop(frame, NEXT_WITHIN)),
+    }
+
+
+def letters(frame: pd.DataFrame) -> Works:
+    """MATCH_RECOGNIZE."""
+    return {"numpy and re": lambda: len(by_letters(frame, rb"[fdu]d+u+d+u+"))}
+
+
+def runs(frame: pd.DataFrame) -> Works:
+    """Runs."""
+    return {"pandas": lambda: runs_of_pandas(frame)}
+
+
+def sessions(frame: pd.DataFrame) -> Works:
+    """Sessions."""
+    return {"pandas": lambda: sessions_of_pandas(frame)}
+
+
+def funnel(frame: pd.DataFrame) -> Works:
+    """A funnel."""
+    return {"pandas": lambda: funnel_of_pandas(frame)}
+
+
+def rolling(frame: pd.DataFrame) -> Works:
+    """Windows."""
+    price = frame.set_index("ts")["price"]
+    last = lambda: price.rolling("15s")  # noqa: E731
+    return {"pandas": lambda: pd.DataFrame({"mean": last().mean(), "n": last().count()})}
+
+
+def _shifts(frame: pd.DataFrame, name: str) -> Works:
+    return {"pandas shift": lambda: int((frame["x"] > frame.groupby(name, observed=True)["x"].shift()).sum())}
+
+
+def shifts_object(frame: pd.DataFrame) -> Works:
+    """Many keys."""
+    return _shifts(frame, "object")
+
+
+def shifts_arrow(frame: pd.DataFrame) -> Works:
+    """Many keys."""
+    return _shifts(frame, "arrow")
+
+
+def shifts_category(frame: pd.DataFrame) -> Works:
+    """Many keys."""
+    return _shifts(frame, "category")

@@ -1,6 +1,6 @@
 """A soak test: a stream with shedding for an hour, with events at 10 times real time and a peak each minute.
 
-``python tests/benchmarks/soak_shedding.py --minutes 60`` runs an hour and prints a line for each minute. A
+``python tests/benchmarks/run.py soak --minutes 60`` runs an hour and prints a line for each minute. A
 peak of a second offers 3 times the capacity (``--peak``), and the rest of the minute little. At the end, the
 script compares the matches of all seconds without drops with the batch answer. It fails if memory grew, if
 the bound was not held, or if an event or a match was lost. Where other programs delay this one, take a longer

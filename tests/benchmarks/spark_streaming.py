@@ -1,6 +1,6 @@
 """Throughput of streams on Spark against a stateful operator that does nothing, and the state per key.
 
-``python tests/benchmarks/spark_streaming.py`` runs about 10 minutes on ``local[2]``. A folder of files is
+``python tests/benchmarks/run.py spark`` runs about 10 minutes on ``local[2]``. A folder of files is
 read one file per micro-batch by a regex query, a sequence query, and operators that do nothing. Such an
 operator reads and writes state of the same size as the query's, for the same buckets, and returns as many
 rows with the same columns. One of them receives rows, as Spark gives them to any operator; the other one

@@ -1,4 +1,4 @@
-"""How fast parallel engines are, real and simulated; printed by ``run.py --parallel``.
+"""How fast parallel engines are, real and simulated; printed by ``run.py agents``.
 
 Wall times need idle cores: of more turns those count in which other programs, and the host, took least. A
 core's speed changes from second to second: compared is what one turn gave, the one whose ratio is the median.
@@ -7,19 +7,18 @@ All else is CPU time, the least of several runs in turns.
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pandas as pd
-from sequence_table import Row, in_turns
+from rows import Measured, Options, Row, beside, in_turns
 
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.frames.building import build_events
@@ -115,9 +114,9 @@ def two_threads(repeats: int, n: int = 20_000, within: int = 600) -> Iterator[Ro
         )
         what = f"a. SEQ of 4, {name}, {n:,} events, {turns[0][0].n_matches:,} matches: 2 threads"
         two, one = middle([(two.makespan / 1e9, one.makespan / 1e9) for two, one in turns])
-        yield Row(f"{what}, wall", two, how, "1", one)
+        yield beside(f"{what}, wall", two, how, "1", one)
         two, one = middle([(float(two.busy.max()) / 1e9, one.busy[0] / 1e9) for two, one in turns])
-        yield Row(f"{what}, CPU of the busier one", two, "", "1 thread", one)
+        yield beside(f"{what}, CPU of the busier one", two, "", "1 thread", one)
 
 
 def beside_auto(repeats: int, sizes=((4000, 100), (40_000, 300))) -> Iterator[Row]:
@@ -138,7 +137,7 @@ def beside_auto(repeats: int, sizes=((4000, 100), (40_000, 300))) -> Iterator[Ro
                 (own, total), (theirs, again) = in_turns(repeats, found, auto)
                 assert total == again, "the engines find other matches"
                 what = f"b. SEQ of 3, {name}, {n:,} events, {total:,} matches {how}: 1 thread"
-                yield Row(what, own, asked, f"auto: {engine.name}", theirs)
+                yield beside(what, own, asked, f"auto: {engine.name}", theirs)
 
 
 def simulated(repeats: int, n: int = 40_000, within: int = 300, threads=(6, 12, 24)) -> Iterator[Row]:
@@ -155,8 +154,8 @@ def simulated(repeats: int, n: int = 40_000, within: int = 300, threads=(6, 12, 
         same = {(r.makespan, r.n_matches, r.n_items, r.busy.tobytes(), r.compared.tobytes()) for r in runs}
         assert len(same) == 1, "a simulation differs from the one before"
         what = f"c. simulated, {number} threads: {run.n_items:,} items, {run.n_matches:,} matches"
-        yield Row(what, run.n_items / cost / 1e6, ">= 5", unit="M items/s")
-        yield Row("c. pairs looked at meanwhile", run.looked.sum() / cost / 1e6, unit="M pairs/s")
+        rates = {"M items/s": run.n_items / cost / 1e6, "M pairs/s": run.looked.sum() / cost / 1e6}
+        yield Row(what, rates, ">= 5")
 
 
 def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int = 300) -> Iterator[Row]:
@@ -185,10 +184,10 @@ def predicted(repeats: int, n: int = 40_000, n_arrays: int = 20_000, within: int
                 turns, how = quiet_turns(repeats, turn)
                 what = f"d. SEQ of {n_types}, {name}, {of}: predicted"
                 makespan, wall = middle([turn[:2] for turn in turns])
-                yield Row(what, makespan, f"0.80 to 1.33; {how}", "wall", wall)
+                yield beside(what, makespan, f"0.80 to 1.33; {how}", "wall", wall)
                 if of.n_threads == 1 or of.allocation == "fully_dynamic":  # else threads wait and look
                     busy, own = middle([turn[2:] for turn in turns])
-                    yield Row(f"{what}, by thread", busy, "0.80 to 1.33", "CPU", own)
+                    yield beside(f"{what}, by thread", busy, "0.80 to 1.33", "CPU", own)
 
 
 def traced(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
@@ -201,24 +200,20 @@ def traced(repeats: int, n: int = 20_000, within: int = 300) -> Iterator[Row]:
             for is_traced, settings in ((False, COUNTED), (True, with_trace)):
                 busy[is_traced].append(float(run_agents(agents, crew(1), settings).busy[0]) / 1e9)
         asked = ">= 0.9"
-        yield Row(f"e. SEQ of 4, {name}: 1 thread, traced", min(busy[True]), asked, "not", min(busy[False]))
+        yield beside(
+            f"e. SEQ of 4, {name}: 1 thread, traced", min(busy[True]), asked, "not", min(busy[False])
+        )
         (plain, _), (own, run) = in_turns(
             repeats,
             lambda a=agents: simulate_agents(a, crew(24), COUNTED),
             lambda a=agents, t=with_trace: simulate_agents(a, crew(24), t),
         )
         what = f"e. SEQ of 4, {name}: 24 threads simulated, {len(run.trace.done.start):,} steps traced"
-        yield Row(what, own, asked, "not", plain)
+        yield beside(what, own, asked, "not", plain)
 
 
-def run(repeats: int = 7, out: Path | None = None) -> list[Row]:
-    """Print the table and return its rows; ``out`` gets them as JSON."""
-    rows, began = [], time.perf_counter()
+def table(options: Options) -> Iterator[Measured]:
+    """Agents with threads, real and simulated, beside the engine that is chosen without asking."""
     for part in (two_threads, beside_auto, simulated, predicted, traced):
-        for row in part(repeats):
-            print(row, flush=True)
-            rows.append(row)
-    print(f"\n{platform.python_version()}, {platform.machine()}, {time.perf_counter() - began:.0f} s")
-    if out is not None:
-        out.write_text(json.dumps([{**vars(row), "ratio": row.ratio} for row in rows], indent=1))
-    return rows
+        if options.wants(f"agents {part.__name__}"):
+            yield partial(part, options.rounds)
