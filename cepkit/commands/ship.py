@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cepkit.commands.warmup import INTERPRETING
+from cepkit.compile.counting.path_tables import WRITERS, text_of
 from cepkit.compile.shared.bitcode import FOLDER, bitcode_path, write_bitcode
-from cepkit.compile.shared.loading import image_name
+from cepkit.compile.shared.loading import general_name, image_name, load
 from cepkit.language.expressions.parsers import FOLDER as FOLDER_OF_TABLES
 from cepkit.language.expressions.parsers import GRAMMARS, write_tables
 
@@ -39,7 +40,7 @@ def ship(folder: Path = FOLDER) -> list[Path]:
     Returns
     -------
     list of Path
-        The files, in the order of ``INTERPRETING``.
+        The files, in the order of ``INTERPRETING``, then those of the kernels along paths.
     """
     if "numba" in sys.modules:
         raise RuntimeError("numba is imported already; run this in a process of its own")
@@ -49,6 +50,7 @@ def ship(folder: Path = FOLDER) -> list[Path]:
     with tempfile.TemporaryDirectory() as own:
         os.environ.update(_SETTINGS, CEPKIT_CACHE=own)
         made = [_write(folder, name) for name in INTERPRETING]
+        made += [_write_text(folder, text_of(write)) for write in WRITERS]
     _remove_others(folder.glob("*.bitcode"), made)
     return made
 
@@ -61,6 +63,11 @@ def _write(folder: Path, name: str) -> Path:
     path = write_bitcode(folder, image_name(name), importlib.import_module(name))
     print(f"{path.stat().st_size:7,} bytes {time.perf_counter() - began:5.1f} s  {path.name}")
     return path
+
+
+def _write_text(folder: Path, text: str) -> Path:
+    path = bitcode_path(general_name(text), folder)
+    return path if path.exists() else write_bitcode(folder, general_name(text), load(text))
 
 
 def ship_tables(folder: Path = FOLDER_OF_TABLES) -> list[Path]:

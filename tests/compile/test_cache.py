@@ -343,11 +343,11 @@ def test_a_request_is_compiled_and_removed(folder):
     text = "answer = 49\n"
     path = kept_path(f"{loading._name_of(text)}.text")
     keep(path, text.encode())
-    loading.load_request(str(path))
+    loading.load_requests(str(path.parent))
     assert sys.modules.pop(loading._name_of(text)).answer == 49
     assert not path.exists()
     keep(path, text.encode())
     path.chmod(0o666)
     with pytest.warns(CepWarning, match="can be written by others"):
-        loading.load_request(str(path))
+        loading.load_requests(str(path.parent))
     assert loading._name_of(text) not in sys.modules

@@ -170,7 +170,7 @@ def test_a_second_process_needs_no_numba(folder):
 def test_a_process_ends_silently_while_kernels_compile(folder):
     begin = (
         "from cepkit.compile.shared.background import compile_in_background\n"
-        "print(compile_in_background('text', '/missing'))"
+        "print(compile_in_background('texts', '/missing'))"
     )
     run = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", "-c", begin], check=True, text=True,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.counting import anchored, engine, layout
+from cepkit.engines.counting import engine, layout
 from cepkit.engines.counting.engine import match_by_counting
 from cepkit.engines.search import search
 from cepkit.engines.shared.sequence_set import KnownMatches
@@ -39,8 +39,8 @@ def new_walk(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(engine, "find_without_compiling", kept)
-    for own in (layout.Layout, anchored.AnchoredLayout):
-        monkeypatch.setattr(own, "is_new_to_walk", property(lambda self: True))
+    monkeypatch.setattr(layout.Layout, "can_interpret", lambda self, write: False)
+    monkeypatch.setattr(engine, "reason_to_compile", lambda *_: None)
     monkeypatch.setattr(search, "reason_to_compile", lambda *_: None)
     monkeypatch.setattr(search, "is_ready", lambda text: False)
     return made

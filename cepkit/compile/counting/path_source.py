@@ -10,18 +10,75 @@ All entries share the same arrays of columns, so that links with equal code shar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from cepkit.compile.counting.conditions import ConditionWriter
 from cepkit.compile.counting.state_graph import Link, StateGraph
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.compile.shared.kernel_source import decorator, module_header
 from cepkit.events import LIST
 
 READ, INT1, INT2, INT3 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int64, 3, "C")'
 SHORT1 = 'T.Array(T.int16, 1, "C")'
 
 
-class GraphPathWriter(ConditionWriter):
+class PathModuleWriter:
+    """The form of the modules of kernels that follow paths. VALUES and TABLES stand for arguments of all."""
+
+    values: str
+    value_types: list[str]
+    graph_arguments = ""  # arguments of functions that read no conditions
+    is_line = True
+    n_states: int | None = None  # None: an argument
+    has_user_functions = False
+
+    def path_module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> str:
+        """Return a module with tables of the graph, helper functions, and kernels with their types."""
+        lines = [*self.first_lines(), "", ""]
+        # Only kernels call helpers. Without the wrappers for Python they compile faster.
+        options = 'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True'
+        njit = f"@njit({options}{'' if self.has_user_functions else ', _nrt=False'})"
+        for helper in helpers:
+            lines += [*self.decorated([njit]), *helper, "", ""]
+        for text, types in kernels:
+            lines += self.decorated(decorator(types, user_functions=self.has_user_functions))
+            lines += [*text.splitlines(), "", ""]
+        return "\n".join(lines).replace("VALUES", self.values).replace(" TABLES", self.graph_arguments)
+
+    def first_lines(self) -> list[str]:
+        """Return the lines before the functions."""
+        return module_header().splitlines()
+
+    def decorated(self, lines: list[str]) -> list[str]:
+        """Return decorators; none in plain Python."""
+        return lines
+
+
+def tables_of(graph: StateGraph) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Return the arrays and numbers that define the states and edges of a graph, by their names."""
+    states, edges = graph.states, sorted(graph.edges, key=lambda edge: edge.target)
+    n, n_components = len(states), states[-1].component + 1
+    component = [state.component for state in states]
+    follows, loops, leaves = 0, 0, [0] * n_components
+    for edge in edges:
+        if edge.source == edge.target:
+            loops |= 1 << edge.source
+        elif component[edge.source] == component[edge.target]:
+            follows |= 1 << edge.source
+        else:
+            leaves[component[edge.source]] |= 1 << edge.source
+    arrays = {
+        "COMPONENT": component,
+        "FIRST_STATE": [component.index(c) for c in range(n_components)],
+        "LEAVES": leaves,  # by component, the states from which the next one can begin
+        "SOURCE": [edge.source for edge in edges],
+        "LINK": [edge.link for edge in edges],
+        "FIRST_EDGE": [sum(edge.target < s for edge in edges) for s in range(n + 1)],
+        "GOES_ON": [int(any(edge.source == s for edge in edges)) for s in range(n)],
+    }
+    return arrays, {"N": n, "N_COMPONENTS": n_components, "FOLLOWS": follows, "LOOPS": loops}
+
+
+class GraphPathWriter(ConditionWriter, PathModuleWriter):
     """Writes modules of kernels that follow the paths of one graph; see `ConditionWriter` for the parameters.
 
     ``values`` are the arguments that conditions read: places of the entries, limits by absent events,
@@ -36,51 +93,20 @@ class GraphPathWriter(ConditionWriter):
         names = ["place", *(f"near{k}" for k in self.nears), *(f"far{k}" for k in self.fars)]
         self.values = ", ".join([*names, *self.arguments()])
         self.value_types = [READ] * len(names) + self.argument_types()
+        self.is_line, self.n_states = graph.is_line, len(graph.states)
+        self.has_user_functions = bool(self.functions)
 
     # --- modules
 
-    def path_module(self, helpers: list[list[str]], *kernels: tuple[str, list[str]]) -> str:
-        """Return a module with tables of the graph, helper functions, and kernels with their types."""
-        lines = [*self.head(), *self.graph_tables, "", ""]
-        for helper in helpers:
-            lines += [*self._helper_line(), *helper, "", ""]
-        for text, types in kernels:
-            lines += self.compiled(types)
-            lines += [*text.replace("VALUES", self.values).splitlines(), "", ""]
-        return "\n".join(lines)
-
-    def _helper_line(self) -> list[str]:
-        if self.python:
-            return []
-        # Only kernels call these. Without the wrappers for Python they compile faster.
-        options = 'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True'
-        return [f"@njit({options}{'' if self.functions else ', _nrt=False'})"]
-
-    @cached_property
-    def graph_tables(self) -> list[str]:
-        """The lines that define the states and edges."""
-        states, edges = self.graph.states, sorted(self.graph.edges, key=lambda edge: edge.target)
-        n, n_components = len(states), states[-1].component + 1
-        component = [state.component for state in states]
-        follows, loops, leaves = 0, 0, [0] * n_components
-        for edge in edges:
-            if edge.source == edge.target:
-                loops |= 1 << edge.source
-            elif component[edge.source] == component[edge.target]:
-                follows |= 1 << edge.source
-            else:
-                leaves[component[edge.source]] |= 1 << edge.source
-        arrays = {
-            "COMPONENT": component,
-            "FIRST_STATE": [component.index(c) for c in range(n_components)],
-            "LEAVES": leaves,  # by component, the states from which the next one can begin
-            "SOURCE": [edge.source for edge in edges],
-            "LINK": [edge.link for edge in edges],
-            "FIRST_EDGE": [sum(edge.target < s for edge in edges) for s in range(n + 1)],
-            "GOES_ON": [int(any(edge.source == s for edge in edges)) for s in range(n)],
-        }
+    def first_lines(self) -> list[str]:
+        """Return the lines before the functions, with the tables of the graph."""
+        arrays, numbers = tables_of(self.graph)
         lines = [f"{name} = np.array({values}, np.int64)" for name, values in arrays.items()]
-        return [*lines, f"N, N_COMPONENTS, FOLLOWS, LOOPS = {n}, {n_components}, {follows}, {loops}"]
+        return [*self.head(), *lines, f"{', '.join(numbers)} = {', '.join(map(str, numbers.values()))}"]
+
+    def decorated(self, lines: list[str]) -> list[str]:
+        """Return decorators; none in plain Python."""
+        return [] if self.python else lines
 
     # --- what holds between two events
 
@@ -123,7 +149,7 @@ class GraphPathWriter(ConditionWriter):
         Links with equal code share a function. ``body`` contains LOADS, and CONDITION as an expression.
         ``alive`` is a further condition for links after the first event of a match.
         """
-        rest = f"{arguments}, {self.values}"
+        rest = f"{arguments}, VALUES"
         links_of_body: dict[tuple[str, ...], list[int]] = {}
         for k, link in enumerate(self.links):
             loads, condition = self.link_lines(k, sliced=True)
@@ -160,12 +186,16 @@ class GraphPathWriter(ConditionWriter):
                 checks.append(f"        {kind} &= -1 if {condition} else ~{mask}")
         if checks:
             checks.insert(0, "        g = np.uint64(lo + j)")
-        text = _FIND.replace("VALUES", self.values)
-        text = text.replace("        CHECKS", "\n".join(checks)).replace("    LOADS", "\n".join(before))
-        return [_SOURCES.splitlines(), text.splitlines()]
+        return [SOURCES.splitlines(), finding_text(before, checks)]
 
 
-_SOURCES = """def sources(states):
+def finding_text(before: list[str], checks: list[str]) -> list[str]:
+    """Return ``find`` with lines before its loop, and lines in the loop that narrow the masks a and b."""
+    text = _FIND.replace("        CHECKS", "\n".join(checks)).replace("    LOADS", "\n".join(before))
+    return text.splitlines()
+
+
+SOURCES = """def sources(states TABLES):
     stay = ((states >> 1) & FOLLOWS) | (states & LOOPS)
     goes = 0
     for c in range(1, N_COMPONENTS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, GraphPathWriter
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, PathModuleWriter
 
 DIGIT = 31  # bits of a digit of a large number
 # Indices in the report of counting, then in the report of the descent.
@@ -10,7 +10,7 @@ STATE, ENTRY, COUNTED = range(3)
 LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 
 
-def write_window_counts(writer: GraphPathWriter) -> str:
+def write_window_counts(writer: PathModuleWriter) -> str:
     """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
 
     Returns
@@ -32,13 +32,13 @@ def write_window_counts(writer: GraphPathWriter) -> str:
     helpers = writer.over_links("total", "cell, count", _TOTAL)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT1]
     kernels = [(_counting("", _COUNT_CELL, "counts"), types)]
-    if writer.graph.is_line:
+    if writer.is_line:
         types = ["T.int64"] * 2 + [READ] * 4 + writer.value_types + [INT1, READ, INT1, INT2]
         kernels.append((_DRAW, types))
     return writer.path_module(helpers, *kernels)
 
 
-def write_fitting(writer: GraphPathWriter) -> str:
+def write_fitting(writer: PathModuleWriter) -> str:
     """Write the kernel that checks which rows of entries, one per state of a line, are paths.
 
     Returns
@@ -56,7 +56,7 @@ def write_fitting(writer: GraphPathWriter) -> str:
     return writer.path_module(helpers, (_FITS, types))
 
 
-def write_window_digits(writer: GraphPathWriter) -> str:
+def write_window_digits(writer: PathModuleWriter) -> str:
     """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31.
 
     Returns
@@ -70,7 +70,7 @@ def write_window_digits(writer: GraphPathWriter) -> str:
     return writer.path_module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
 
 
-def write_descent(writer: GraphPathWriter) -> str:
+def write_descent(writer: PathModuleWriter) -> str:
     """Write the kernel that finds a match by its number among those that end at one event.
 
     Returns
@@ -232,7 +232,7 @@ _NUMBERS = (
         z = number[n] - other[n] - borrow
         borrow = 1 if z < 0 else 0
         number[n] = z + 2147483648 if z < 0 else z""",
-    """def ways_on(s, a, b, way_of, part):
+    """def ways_on(s, a, b, way_of, part TABLES):
     for n in range(len(part)):
         part[n] = 0
     if (b >> s) & 1:
@@ -252,7 +252,7 @@ _DESCENT = """def descend(work_limit, w, lows, offset, cell, low, high, latest, 
                 if is_less(rest, ways[d, 0]):
                     break
                 subtract(rest, ways[d, 0])
-            stay, goes = sources(states[d])
+            stay, goes = sources(states[d] TABLES)
             if stay | goes == 0:
                 report[3] = -1
                 return
@@ -264,7 +264,7 @@ _DESCENT = """def descend(work_limit, w, lows, offset, cell, low, high, latest, 
         if work > work_limit:
             report[0], report[1], report[2] = d, scan, phase
             return
-        stay, goes = sources(states[d])
+        stay, goes = sources(states[d] TABLES)
         lo, hi = scan, min(high[i], scan + candidates.shape[1])
         if d + 1 >= len(entry):
             report[0], report[1], report[2], report[4] = d, scan, phase, 1
@@ -278,12 +278,12 @@ _DESCENT = """def descend(work_limit, w, lows, offset, cell, low, high, latest, 
                 weight[t] = 0
             for s in range(N):
                 if (a | b) >> s & 1:
-                    ways_on(s, a, b, ways[d], part)
+                    ways_on(s, a, b, ways[d], part TABLES)
                     add_product(weight, part, count[cell[s] + j])
             if is_less(rest, weight):
                 for s in range(N):
                     if (a | b) >> s & 1:
-                        ways_on(s, a, b, ways[d], ways[d + 1, s])
+                        ways_on(s, a, b, ways[d], ways[d + 1, s] TABLES)
                 d += 1
                 entry[d], stays[d], nexts[d], states[d] = j, a, b, a | b
                 phase = 1

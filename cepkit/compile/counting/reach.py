@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, READ, GraphPathWriter
+from cepkit.compile.counting.path_source import INT1, READ, PathModuleWriter
 
 
-def write_starts(writer: GraphPathWriter) -> str:
+def write_starts(writer: PathModuleWriter) -> str:
     """Write the kernel that finds the latest starts of the paths that end at each event.
 
     Returns
@@ -25,7 +25,7 @@ def write_starts(writer: GraphPathWriter) -> str:
     return writer.path_module(helpers, (_STARTS, types))
 
 
-def write_reach_back(writer: GraphPathWriter) -> str:
+def write_reach_back(writer: PathModuleWriter) -> str:
     """Write the kernel that goes back from the ends of matches to all events that they can contain.
 
     Returns

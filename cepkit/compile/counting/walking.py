@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, SHORT1, GraphPathWriter
+from cepkit.compile.counting.path_source import INT1, INT2, INT3, READ, SHORT1, PathModuleWriter
 
 # Places in the reports of the walks. Then the reasons why a walk stopped early, besides the limit on work.
 END, DEPTH, PHASE, N_MATCHES, N_ITEMS, WORK, DONE, SEEK, REASON = range(9)
 DEEPER, LONGER, FULL = 1, 2, 3
 
 
-def write_line_walk(writer: GraphPathWriter) -> str:
+def write_line_walk(writer: PathModuleWriter) -> str:
     """Write the walk of a line of states.
 
     Returns
@@ -26,11 +26,14 @@ def write_line_walk(writer: GraphPathWriter) -> str:
     -----
     Time O(matches x N + entries looked at): every candidate that passes leads to a match. Memory O(N).
     """
-    n = len(writer.graph.states)
     helpers = writer.over_links("find", "w, latest, found", _FIND_IN_LINE, alive="(v[j] >= w)")
     helpers.append(_FIRST_FROM.splitlines())
-    stores = [f"                row[m + np.uint64({s})] = p{s}" for s in range(1, n)]
-    loads = [f"            p{s} = position[entry[{s}]]" for s in range(1, n)]
+    if writer.n_states is None:
+        loads, stores = [], ["                for s in range(1, N):"]
+        stores += ["                    row[m + np.uint64(s)] = position[entry[s]]"]
+    else:
+        loads = [f"            p{s} = position[entry[{s}]]" for s in range(1, writer.n_states)]
+        stores = [f"                row[m + np.uint64({s})] = p{s}" for s in range(1, writer.n_states)]
     text = _LINE.replace("            LOADS", "\n".join(loads)).replace(
         "                STORES", "\n".join(stores)
     )
@@ -39,7 +42,7 @@ def write_line_walk(writer: GraphPathWriter) -> str:
     return writer.path_module(helpers, (text, types))
 
 
-def write_walk(writer: GraphPathWriter) -> str:
+def write_walk(writer: PathModuleWriter) -> str:
     """Write the walk of any graph.
 
     Returns
@@ -192,7 +195,7 @@ _WALK = f"""def walk(stop, work_limit, ends, end_states, position, low, high, wi
                 while of >> s > 1:
                     s += 1
                 path_component[back - d] = COMPONENT[s]
-            stay, goes = sources(of)
+            stay, goes = sources(of TABLES)
             sources_of[d, 0], sources_of[d, 1] = stay, goes
             scan[d] = max(low[i], first_in_window) if stay | goes else high[i]
             cursor[d] = n_candidates[d] = 0
@@ -202,11 +205,11 @@ _WALK = f"""def walk(stop, work_limit, ends, end_states, position, low, high, wi
                 phase = 0
             elif seek == d:
                 seek = -1
-                write_components(0, d, path_state, path_component)
+                write_components(0, d, path_state, path_component TABLES)
             elif phase == 2 and several[d]:
                 path_state[d] = 0
-                go_on(d, path_state, nexts)
-                write_components(0, d, path_state, path_component)
+                go_on(d, path_state, nexts TABLES)
+                write_components(0, d, path_state, path_component TABLES)
         if phase == 2:
             if n + 1 >= len(first_item) or n_items + d + 1 > len(out_event):
                 reason = {LONGER} if n == 0 else {FULL}
@@ -222,10 +225,10 @@ _WALK = f"""def walk(stop, work_limit, ends, end_states, position, low, high, wi
             first_item[n] = n_items
             phase = 0
             if tied[d]:
-                t = other_way(d, path_state, stays, nexts)
+                t = other_way(d, path_state, stays, nexts TABLES)
                 if t > 0:
-                    go_on(t - 1, path_state, nexts)
-                    write_components(0, d, path_state, path_component)
+                    go_on(t - 1, path_state, nexts TABLES)
+                    write_components(0, d, path_state, path_component TABLES)
                     phase = 2
                     continue
         c = cursor[d]
@@ -291,7 +294,7 @@ _WRITE_LEAVES = """def write_leaves(n, n_items, c, until, candidates, position, 
     return c"""
 
 # Sets the states of all events after the one at depth d. The next component begins as soon as it can.
-_GO_ON = """def go_on(d, path_state, nexts):
+_GO_ON = """def go_on(d, path_state, nexts TABLES):
     s = path_state[d]
     for t in range(d, 0, -1):
         s = FIRST_STATE[COMPONENT[s] + 1] if (nexts[t] >> s) & 1 else s + 1 - ((LOOPS >> s) & 1)
@@ -299,7 +302,7 @@ _GO_ON = """def go_on(d, path_state, nexts):
 
 # Finds the next way through the states: the last event that began a component, and could have stayed in the
 # one before, now stays. Returns its depth + 1, or 0 when no other way exists.
-_OTHER_WAY = """def other_way(d, path_state, stays, nexts):
+_OTHER_WAY = """def other_way(d, path_state, stays, nexts TABLES):
     for t in range(1, d + 1):
         s = path_state[t]
         if (stays[t] & nexts[t]) >> s & 1 and COMPONENT[path_state[t - 1]] > COMPONENT[s]:
@@ -307,7 +310,7 @@ _OTHER_WAY = """def other_way(d, path_state, stays, nexts):
             return t
     return 0"""
 
-_WRITE_COMPONENTS = """def write_components(low, high, path_state, path_component):
+_WRITE_COMPONENTS = """def write_components(low, high, path_state, path_component TABLES):
     back = len(path_component) - 1
     for t in range(low, high + 1):
         path_component[back - t] = COMPONENT[path_state[t]]"""

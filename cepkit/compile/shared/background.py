@@ -22,7 +22,7 @@ from cepkit.compile.shared import loading
 if what == "kernels":
     loading.load_kernels(name, quick=False)
 else:
-    loading.load_request(name)
+    loading.load_requests(name)
 """
 _running: list[subprocess.Popen] = []
 _begun: set[str] = set()
@@ -41,15 +41,16 @@ def compile_in_background(what: str, name: str) -> bool:
     Parameters
     ----------
     what : str
-        ``"kernels"`` for a module of the package, ``"text"`` for a kept file with generated text.
+        ``"kernels"`` for a module of the package, ``"texts"`` for all kept files with generated texts.
     name : str
-        The module's name, or the file.
+        The module's name, or the folder of the files.
 
     Notes
     -----
     At most one such process runs at a time. A module whose turn does not come is compiled after a later run.
     """
-    if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or name in _begun:
+    is_begun = what == "kernels" and name in _begun  # in vain
+    if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or is_begun:
         return False
     _running[:] = [process for process in _running if process.poll() is None]
     if _running:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -31,8 +31,12 @@ _loading = threading.RLock()  # a module that another thread still compiles has 
 free_after_fork(_loading)
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
+_asked: set[str] = set()  # names of modules to compile in the background, each once
+_spent: dict[str, float] = {}  # seconds of interpretation by the name of the module that was not compiled
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
 _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
+_REQUEST = ".text"  # suffix of a file with the text of a module to compile
+_SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
 _CLOCK_S = 2.0  # within this time, a folder may change again without a new time of change
 
 
@@ -78,24 +82,44 @@ def reason_not_to_interpret() -> str | None:
     return "CEPKIT_TIER says so" if os.environ.get("CEPKIT_TIER") == "compiled" else None
 
 
-def compile_if_it_pays(text: str, n_events: int) -> None:
+def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
     """Compile the kernel of an interpreted query in the background if the query runs over many events.
 
-    A later `load` finds it. Nothing begins if the cache cannot be written.
+    It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
+    the kernel. Nothing begins if the cache cannot be written.
     """
-    if n_events >= _EVENTS_THAT_PAY and not is_ready(text):
+    name = _name_of(text)
+    spent = _spent[name] = _spent.get(name, 0.0) + seconds
+    if (n_events >= _EVENTS_THAT_PAY or spent >= _SECONDS_THAT_PAY) and not is_ready(text):
         with suppress(CepError):
-            path = kept_path(f"{_name_of(text)}.text")
-            if path is not None and keep(path, text.encode()):
-                compile_in_background("text", str(path))
+            path = kept_path(f"{name}{_REQUEST}")
+            if path is None or (name not in _asked and not keep(path, text.encode())):
+                return
+            _asked.add(name)
+            if path.exists():  # its turn did not come yet
+                compile_in_background("texts", str(path.parent))
 
 
-def load_request(path: str) -> None:
-    """Compile the text in a kept file of `compile_if_it_pays`, and remove the file."""
-    content = read_kept(Path(path))
-    if content is not None:
-        load(content.decode())
-        Path(path).unlink(missing_ok=True)
+def interpreting(text: str, run: Callable, n_events: int = 0) -> Callable:
+    """Return ``run``, which interprets the query of ``text``. The text is compiled if that pays."""
+    compile_if_it_pays(text, n_events)
+
+    def timed(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        result = run(*arguments)
+        compile_if_it_pays(text, 0, time.perf_counter() - began)
+        return result
+
+    return timed
+
+
+def load_requests(folder: str) -> None:
+    """Compile the texts that processes asked for in `compile_if_it_pays`, and remove their files."""
+    while path := next(Path(folder).glob(f"cepkit_kernel_*{_REQUEST}"), None):
+        content = read_kept(path)
+        path.unlink(missing_ok=True)
+        if content is not None:
+            load(content.decode())
 
 
 def is_ready(text: str) -> bool:
@@ -132,13 +156,20 @@ def _names_in(folder: Path) -> frozenset[str]:
 
 def are_kernels_ready(name: str) -> bool:
     """Return whether `load_kernels` is quick. If not, begin to compile the module in the background."""
-    if name in _kernels or not can_use_images():
-        return True
-    image = image_name(name)
-    if _is_image_kept(image) or has_bitcode(image):
+    if name in _kernels or not can_use_images() or _is_shipped(image_name(name)):
         return True
     compile_in_background("kernels", name)
     return False
+
+
+def is_general_ready(text: str) -> bool:
+    """Return whether `load_general` is quick."""
+    name = general_name(text)
+    return name in _kernels or not can_use_images() or _is_shipped(name)
+
+
+def _is_shipped(image: str) -> bool:
+    return _is_image_kept(image) or has_bitcode(image)
 
 
 def load_kernels(name: str, *, quick: bool = True) -> Any:
@@ -147,32 +178,48 @@ def load_kernels(name: str, *, quick: bool = True) -> Any:
     Every kernel of the module has the types of its arguments in its decorator. With ``quick``, the first
     machine code of an installation is made quickly, and better code takes its place about a second later.
     """
-    if name not in _kernels:
+    return _load_shipped(name, partial(image_name, name), partial(importlib.import_module, name), quick)
+
+
+def load_general(text: str, *, quick: bool = True) -> Any:
+    """Return the functions of a generated text that serves every query; otherwise as `load_kernels`."""
+    name = general_name(text)
+    return _load_shipped(name, lambda: name, partial(_run_text, name, text, {}), quick)
+
+
+@lru_cache
+def general_name(text: str) -> str:
+    """Return the name of the image of a generated text that serves every query."""
+    return f"cepkit_general_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def _load_shipped(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
+    if key not in _kernels:
         with hold(_loading):
-            if name not in _kernels:
-                _kernels[name] = _load_kernels(name, quick)
-    return _kernels[name]
+            if key not in _kernels:
+                _kernels[key] = _load_kernels(key, image_of, make, quick)
+    return _kernels[key]
 
 
-def _load_kernels(name: str, quick: bool) -> Any:
+def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
     if not can_use_images():
-        return importlib.import_module(name)
-    image = image_name(name)
+        return make()
+    image = image_of()
     if (found := read_image(image)) is not None:
         return found
     if (found := load_bitcode(image, quick=quick)) is not None:
         if quick:
-            run_later(partial(_improve, name))
+            run_later(partial(_improve, key, image))
         return found
-    module = importlib.import_module(name)
+    module = make()
     write_image(image, module)
     return module
 
 
-def _improve(name: str) -> None:
+def _improve(key: str, image: str) -> None:
     """Let better machine code take the place of the first one, and keep it for later processes."""
-    if (better := load_bitcode(image_name(name))) is not None:
-        _kernels[name] = better
+    if (better := load_bitcode(image)) is not None:
+        _kernels[key] = better
 
 
 @cache
@@ -224,5 +271,6 @@ def _run_text(name: str, text: str, names: Mapping[str, Callable]) -> ModuleType
     return module
 
 
+@lru_cache(maxsize=1024)
 def _name_of(text: str) -> str:
     return f"cepkit_kernel_{hashlib.sha256(text.encode()).hexdigest()[:24]}"

@@ -16,7 +16,6 @@ from cepkit.engines.counting.counts import PathCounter
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
 from cepkit.engines.counting.residues import WORD
 from cepkit.engines.interpreted.anchored import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
-from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.places import accepted_places
 from cepkit.progress import checkpoint
 
@@ -44,9 +43,9 @@ class AnchoredLayout(Layout):
         return self.write_once("walk", write=partial(write_walk, self.program, self.graph, self.dtypes))
 
     @property
-    def is_new_to_walk(self) -> bool:
-        """Whether the kernels that follow paths would have to be compiled."""
-        return reason_to_compile(self.walk_kernel.text, COUNTING) is None
+    def texts_to_list(self) -> list[str]:
+        """The modules of kernels that list matches."""
+        return [self.walk_kernel.text]
 
     @cached_property
     def anchors(self) -> np.ndarray:

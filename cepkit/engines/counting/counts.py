@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.compile.shared.loading import compile_if_it_pays
+from cepkit.compile.shared.loading import interpreting
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
@@ -213,10 +213,9 @@ class PathCounter:
         if arithmetic == WRAPPING and component is None:
             tests = layout.tests_if_new(made.text)
             if not isinstance(tests, str) and self._is_quick_to_interpret():
-                found = count_interpreted(layout, tests, self.last, self.since)
                 layout.tier = "interpreted"
-                compile_if_it_pays(made.text, self.places.n)
-                return [found]
+                count = interpreting(made.text, count_interpreted, self.places.n)
+                return [count(layout, tests, self.last, self.since)]
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.compile.shared.loading import reason_to_compile
 from cepkit.engines.counting.aggregates import aggregate, ratio
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
 from cepkit.engines.counting.anchored_walking import AnchoredWalk
@@ -20,7 +21,7 @@ from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk, first_of_blocks
 from cepkit.engines.search.search import find_without_compiling
-from cepkit.engines.shared.kernels import accepted
+from cepkit.engines.shared.kernels import COUNTING, accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,
@@ -176,9 +177,15 @@ class CountedMatches(SequenceSet):
         is_short = not self._as_python and "_walks" not in self.__dict__ and not self._is_much
         if not is_short or self._total > _MOST_TO_LIST:
             return None
-        if not all(layout.is_new_to_walk for layout in self._layouts):
+        if not self._is_new_to_walk:
             return None
         return find_without_compiling(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
+
+    @property
+    def _is_new_to_walk(self) -> bool:
+        """Whether kernels that list matches would have to be compiled."""
+        texts = [text for layout in self._layouts for text in layout.texts_to_list]
+        return any(reason_to_compile(text, COUNTING) is None for text in texts)
 
     @cached_property
     def _total(self) -> int:
@@ -298,7 +305,7 @@ class CountedMatches(SequenceSet):
             return None
         if any(counter.are_long for counter in self._counters):
             return None
-        if not all(layout.is_new_to_walk for layout in self._layouts):
+        if not self._is_new_to_walk:
             return None
         positions, counts = self.ends()
         if not len(positions):

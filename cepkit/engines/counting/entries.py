@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from cepkit.compile.counting.path_source import PathModuleWriter
+from cepkit.compile.counting.path_tables import text_of
 from cepkit.compile.counting.reach import write_reach_back, write_starts
 from cepkit.compile.counting.state_graph import StateGraph
+from cepkit.compile.shared.loading import interpreting, load_general
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
+from cepkit.engines.interpreted.paths import path_values
 from cepkit.progress import checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Entries:
     """Events that the states of a graph accept; see `cepkit.compile.counting.path_source`.
 
     Parameters
     ----------
+    layout : Layout
+        The events.
     place, position : ndarray of int64, shape (n_entries,)
         Place and stream position of the event; places ascend within a state.
     low, high : ndarray of int64, shape (n_entries,)
@@ -28,10 +36,11 @@ class Entries:
         The entries of each state, and where its part of ``latest`` begins.
     latest : ndarray of int64, shape (n_cells,)
         For each state and entry, the latest place at which a path that ends there begins, or -1.
-    values : tuple
-        The arguments that conditions read; see `GraphPathWriter`.
+    limits : list of ndarray of int64, shape (n_entries,)
+        Limits by absent events, as `GraphPathWriter` names them.
     """
 
+    layout: Layout
     place: np.ndarray
     position: np.ndarray
     low: np.ndarray
@@ -41,7 +50,7 @@ class Entries:
     end_of_state: np.ndarray
     offset: np.ndarray
     latest: np.ndarray
-    values: tuple
+    limits: list[np.ndarray]
 
     @classmethod
     def of(cls, layout: Layout) -> Entries:
@@ -74,28 +83,43 @@ class Entries:
             low[own] = first[edge.source] + begins
             high[own] = first[edge.source] + layout.array("ends", source, target)
         entries = cls(
-            place, places.position_of_place[place], low, high,
+            layout, place, places.position_of_place[place], low, high,
             np.concatenate([layout.array("since", pool) for pool in lists]), first, end, offset,
             _accepted_cells(layout, place, first, end, offset),
-            (
-                place, *_limits(layout, place, first, end),
-                *(column[place] for column in layout.columns), *layout.constants,
-            ),
+            _limits(layout, place, first, end),
         )  # fmt: skip
         entries._find_latest_starts(layout)
         return entries
 
+    @cached_property
+    def values(self) -> tuple:
+        """The arguments that conditions read; see `GraphPathWriter`."""
+        columns = (column[self.place] for column in self.layout.columns)
+        return self.place, *self.limits, *columns, *self.layout.constants
+
+    @cached_property
+    def _values_to_interpret(self) -> tuple:
+        return path_values(self.layout, self.place, self.limits)
+
+    def kernel(self, write: Callable[[PathModuleWriter], str], name: str) -> tuple[Callable, tuple]:
+        """Return a kernel and its values. Until it is compiled, one for every graph takes its place."""
+        layout = self.layout
+        if not layout.can_interpret(write):
+            return layout.path_kernel(write, name), self.values
+        run = getattr(load_general(text_of(write)), name)
+        return interpreting(layout.path_text(write), run, layout.places.n), self._values_to_interpret
+
     def _find_latest_starts(self, layout: Layout) -> None:
         if not layout.graph.edges:
             return
-        run = layout.path_kernel(write_starts, "starts")
+        run, values = self.kernel(write_starts, "starts")
         for s, state in enumerate(layout.graph.states):
             done, end = int(self.first_of_state[s]), int(self.end_of_state[s])
             while not state.is_first and done < end:
                 checkpoint()
                 done = run(
                     s, done, end, WORK_PER_CALL, self.offset, self.low, self.high, self.window_start,
-                    *self.values, self.latest,
+                    *values, self.latest,
                 )  # fmt: skip
 
     def ends(self, graph: StateGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -127,13 +151,13 @@ class Entries:
             if layout.graph.states[s].is_final:
                 needed[self.offset[s] + first : self.offset[s] + end] = self.window_start[first:end]
         if layout.graph.edges:
-            run = layout.path_kernel(write_reach_back, "back")
+            run, values = self.kernel(write_reach_back, "back")
             for s, (first, end) in reversed(list(enumerate(spans))):
                 while first < end:
                     checkpoint()
                     end = run(
                         s, first, end, WORK_PER_CALL, self.offset, self.low, self.high, self.latest,
-                        *self.values, needed,
+                        *values, needed,
                     )  # fmt: skip
         takes_part = self.latest >= needed
         states = [s for s, state in enumerate(layout.graph.states) if state.component == component]

@@ -12,11 +12,19 @@ import numpy as np
 from cepkit.compile.counting.absence import write_absence
 from cepkit.compile.counting.conditions import ConditionWriter, CountingKernel, Key
 from cepkit.compile.counting.path_source import GraphPathWriter
-from cepkit.compile.counting.ranking import write_window_counts
+from cepkit.compile.counting.path_tables import text_of
 from cepkit.compile.counting.reach import write_starts
 from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph
+from cepkit.compile.counting.walking import write_line_walk, write_walk
 from cepkit.compile.interpreted.pairs import PairTest
-from cepkit.compile.shared.loading import load_kernels, reason_to_compile
+from cepkit.compile.shared.loading import (
+    interpreting,
+    is_general_ready,
+    is_ready,
+    load_kernels,
+    reason_not_to_interpret,
+    reason_to_compile,
+)
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of, nearest_interpreted
 from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import PATHS, Places, accepted_places
@@ -97,17 +105,30 @@ class Layout:
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""
         if (write, name) not in self._path_kernels:
-            self._path_kernels[write, name] = self._load(self.program, self._path_text(write), name)
+            self._path_kernels[write, name] = self._load(self.program, self.path_text(write), name)
         return self._path_kernels[write, name]
 
-    def _path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
+    def path_text(self, write: Callable[[GraphPathWriter], str]) -> str:
+        """Return the text of the module that ``write`` writes."""
         return self.write_once(write, write=partial(write, self.writer))
 
+    def can_interpret(self, write: Callable[[GraphPathWriter], str]) -> bool:
+        """Whether a kernel is not compiled yet, and one for every graph can take its place."""
+        if self._are_links_tests and not reason_not_to_interpret() and not is_ready(self.path_text(write)):
+            return is_general_ready(text_of(write))
+        return False
+
+    @cached_property
+    def _are_links_tests(self) -> bool:
+        return not isinstance(counting_tests_of(self.graph), str)
+
     @property
-    def is_new_to_walk(self) -> bool:
-        """Whether a kernel that finds a path by its number would have to be compiled."""
-        needed = map(self._path_text, (write_starts, write_window_counts))
-        return any(reason_to_compile(text, COUNTING) is None for text in needed)
+    def texts_to_list(self) -> list[str]:
+        """The modules of kernels that list matches."""
+        if not self.graph.edges:
+            return []
+        writers = write_starts, write_line_walk if self.graph.is_line else write_walk
+        return [self.path_text(write) for write in writers if not self.can_interpret(write)]
 
     # --- arrays
 
@@ -233,7 +254,8 @@ class Layout:
             ahead, of = absence.side == "earlier", self.graph.links[link]
             neighbour = self.graph.pool_of_component(of.source if ahead else of.target)
             pools = self.graph.tests.index(absence.test), neighbour
-            return nearest_interpreted(self, tests, pools, first, stop, ahead=ahead)
+            find = interpreting(made.text, partial(nearest_interpreted, ahead=ahead), self.places.n)
+            return find(self, tests, pools, first, stop)
         run, arrays = self.function(made), self.arrays_of(made)
         out, done = np.empty(len(first), np.int64), 0
         while done < len(out):

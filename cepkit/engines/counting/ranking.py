@@ -129,12 +129,12 @@ class PathFinder:
         table = np.zeros((n_cells, n_digits) if n_digits else n_cells, np.int64)
         outputs = (np.zeros(n_digits, np.int64), table, report) if n_digits else (table, report)
         write, name = (write_window_digits, "digits") if n_digits else (write_window_counts, "counts")
-        run = self.layout.path_kernel(write, name)
+        run, values = own.kernel(write, name)
         while not report[COUNTED]:
             checkpoint()
             run(
                 WORK_PER_CALL, start, lows, highs, own.offset, cell, own.low, own.high, own.latest,
-                *own.values, *outputs,
+                *values, *outputs,
             )  # fmt: skip
         window = CountedWindow(start, lows, highs, cell, table)
         self._known = (start, last, n_digits), window
@@ -143,8 +143,8 @@ class PathFinder:
     def are_paths(self, rows: np.ndarray) -> np.ndarray:
         """Return which rows of entries, one entry per state of a line, are paths, bool, (n,)."""
         out = np.zeros(len(rows), np.int64)
-        run = self.layout.path_kernel(write_fitting, "fits")
-        run(rows, self.entries.low, self.entries.high, *self.entries.values, out)
+        run, values = self.entries.kernel(write_fitting, "fits")
+        run(rows, self.entries.low, self.entries.high, *values, out)
         return out > 0
 
     def draw(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -165,11 +165,12 @@ class PathFinder:
             The entries of the matches, from the first event to the last.
         """
         out = np.zeros((len(last), self.n_states), np.int64)
-        own, done, run = self.entries, 0, self.layout.path_kernel(write_window_counts, "draw")
+        own, done = self.entries, 0
+        run, values = own.kernel(write_window_counts, "draw")
         while done < len(last):
             checkpoint(done / len(last))
             done = run(
-                done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *own.values, window.count,
+                done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *values, window.count,
                 last, rank, out,
             )  # fmt: skip
         return out
@@ -207,12 +208,12 @@ class PathFinder:
         candidates = np.zeros((3, FEW), np.int64)
         report = np.zeros(5, np.int64)
         report[PHASE] = 1
-        run = self.layout.path_kernel(write_descent, "descend")
+        run, values = own.kernel(write_descent, "descend")
         while not report[FOUND]:
             checkpoint()
             run(
                 WORK_PER_CALL, window.start, window.lows, own.offset, window.cell, own.low, own.high,
-                own.latest, *own.values, window.count, rest, *scratch, *self._scratch, candidates, report,
+                own.latest, *values, window.count, rest, *scratch, *self._scratch, candidates, report,
             )  # fmt: skip
             if report[IS_FULL]:
                 self._scratch = [np.concatenate([array, np.zeros_like(array)]) for array in self._scratch]

@@ -106,32 +106,34 @@ class PathWalk:
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
     def _walk_line(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        n, own, run = self.n_states, self.entries, self.layout.path_kernel(write_line_walk, "walk")
+        n, own = self.n_states, self.entries
         start = np.zeros(n, np.int64) if path is None else path.entries[::-1].copy()
         first = np.append(own.first_of_state, own.end_of_state[-1])
         arguments = [
             stop, WORK_PER_CALL, self._ends[0], first, own.position, own.low, own.high, own.window_start,
-            own.latest, *own.values, start, np.zeros(n, np.int64), np.zeros(n, np.int64),
-            np.zeros((n, _STRETCH), np.int64), *(np.zeros(n, np.int64) for _ in range(4)),
+            own.latest,
         ]  # fmt: skip
+        scratch = [start, np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros((n, _STRETCH), np.int64)]
+        scratch += [np.zeros(n, np.int64) for _ in range(4)]
         report = np.zeros(9, np.int64)
         report[END], report[DEPTH], report[SEEK] = begin - 1, n, -1 if path is None else 0
         while not report[DONE]:
+            run, values = own.kernel(write_line_walk, "walk")
             out = np.empty(size * n, np.int64)
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
                 checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
-                run(*arguments, out, report)
+                run(*arguments, *values, *scratch, out, report)
             n_matches = int(report[N_MATCHES])
             if n_matches:
                 yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        own, run = self.entries, self.layout.path_kernel(write_walk, "walk")
+        own = self.entries
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [
             stop, WORK_PER_CALL, *self._ends[:2], own.position, own.low, own.high, own.window_start,
-            own.offset, own.latest, *own.values, start,
+            own.offset, own.latest,
         ]  # fmt: skip
         depth, n_items = max(_FEW_EVENTS, len(start)), max(_ITEMS_PER_BLOCK, 4 * size)
         scratch = _scratch(depth)
@@ -141,12 +143,13 @@ class PathWalk:
             scratch[0][: len(start)] = path.states
             report[SEEK] = len(start) - 1
         while not report[DONE]:
+            run, values = own.kernel(write_walk, "walk")
             outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
             outputs[2][0] = 0
             report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
             while not report[DONE] and report[REASON] not in (FULL, LONGER):
                 checkpoint((int(report[END]) + 1 - begin) / (stop - begin))
-                run(*arguments, *scratch, *outputs, report)
+                run(*arguments, *values, start, *scratch, *outputs, report)
                 if report[REASON] == DEEPER:
                     depth *= 2
                     scratch = _deepen(scratch, depth)

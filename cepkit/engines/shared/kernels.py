@@ -11,7 +11,7 @@ from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.loading import load, reason_to_compile
+from cepkit.compile.shared.loading import interpreting, load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
 from cepkit.engines.shared.places import Places
 from cepkit.progress import checkpoint
@@ -82,7 +82,7 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
         program.written[key] = write_accepting(program, dtypes)
     text = program.written[key].text
     if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
-        return _accepted_by_columns(places)
+        return interpreting(text, _accepted_by_columns, places.n)(places)
     run = load_as(program, text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         size = per_call(run, _EVENTS_PER_CALL)
