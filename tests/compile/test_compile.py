@@ -148,15 +148,18 @@ def described(plan) -> str:
         inner = [part for part in t.walk() if part.op in ("column", "first") and part is not t] or [t]
         return term(t if t.op in ("column", "first") else inner[-1])
 
+    def shown(bound) -> str:
+        return f" {side(bound.event)} {bound.sign} {side(bound.start)}" if bound else ""
+
     names = plan.automaton.names
     queues = []
     for queue in plan.queues:
-        targets = []
-        for target in queue.targets:
-            bound = target.bound
-            shown = f" {side(bound.event)} {bound.sign} {side(bound.start)}" if bound else ""
-            targets.append(f"{names[target.position]}{shown} +{len(target.conjuncts)}")
-        queues.append(f"{names[queue.position]} ({len(queue.windows)}) -> {', '.join(targets)}")
+        targets = [
+            f"{names[target.position]}{shown(target.bound)} +{len(target.conjuncts)}"
+            for target in queue.targets
+        ]
+        loops = "".join(map(shown, queue.loops))
+        queues.append(f"{names[queue.position]} ({len(queue.windows)}){loops} -> {', '.join(targets)}")
     dominated = [name for p, name in enumerate(names) if plan.dominated >> p & 1]
     return " | ".join(" ".join(parts) or "-" for parts in (map(term, plan.slots), queues, dominated))
 

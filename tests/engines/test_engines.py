@@ -78,6 +78,9 @@ SHAPED = {
     "queue of floats with nulls": (". any* up", {"any": "true", "up": "y >= first(y) * 1.5"}, {}),
     "queue without a bound": (".+ apart", {"apart": "bit_and(x, first(x)) == 0 and x > 0"}, {}),
     "queue from the first row": ("e+ up", {"e": "x > 1", "up": "x > first(x) + 1"}, {}),
+    "queue that looks at the start": (". e* low", {
+        "e": "y >= first(y) - 1", "low": "y < first(y) - 1 and x < first(x) + 4",
+    }, {}),
     "two queues": (". e* up | d d e* low", {
         "d": "f", "e": "delta(t) <= 12", "up": "x > first(x) + 3", "low": "y < first(y) - 1",
     }, {}),

@@ -20,7 +20,11 @@ QUERIES = {
         {"rise": "x >= first(x) and x >= prev(x)", "drop": "x >= first(x)", "deep": "x < first(x)"},
         {},
     ),
-    "queue": (". e* up", {"e": "delta(t) < 9", "up": "x > first(x) + 2 and delta(t) < 9"}, {}),
+    "queue": (
+        ". e* up",
+        {"e": "delta(t) < 9 and x >= first(x) - 3", "up": "x > first(x) + 2 and delta(t) < 9"},
+        {},
+    ),
     "sums": (". e* full", {"e": "sum(x) < 9", "full": "sum(g) + count() > 6 or s == first(s)"}, {}),
     "window": (
         ". e* (top | low)",

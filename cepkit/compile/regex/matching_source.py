@@ -131,11 +131,12 @@ class _MatchingWriter:
             ]
             arrays += [StateArray(f"{q}_start", "int64", "queue")]
             arrays += [StateArray(f"{q}_s{self._slot(s)}", stored_dtype(s), "queue") for s in queue.slots]
-            for t, target in enumerate(queue.targets):
-                if target.bound:
-                    dtype = stored_dtype(target.bound.start)
-                    arrays.append(StateArray(f"{q}_g{t}", dtype, "queue"))
-                    arrays.append(StateArray(f"{q}_b{t}", dtype, "partition", _unbeatable(target)))
+            for i, bound in enumerate(queue.bounds):
+                if bound:
+                    dtype = stored_dtype(bound.start)
+                    if _grade(queue, i) == i:
+                        arrays.append(StateArray(f"{q}_g{i}", dtype, "queue"))
+                    arrays.append(StateArray(f"{q}_b{i}", dtype, "partition", _unbeatable(queue, i)))
         return tuple(arrays)
 
     def _slot(self, slot: Term) -> int:
@@ -233,8 +234,8 @@ class _MatchingWriter:
 
     def _queue_arrays(self, number: int, queue: Queue) -> list[str]:
         q = f"q{number}"
-        bounds = [f"{q}_g{t}" for t, target in enumerate(queue.targets) if target.bound]
-        return [f"{q}_start", *(f"{q}_s{self._slot(s)}" for s in queue.slots), *bounds]
+        grades = [f"{q}_g{i}" for i, bound in enumerate(queue.bounds) if bound and _grade(queue, i) == i]
+        return [f"{q}_start", *(f"{q}_s{self._slot(s)}" for s in queue.slots), *grades]
 
     def _queue(self, lines: _Lines, number: int, queue: Queue) -> None:
         q = f"q{number}"
@@ -247,6 +248,8 @@ class _MatchingWriter:
         lines.add(3, f"if not e & {1 << queue.position}:", f"    {q}h = {q}t")
         if not queue.expires_first:
             self._expire(lines, number, queue)
+        if queue.loops:
+            self._leave(lines, number, queue)
         lines.add(3, f"{q}_head[k] = {q}h", f"if {q}h == {q}t:")
         self._empty(lines, 4, number, queue)
 
@@ -259,6 +262,33 @@ class _MatchingWriter:
         lines.add(4, *at_head)
         lines.add(4, f"if {' and '.join(self.terms.true(term) for term in queue.windows)}:", "    break")
         lines.add(4, f"{q}h += 1")
+
+    def _leave(self, lines: _Lines, number: int, queue: Queue) -> None:
+        """Remove the starts for which the loop ends. The bounds say whether there can be any."""
+        q, n_targets = f"q{number}", len(queue.targets)
+        loops = list(enumerate(queue.loops, n_targets))
+        tests = [(f"{self.terms.value(b.event)} {b.sign}", i, self.terms.valid(b.event)) for i, b in loops]
+        stay = [" and ".join([f"{test} {q}_b{i}[k]", *known]) for test, i, known in tests]
+        lines.add(3, f"if {q}h < {q}t and not ({' and '.join(stay)}):")
+        lines.add(4, f"work += {q}t - {q}h", f"kept = {q}h")
+        self._reset(lines, 4, number, queue)
+        stay = [" and ".join([f"{test} {q}_g{_grade(queue, i)}_of[r]", *known]) for test, i, known in tests]
+        lines.add(4, f"for r in range({q}h, {q}t):", f"    if {' and '.join(stay)}:")
+        lines.add(6, *(f"{array}_of[kept] = {array}_of[r]" for array in self._queue_arrays(number, queue)))
+        for i, bound in enumerate(queue.bounds):
+            if bound:
+                lines.add(6, f"v = {q}_g{_grade(queue, i)}_of[kept]")
+                self._note(lines, 6, number, queue, i)
+        lines.add(6, "kept += 1")
+        lines.add(4, f"{q}t = kept", f"{q}_tail[k] = kept")
+
+    def _note(self, lines: _Lines, depth: int, number: int, queue: Queue, i: int) -> None:
+        """Widen bound ``i`` by ``v``."""
+        b, closer = f"q{number}_b{i}[k]", "<" if _is_least(queue, i) else ">"
+        lines.add(depth, f"if v {closer} {b}:", f"    {b} = v")
+        # The loop of a start with NaN ends with the next event, and nothing compares with NaN.
+        if i >= len(queue.targets) and stored_dtype(queue.bounds[i].start) == "float64":
+            lines.add(depth, "if v != v:", f"    {b} = v")
 
     def _slots_at(self, queue: Queue, q: str, row: str) -> list[str]:
         return [f"s{self._slot(s)} = {q}_s{self._slot(s)}_of[{row}]" for s in queue.slots]
@@ -276,10 +306,11 @@ class _MatchingWriter:
             known = "".join(f" and {c}" for c in self.terms.valid(bound.event))
             lines.add(3, f"if {guard} and {event} {bound.sign} {q}_b{t}[k]{known}:")
             lines.add(
-                4, f"x = {event}", "hit = 0", f"bound = {_unbeatable(target)!r}".replace("inf", "np.inf")
+                4, f"x = {event}", "hit = 0", f"bound = {_unbeatable(queue, t)!r}".replace("inf", "np.inf")
             )
-            lines.add(4, f"g = {q}_g{t}_of[{q}h:{q}t]", "for r in range(len(g)):", "    v = g[r]")
-            closer = "<" if bound.sign in (">", ">=") else ">"
+            g = f"{q}_g{_grade(queue, t)}_of"
+            lines.add(4, f"g = {g}[{q}h:{q}t]", "for r in range(len(g)):", "    v = g[r]")
+            closer = "<" if _is_least(queue, t) else ">"
             lines.add(5, f"hit |= 1 if x {bound.sign} v else 0", f"bound = v if v {closer} bound else bound")
             lines.add(4, f"{q}_b{t}[k] = bound", f"work += {q}t - {q}h", "if hit:")
             depth = 5
@@ -289,7 +320,7 @@ class _MatchingWriter:
             depth = 4
         lines.add(depth, f"for r in range({q}h, {q}t):")
         lines.add(depth + 1, *self._slots_at(queue, q, "r"))
-        tests = [f"{event} {bound.sign} {q}_g{t}_of[r]"] if bound else []
+        tests = [f"{event} {bound.sign} {q}_g{_grade(queue, t)}_of[r]"] if bound else []
         test = " and ".join([*tests, *(self.terms.true(term) for term in conjuncts)]) or "True"
         lines.add(depth + 1, f"if {test}:")
         lines.add(
@@ -301,19 +332,26 @@ class _MatchingWriter:
         lines.add(depth, f"if f & {bit}:")
         lines.add(depth + 1, f"{q}t = {q}_tail[k]", f"{q}_start[k, {q}t] = {start}")
         lines.add(depth + 1, *(f"{q}_s{self._slot(s)}[k, {q}t] = s{self._slot(s)}" for s in queue.slots))
-        for t, target in enumerate(queue.targets):
-            if target.bound:
-                closer = "<" if target.bound.sign in (">", ">=") else ">"
-                lines.add(depth + 1, f"v = {self.terms.value(target.bound.start)}", f"{q}_g{t}[k, {q}t] = v")
-                lines.add(depth + 1, f"if v {closer} {q}_b{t}[k]:", f"    {q}_b{t}[k] = v")
+        for i, bound in enumerate(queue.bounds):
+            if bound:
+                grade = _grade(queue, i)
+                lines.add(
+                    depth + 1,
+                    f"v = {self.terms.value(bound.start) if grade == i else f'{q}_g{grade}[k, {q}t]'}",
+                )
+                lines.add(depth + 1, *([f"{q}_g{i}[k, {q}t] = v"] if grade == i else []))
+                self._note(lines, depth + 1, number, queue, i)
         lines.add(depth + 1, f"{q}_tail[k] = {q}t + 1", f"f &= {self.every & ~bit}")
 
     def _empty(self, lines: _Lines, depth: int, number: int, queue: Queue) -> None:
         q = f"q{number}"
         lines.add(depth, f"{q}_head[k] = 0", f"{q}_tail[k] = 0")
-        for t, target in enumerate(queue.targets):
-            if target.bound:
-                lines.add(depth, f"{q}_b{t}[k] = {_unbeatable(target)!r}".replace("inf", "np.inf"))
+        self._reset(lines, depth, number, queue)
+
+    def _reset(self, lines: _Lines, depth: int, number: int, queue: Queue) -> None:
+        for i, bound in enumerate(queue.bounds):
+            if bound:
+                lines.add(depth, f"q{number}_b{i}[k] = {_unbeatable(queue, i)!r}".replace("inf", "np.inf"))
 
 
 def write_labelling(
@@ -405,8 +443,19 @@ def _bits(mask: int, every: int, condition: str) -> str:
     return f"({every} if {condition} else {every & ~mask})"
 
 
-def _unbeatable(target: Target) -> float | int:
-    upward = target.bound.sign in (">", ">=")
-    if stored_dtype(target.bound.start) == "float64":
-        return float("inf") if upward else float("-inf")
-    return 2**63 - 1 if upward else -(2**63)
+def _grade(queue: Queue, i: int) -> int:
+    """Return the number of the first bound with the same side of the start, which has the array of both."""
+    start = queue.bounds[i].start
+    return next(n for n, bound in enumerate(queue.bounds) if bound and bound.start == start)
+
+
+def _is_least(queue: Queue, i: int) -> bool:
+    """Return whether bound ``i`` is the least of its starts: the first to match, or the first to leave."""
+    return (queue.bounds[i].sign in (">", ">=")) == (i < len(queue.targets))
+
+
+def _unbeatable(queue: Queue, i: int) -> float | int:
+    """Return bound ``i`` of no starts."""
+    if stored_dtype(queue.bounds[i].start) == "float64":
+        return float("inf") if _is_least(queue, i) else float("-inf")
+    return 2**63 - 1 if _is_least(queue, i) else -(2**63)

@@ -42,17 +42,24 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A position whose partial matches are ordered by start and leave from the front.
+    """A position whose partial matches are ordered by start and wait together.
 
-    The position loops to itself as long as conditions hold that depend only on the event or on a window.
-    All other positions that follow it are accepting. So a waiting start costs nothing per event: old starts
-    are dropped from the front, and the others are checked only if an event can beat the bound of a target.
+    The position loops to itself as long as conditions hold that depend only on the event, on a window, or on
+    a bound of the start. All other positions that follow it are accepting. So a waiting start costs nothing
+    per event: old starts are dropped from the front, and the others are checked only if an event can beat the
+    bound of a target, or can break the condition of the loop for some of them.
     """
 
     position: int
     windows: tuple[Term, ...]
+    loops: tuple[StartBound, ...]
     targets: tuple[Target, ...]
     slots: tuple[Term, ...]
+
+    @property
+    def bounds(self) -> tuple[StartBound | None, ...]:
+        """The bounds of the targets, None for those without one, and then those of the loop."""
+        return (*(target.bound for target in self.targets), *self.loops)
 
     @property
     def expires_first(self) -> bool:
@@ -132,7 +139,7 @@ def plan_matching(
         and all(queued >> q & 1 for q, follow in enumerate(automaton.follow) if follow >> p & 1)
     ]
     in_list = [c for c in start if c.mask & ~sum(only_queued)]
-    ready = [target.bound.start for queue in queues for target in queue.targets if target.bound]
+    ready = [bound.start for queue in queues for bound in queue.bounds if bound]
     slots = [*_slots(c.term for c in in_list), *(s for queue in queues for s in queue.slots), *_slots(ready)]
     slots = tuple(dict.fromkeys(slots))
     dependent = 0
@@ -175,18 +182,20 @@ def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | Non
         if any(not automaton.accepting >> t & 1 for t in others):
             continue
         own = [c.term for c in start if c.mask >> q & 1]
-        if not all(_is_window(term, clock) for term in own):
+        windows = [term for term in own if _is_window(term, clock)]
+        loops = [_bound(term) for term in own if term not in windows]
+        if None in loops:
             continue
         per_target = {t: tuple(c.term for c in start if c.mask >> t & 1) for t in others}
-        if not any(per_target.values()):
+        if not any(per_target.values()) and not loops:
             continue  # independent of the start: the earliest one is enough
         every = [*own, *(term for terms in per_target.values() for term in terms)]
         if not all(slot.op in _FIXED for slot in _slots(every)):
             continue
         targets = tuple(Target(t, *_with_bound(terms)) for t, terms in per_target.items())
-        # The start's side of the bound is stored; only the other conditions need the slots.
-        slots = _slots([*own, *(term for target in targets for term in target.conjuncts)])
-        yield Queue(q, tuple(own), targets, tuple(slots))
+        # The start's side of the bounds is stored; only the other conditions need the slots.
+        slots = _slots([*windows, *(term for target in targets for term in target.conjuncts)])
+        yield Queue(q, tuple(windows), tuple(bound for bound in loops if bound), targets, tuple(slots))
 
 
 def _enters_at_one_age(automaton: Positions, q: int) -> bool:
