@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.support.sizes import case_share, is_full, leave_out_cases, slow_share
-
-# Tests compile what they run, in the foreground; tests/engines/test_interpreted.py has interpretation.
-os.environ.setdefault("CEPKIT_TIER", "compiled")
-os.environ.setdefault("CEPKIT_BACKGROUND", "0")
+from tests.support import sizes
+from tests.support.tiers import TIERS, use_tier
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--full", action="store_true", help="run the slow tests too, at the sizes that issues name"
-    )
+    parser.addoption("--full", action="store_true", help="run all seeds, and the tests that are marked slow")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc):
-    leave_out_cases(metafunc)
+def pytest_configure(config):
+    sizes.begin(config)
 
 
 def pytest_collection_modifyitems(config, items):
-    skip_slow = pytest.mark.skip(reason="slow: runs with --full, and in some runs of CI")
-    others = []  # slow tests that are not in the share of this run
+    skip_slow = pytest.mark.skip(reason="slow: runs with --full")
+    waiting = set()  # files with tests that wait for Spark or a browser
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        if "long" in item.keywords:
-            item.add_marker("slow")
-        if "slow" in item.keywords and not is_full(item):
+        if "slow" in item.keywords and not sizes.is_full():
             item.add_marker(skip_slow)
-            others.append(item)
-    left_out = set(map(id, others)) if slow_share() is not None else set()
-    if left_out:
-        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-        items[:] = [item for item in items if id(item) not in left_out]
+        if {"spark", "browser"} & set(item.keywords):
+            waiting.add(item.path)
+    # Short files come last, so that all processes end together.
+    items.sort(key=lambda item: item.path not in waiting)
 
 
 def pytest_report_header(config):
-    lines = []
-    if slow_share() is not None:
-        lines.append(f"slow cases: {slow_share()} (CEPKIT_SLOW)")
-    if case_share() is not None:
-        lines.append(f"cases with a seed or many values: {case_share()} (CEPKIT_CASES)")
-    return lines
+    return f"seeds of turn {sizes.turn()} (CEPKIT_TURN); --full has all seeds"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Show the minutes that each folder of tests took, in all processes together."""
+    seconds: Counter[str] = Counter()
+    n_cases: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folder = folder_of(report.nodeid)
+                seconds[folder] += report.duration
+                n_cases[folder] += report.when == "call"
+    if not seconds:
+        return
+    terminalreporter.section("minutes of each folder, in all processes together")
+    for folder, took in [*seconds.most_common(), ("total", seconds.total())]:
+        n = n_cases[folder] if folder in n_cases else n_cases.total()
+        terminalreporter.line(f"{took / 60:6.1f}  {folder} ({n:,} cases)")
+
+
+def folder_of(nodeid: str) -> str:
+    """Return the folder of a test in the table of minutes; ``cepkit`` has the doctests."""
+    parts = nodeid.partition("::")[0].split("/")
+    return parts[0] if parts[0] != "tests" or len(parts) < 3 else parts[1]
 
 
 @pytest.fixture(autouse=True)
@@ -58,15 +68,16 @@ def no_bars(monkeypatch):
 
 
 @pytest.fixture
-def full(request):
-    """Whether the test runs at its full size: with ``--full``, or in the share of this run."""
-    return is_full(request.node)
+def full():
+    """Whether the run has ``--full``."""
+    return sizes.is_full()
 
 
-@pytest.fixture
-def whole(request):
-    """Whether the run has ``--full``. A share of the slow cases may try less of each case."""
-    return request.config.getoption("--full")
+@pytest.fixture(params=TIERS)
+def tier(request, monkeypatch):
+    """The tier of a random family that is compared with the definition; all other tests have the default."""
+    use_tier(request.param, monkeypatch)
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -150,7 +150,6 @@ def test_the_accessor_has_the_docstrings_of_the_functions(name):
     assert f".cep.{name}(" in code and f" cep.{name}(" not in code
 
 
-@pytest.mark.slow  # the doctests of the functions run the same examples
 @pytest.mark.parametrize("name", METHODS)
 def test_the_examples_of_the_accessor_run(name):
     [example] = doctest.DocTestFinder().find(getattr(CepAccessor, name), name)

@@ -79,7 +79,7 @@ for part in parts:
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_kernels_and_agents_are_measured():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run([sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True)

@@ -65,7 +65,6 @@ def test_tutorial_runs_in_jupyterlab(browser, server, name, full):
 IS_DIRTY = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_opening_a_tutorial_does_not_change_it(browser, server, name):
     """Its metadata says the language of the kernel. Another version of Python would be a change."""
@@ -286,7 +285,6 @@ def test_explorer_left_the_console_and_the_network_alone(explorer, browser):
     assert browser.outside == []
 
 
-@pytest.mark.slow
 def test_the_explorers_tutorial_runs_in_notebook_7(browser, server):
     chromium.needed("notebook")
     browser.forget()
@@ -373,7 +371,7 @@ def first_after(times, begin):
     return round(min(time for time in times if time >= begin) - begin, 1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_explorer_of_a_million_rows_answers(browser, server):
     """Real keys and a real mouse; nothing is asserted of times, they are printed and kept in `.artefacts`."""
     cell = {"cell_type": "code", "id": "call", "metadata": {}, "execution_count": None, "outputs": []}

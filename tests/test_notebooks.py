@@ -185,13 +185,18 @@ def runs_at_scale(path, scale, execute, monkeypatch):
     assert texts[0] != texts[1], "there was more data"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.slow if i else (), id=path.stem)
+        for i, path in enumerate(TUTORIALS)
+    ],
+)
 def test_tutorials_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 3, execute, monkeypatch)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS[5:], ids=lambda path: path.stem)
 def test_papers_run_at_another_scale(path, execute, monkeypatch):
     runs_at_scale(path, 2, execute, monkeypatch)

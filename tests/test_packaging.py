@@ -256,7 +256,7 @@ def test_package_files_are_small():
     assert [name for name, n_bytes in size.items() if n_bytes > 200_000] == []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_wheel_holds_the_package_and_its_files(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -279,7 +279,7 @@ def test_wheel_holds_the_package_and_its_files(wheel):
     assert wheel.stat().st_size < 3_000_000
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_wheel_says_what_pyproject_says(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
@@ -293,7 +293,7 @@ def test_wheel_says_what_pyproject_says(wheel):
     assert set(said.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_wheel_of_the_sdist_is_the_wheel(sources, wheel, tmp_path):
     build = "import hatchling.build, os; os.chdir({!r}); print(hatchling.build.build_sdist({!r}))"
     tool = tmp_path / "venv"
@@ -360,7 +360,7 @@ def shipped_tables(version):
     return [path for name, text in texts.items() if (path := tables_path(name, text, version)).is_file()]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, tmp_path):
     """The wheel, then an editable install, in an environment with nothing but the base dependencies."""
     variables = {
@@ -398,7 +398,7 @@ def test_installed_without_extras_it_runs_anywhere(wheel, environment, sources, 
     assert done.returncode == 2 and 'pip install "cepkit[spark]"' in done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_post_build_of_binder_in_a_fresh_environment(sources, tmp_path):
     """The script runs as on Binder, but for conda: its `python` is new, its home empty."""
     home, folder = tmp_path / "home", tmp_path / "venv"

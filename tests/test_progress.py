@@ -224,7 +224,6 @@ for attempt in range(3):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("name", ["sequential", "state", "data", "regex"])
 def test_ctrl_c_leaves_no_thread(name):
@@ -312,7 +311,6 @@ def test_threads_count_into_one_bar(capsys):
         assert bar._done == 4000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKS)
 def test_long_work_tells_its_share(name, monkeypatch, capsys):
     """Until Ctrl-C: from the second that is silent on, a bar is shown."""

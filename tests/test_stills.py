@@ -135,7 +135,6 @@ def test_a_figure_comes_alive_under_the_mouse(browser, live):
     assert not image.is_visible()
 
 
-@pytest.mark.slow
 def test_a_notebook_of_someone_else_shows_pictures(browser, server, notebook, live):
     """JupyterLab does not trust it: it shows neither widgets nor HTML as it was written."""
     fresh = json.loads(notebook.read_text(encoding="utf-8"))
@@ -166,7 +165,6 @@ def test_a_notebook_that_is_opened_again_shows_pictures(browser, server, noteboo
     assert not any("model not found" in of["text"] or "Loading" in of["text"] for of in seen)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_notebook_7_shows_pictures_until_the_cells_run(browser, server, notebook, live, is_trusted):
     chromium.needed("notebook")

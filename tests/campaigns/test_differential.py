@@ -14,13 +14,14 @@ from tests.campaigns.differential import PARTS, check_one
 from tests.campaigns.sequences import check_sequences
 from tests.campaigns.tally import Tally
 from tests.oracle.generate_conditions import Conditions, Role
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="the tiers need the compiler of numba")
 
 
-def check(part: str, seeds: range, **settings) -> Tally:
+def check(part: str, numbers: range, **settings) -> Tally:
     tally = Tally()
-    for seed in seeds:
+    for seed in numbers:
         check_one(part, seed, tally, **settings)
     assert not tally.differences, "\n\n".join(tally.differences)
     assert sum(tally.compared.values()) > 0
@@ -35,17 +36,15 @@ def test_few_queries_on_few_streams(part, seed):
     assert sum(tally.found.values()) > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("seed", range(10))
-def test_more_queries(part, seed):
-    n_streams = 4 if part in ("windows", "joins") else 30
-    check(part, range(2 * 10**7 + 10 * seed, 2 * 10**7 + 10 * seed + 10), n_streams=n_streams)
+@pytest.mark.parametrize("seed", seeds(2, 20))
+def test_the_campaign(part, seed, full):
+    n_streams = {} if full else {"n_streams": 3 if part in ("windows", "joins") else 12}
+    check(part, range(150 * seed, 150 * seed + (150 if full else 10)), **n_streams)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", ["regex", "sequences", "idioms"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_compiled_queries(part, seed):
     check(part, range(3 * 10**7 + seed, 3 * 10**7 + seed + 1), compiled=True)
 
@@ -81,11 +80,3 @@ def test_a_match_is_kept_when_the_event_that_forbids_another_is_forgotten(seed):
     check_sequences(seed, 60, tally, compiled=False, drawn=absent_in_front(seed))
     assert not tally.differences, "\n\n".join(tally.differences)
     assert tally.compared["sequences", "stream", "interpreted"] > 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("seed", range(20))
-def test_the_campaign(part, seed):
-    n = 150
-    check(part, range(n * seed, n * seed + n))

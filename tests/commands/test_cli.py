@@ -194,7 +194,6 @@ def test_the_rows_of_a_regex_are_counted_without_a_list(run, monkeypatch):
     assert n_built and max(n_built) < len(expected())
 
 
-@pytest.mark.slow
 def test_the_rows_of_sequences_are_counted(run, tmp_path):
     pd.DataFrame({"kind": list("aabb") * 9, "x": range(36)}).to_parquet(tmp_path / "x.parquet")
     query = [
@@ -486,7 +485,7 @@ def test_demo_prints_commands_that_run(run):
     assert names["found"].count() == 3
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_warmup_compiles_every_bundled_query(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("CEPKIT_TIER", "auto")
@@ -535,7 +534,6 @@ def test_version(run):
     assert run("--version") == (0, f"cepkit {cepkit.__version__}\n", "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["one", "all"])
 def test_spark_gives_what_pandas_gives(run, spark, peaks, rows):
     texts = {}
@@ -550,21 +548,18 @@ def test_spark_gives_what_pandas_gives(run, spark, peaks, rows):
     assert len(texts) == 3 and len({tuple(text) for text in texts.values()}) == 1
 
 
-@pytest.mark.slow
 def test_spark_says_when_the_order_is_not_total(run, spark):
     query = ["down", "--define", "down=price < prev(price)", "--order-by", "ts", "--partition-by", "symbol"]
     code, out, err = run("match", "sample:trades", *query, "--engine", "spark")
     assert (code, out) == (2, "") and "ties" in err.splitlines()[-1] and "Traceback" not in err
 
 
-@pytest.mark.slow
 def test_spark_cannot_read_a_damaged_file(run, spark, peaks):
     (peaks / "damaged.parquet").write_bytes((peaks / "peaks.parquet").read_bytes()[:200])
     code, out, err = run("match", peaks / "damaged.parquet", *PEAKS, "--engine", "spark")
     assert (code, out) == (2, "") and "Spark" in err and "Traceback" not in err
 
 
-@pytest.mark.slow
 def test_ingest_prints_the_report_and_match_reads_the_target(run, spark, tmp_path):
     target = tmp_path / "trades"
     code, out, _ = run("ingest", "inet", "sample:inet", target, "--option", "date=2001-02-03")

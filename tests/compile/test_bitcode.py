@@ -30,6 +30,7 @@ from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import CepWarning
 from cepkit.shedding.tree.machine import KERNELS as TREE
+from tests.support.sizes import seeds
 
 IS_KNOWN = sys.platform == "linux" and os.uname().machine == "x86_64"
 jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="bitcode becomes machine code")
@@ -72,7 +73,7 @@ def test_a_file_says_what_it_is(name):
     assert len(content) < 50_000
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @jit
 @known
 def test_the_command_makes_the_same_files(tmp_path):
@@ -236,7 +237,7 @@ def arrays_of(seed: int) -> dict[str, list[tuple]]:
 
 @jit
 @known
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_windows_and_paths_are_those_of_plain_python(seed, folder):
     names = {}
     for module in (WINDOWS, PATHS):

@@ -11,7 +11,7 @@ import numba
 import pytest
 
 from tests.support.cache_starts import Starter, damage, small_disk, start_alone, unsound_files
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(
     numba.config.DISABLE_JIT or os.name != "posix", reason="files of the cache hold machine code"
@@ -53,11 +53,7 @@ def answers_of(start):
     return start.answers
 
 
-def pytest_generate_tests(metafunc):
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", cases(metafunc.config, range(2), range(N_SEEDS)))
-
-
+@pytest.mark.parametrize("seed", seeds(2, N_SEEDS))
 def test_a_damaged_cache_heals(seed, starters, warm, tmp_path):
     base, answers = warm
     kind, rng = KINDS[seed % 2], random.Random(seed)
@@ -74,7 +70,6 @@ def test_a_damaged_cache_heals(seed, starters, warm, tmp_path):
     assert (answers_of(start), start.said, start.needs_numba) == (answers[kind], [], kind == "numba"), done
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_of_its_own_heals_a_cache(kind, warm, tmp_path):
     base, answers = warm
@@ -86,7 +81,6 @@ def test_a_process_of_its_own_heals_a_cache(kind, warm, tmp_path):
         assert (answers_of(start), len(start.said)) == (answers[kind], n)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("disk", ["full", "read-only"])
 @pytest.mark.parametrize("how", ["damaged", "empty"])
@@ -110,17 +104,16 @@ def test_a_disk_that_cannot_be_written_costs_time_only(disk, how, kind, starters
     assert len(texts) <= 2, texts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["empty", "damaged"])
-def test_many_processes_at_once(how, kind, starters, warm, tmp_path, whole):
+def test_many_processes_at_once(how, kind, starters, warm, tmp_path, full):
     """They compile the same shapes, and replace the same damaged files."""
     base, answers = warm
     folder = tmp_path / "kernels"
     if how == "damaged":
         shutil.copytree(base, folder)
         damage(folder, random.Random(7), kind)
-    for start in starters[kind].start(folder, n=N_AT_ONCE if whole else 4):
+    for start in starters[kind].start(folder, n=N_AT_ONCE if full else 2):
         assert answers_of(start) == answers[kind]
         assert len(start.said) <= 1
     assert not list(folder.glob("*.part"))

@@ -32,6 +32,7 @@ from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.limits import POSITIONS
 from tests.oracle import generate
+from tests.support.sizes import seeds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -95,7 +96,7 @@ def as_re(pattern) -> str:
     return re.sub(r"\s", "", str(pattern)).replace("{,", "{0,")
 
 
-@pytest.mark.parametrize("seed", range(1000))
+@pytest.mark.parametrize("seed", seeds(50, 1000))
 def test_language_is_that_of_python_re(seed):
     """Letters are disjoint predicates; a word is accepted when none of its beginnings is one already."""
     rng = Random(seed)
@@ -181,16 +182,9 @@ def test_window_is_a_condition_on_every_row():
     assert [bin(conjunct.mask) for conjunct in plan.start_conjuncts] == ["0b11"]
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [pytest.param(seed, marks=pytest.mark.slow if JIT and seed % 30 >= 10 else ()) for seed in range(60)],
-)
+@pytest.mark.parametrize("seed", seeds(10, 60))
 def test_dropping_dominated_starts_changes_nothing(seed):
-    """One start per state gives the matches of all starts (the paper's version B against its version A).
-
-    Each run compiles ten of the thirty shapes, and a run of CI a share of the others. Without the JIT, all
-    run.
-    """
+    """One start per state gives the matches of all starts (the paper's version B against its version A)."""
     case = generate.case(seed, shape_seed=seed % 30, n_events=30)
     source = PandasSource(generate.to_frame(case.rows))
     with warnings.catch_warnings():

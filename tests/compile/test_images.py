@@ -180,7 +180,6 @@ def test_a_process_ends_silently_while_kernels_compile(folder):
     assert "ResourceWarning" not in run.stderr
 
 
-@pytest.mark.slow
 def test_a_new_query_needs_no_numba_after_warmup(folder):
     warm = (
         "from itertools import islice; from cepkit.commands.warmup import warmup; list(islice(warmup(), 1))"

@@ -18,6 +18,7 @@ from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import naive
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 KINDS = ("text", "category", "integer", "nullable", "float", "expression", "time")
@@ -70,8 +71,7 @@ def test_long_lists_mean_what_they_say(kind, block):
     assert n_found > 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3 if JIT else 30))
+@pytest.mark.parametrize("seed", seeds(1, 3) if JIT else seeds(5, 30))
 def test_long_lists_are_short_lists(seed, monkeypatch):
     """The sequence engines find the definition with a table, and with one comparison per value.
 
@@ -133,7 +133,6 @@ def test_a_stream_learns_names_that_a_list_has():
     assert sum(map(len, parts)) == cep.match(frame, "a", define=define).count() == 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "of", ["(1 / ({} + 1))", "sqrt({} + 1)", "(7 // ({} + 1))", "power({} + 1, 0.5)", "(9 % ({} + 2))"]
 )

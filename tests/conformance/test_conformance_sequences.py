@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numba
 import pytest
 
 import cepkit as cep
@@ -79,27 +78,12 @@ def test_late_events_are_left_out(case):
 
 # --- engines ---------------------------------------------------------------------------------------------
 
-JIT = not numba.config.DISABLE_JIT
 RUNS = [(name, False) for name in ASKED] + [(name, True) for name in SAID_OTHERWISE]
 
 
-def marks_of(number: int) -> list[pytest.MarkDecorator]:
-    """Return how often a run is compiled: always, in one of ten runs of CI, or with ``--full``."""
-    if not JIT or number % 80 == 0:
-        return []
-    return [pytest.mark.slow if number % 8 == 0 else pytest.mark.long]
-
-
-@pytest.mark.parametrize(
-    ("name", "otherwise"), [pytest.param(*run, marks=marks_of(i)) for i, run in enumerate(RUNS)]
-)
+@pytest.mark.parametrize(("name", "otherwise"), RUNS)
 @pytest.mark.parametrize("engine", SEQUENCE_ENGINES)
 def test_engine_is_the_definition(name, otherwise, engine):
-    """Every case is a shape of its own, which takes a second to compile.
-
-    Without the JIT all cases run, in every run of CI. With it, each run of CI compiles every eightieth case
-    and a share of every eighth. ``--full`` compiles all.
-    """
     case = asked(name, otherwise)
     try:
         found = cep.match(case.frame(), case.query, engine=engine)

@@ -120,7 +120,6 @@ def one_task(spark):
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("job", range(N_JOBS))
 def test_spark_gives_the_same_rows(one_task, job):
     """Each job runs a twelfth of the cases; the rows of all of them come back as text."""

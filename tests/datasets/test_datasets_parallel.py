@@ -456,7 +456,6 @@ def test_attributes_need_their_columns_and_take_no_events():
         window_attributes(events, area="room")
 
 
-@pytest.mark.slow
 def test_the_figures_and_attributes_of_a_home_are_those_of_the_original(reference):
     known = pd.read_parquet(reference / "data" / "casas_activity.parquet")
     check_home(known, generated=False)

@@ -183,12 +183,10 @@ def test_a_seed_gives_the_same_traffic_and_another_seed_another(seed):
     assert frame["vehicle_count"].sum() != other["vehicle_count"].sum()
 
 
-@pytest.mark.slow
 def test_traffic_has_the_figures_of_the_city(days):
     check_figures(figures(days, 6 * 288))
 
 
-@pytest.mark.slow
 def test_late_reports_are_one_round_late_and_of_sensors_that_often_are(days):
     newest = days["ts"].cummax()
     late = days["ts"] < newest
@@ -223,7 +221,6 @@ def test_arguments_of_traffic_are_checked():
             traffic(**arguments)
 
 
-@pytest.mark.slow
 def test_the_figures_are_those_of_the_original(reference):
     frame = pd.read_parquet(reference / "data" / "aarhus_traffic.parquet")
     n_rounds = frame["ts"].nunique()

@@ -31,6 +31,7 @@ from cepkit.datasets import (
     window_attributes,
 )
 from cepkit.partition_and_compose.operators.tags import tag_mask
+from tests.support.sizes import seeds
 
 TWITTER1, TWITTER2 = 0.1407, 0.0215  # table 5 of the MatchRegex paper: outputs per input
 Generator = Callable[[int], pd.DataFrame | list[str]]
@@ -95,38 +96,33 @@ def shares_of_twitter(frame: pd.DataFrame, repetitions: int) -> tuple[float, flo
     return share[0], share[1]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(10, 100))
 def test_every_seed_gives_small_data(seed):
     for generate in SMALL.values():
         check(generate(seed))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(1, 100))
 def test_every_seed_gives_data_of_the_size_of_the_papers(seed):
     for generate in LARGE.values():
         check(generate(seed))
 
 
-# The seeds below 20 fitted the parameters. Four of them run always, a share of all others in a run of CI.
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(i, marks=pytest.mark.slow) for i in range(4, 20))]
-)
+@pytest.mark.parametrize("seed", seeds(2, 20))  # these seeds fitted the parameters
 def test_twitter_selectivities_are_near_the_paper(seed):
     share1, share2 = shares_of_twitter(tweets(seed=seed, **PAPER_TWEETS), 20)
     assert share1 == pytest.approx(TWITTER1, rel=0.05)
     assert share2 == pytest.approx(TWITTER2, rel=0.2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20, 100))
+@pytest.mark.parametrize("seed", [20 + seed for seed in seeds(2, 80)])
 def test_twitter_selectivities_are_near_the_paper_at_seeds_that_fitted_nothing(seed):
     share1, share2 = shares_of_twitter(tweets(seed=seed, **PAPER_TWEETS), 20)
     assert share1 == pytest.approx(TWITTER1, rel=0.05)
     assert share2 == pytest.approx(TWITTER2, rel=0.2)
 
 
-@pytest.mark.parametrize("seed", [2, 3, 5, *(pytest.param(i, marks=pytest.mark.slow) for i in range(6, 100))])
+@pytest.mark.parametrize("seed", [2, 3, 5, *(6 + seed for seed in seeds(1, 94))])
 def test_the_tags_of_an_author_fit_a_mask(seed):
     frame = tweets(seed=seed, **PAPER_TWEETS)
     mask = tag_mask([tuple(tags.split()) for tags in frame["tags"]], key=frame["author"]).to_numpy(int)

@@ -16,18 +16,11 @@ from cepkit.engines.counting import aggregates, anchored, anchored_walking, engi
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from tests.support.anchored_cases import case_of, check, layout_of
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-pytestmark = [pytest.mark.slow] if JIT else []
-# Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (6, 30) if JIT else (70, 4)
-FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (1000, 4)
-
-
-def pytest_generate_tests(metafunc):
-    if "shape_seed" in metafunc.fixturenames:
-        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
+SHAPES, FULL_SHAPES = (2, 20) if JIT else (14, 200)
+STREAMS, FULL_STREAMS = 20, 100
 
 
 @pytest.fixture(params=["as it is", "tight"])
@@ -41,9 +34,10 @@ def limits(request, monkeypatch):
         monkeypatch.setattr(anchored_walking, "_FEW", 0)
 
 
-def test_agrees_with_the_definition(shape_seed, limits, full):
+@pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
+def test_agrees_with_the_definition(shape_seed, limits, tier, full):
     for seed in range(FULL_STREAMS if full else STREAMS):
-        check(*case_of(shape_seed, seed))
+        check(*case_of(shape_seed if tier == "compiled" else 100 * shape_seed + seed, seed))
 
 
 def test_cases_have_matches_of_every_kind():

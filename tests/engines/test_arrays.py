@@ -25,7 +25,7 @@ from cepkit.planning.planner import engines
 from tests.oracle.naive import ARRAY_FUNCTIONS as FUNCTIONS
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 NEAR = 1e-9  # no random case has a value so near a threshold: engines round, the definition does not
@@ -53,20 +53,6 @@ QUERIES = {
     "any of": "SEQ(A a, OR(B b, C c)) WHERE l2(a.h, b.h) > 2.03 AND corr(a.h, c.h) > 0.07 WITHIN 8",
     "all of": "AND(A a, B b, C c) WHERE corr(a.h, b.h) > -0.21 AND l2(b.h, c.h) > 1.37 WITHIN 7",
 }
-COMPILED = {"neighbours": ["chain"], "loop": ["chain", "search"]}  # each costs seconds
-N_COMPILED = 10
-SEEDS, FULL_SEEDS = 4, 60
-
-
-def pytest_generate_tests(metafunc):
-    if metafunc.function is test_engine_is_the_definition:
-        engines = COMPILED if JIT else {name: ["chain", "search"] for name in QUERIES}
-        runs = [(name, engine) for name in engines for engine in engines[name]]
-        usual, full = (
-            [(name, seed, engine) for name, engine in runs for seed in range(n)]
-            for n in (N_COMPILED if JIT else SEEDS, FULL_SEEDS)
-        )
-        metafunc.parametrize("name,seed,engine", cases(metafunc.config, usual, full))
 
 
 def random_array(rng: Random, length: int) -> list | None:
@@ -132,6 +118,9 @@ def bound(frame, value):
     return program, build_events(source, program)
 
 
+@pytest.mark.parametrize("engine", ["chain", "search"])
+@pytest.mark.parametrize("seed", seeds(4, 60))
+@pytest.mark.parametrize("name", QUERIES)
 def test_engine_is_the_definition(name, seed, engine):
     rows, value, wanted = expected(name, seed)
     program, events = bound(as_frame(rows), value)
@@ -505,7 +494,6 @@ def test_stream_refuses_another_length():
     assert stream.push([{"t": 2, "h": [1.0, 2.0, 4.0]}]).__len__() == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", ["stream", None])
 def test_spark(spark, partition_by):
     """Many streams in one job: as partitions, and as one stream cut into slices of time."""

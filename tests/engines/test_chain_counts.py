@@ -29,6 +29,7 @@ from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop
 from cepkit.language.sequences.query import SequenceQuery
 from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
 from tests.support.count_cases import as_list, case_of_shape, check_counts, counts_of, graph_and, prepared
+from tests.support.sizes import seeds
 
 # --- the package ------------------------------------------------------------------------------------------
 
@@ -38,10 +39,6 @@ def aggregate(graph, places, accept, component, values, function):
 
 
 JIT = not numba.config.DISABLE_JIT
-# tests/engines/test_sequences.py compares the compiled engine with the definition in every run.
-pytestmark = [pytest.mark.slow] if JIT else []
-# Without the JIT every case has a shape of its own; with it a few shapes have many streams each.
-SEEDS = range(400) if JIT else range(800)
 N_SHAPES = 10
 
 
@@ -56,24 +53,15 @@ def test_most_cases_have_matches():
     assert sum(n > 20 for n in n_matches) >= 15, n_matches
 
 
-@pytest.mark.parametrize("block", range(0, len(SEEDS), 20))
-def test_counts_are_those_of_all_paths(block, monkeypatch):
-    """With the JIT all streams of a block have one shape. So a share of the blocks compiles few shapes."""
-    n_blocks_before = block // 20
-    if n_blocks_before // N_SHAPES % 2:  # as with many events when few of them match
+@pytest.mark.parametrize("seed", seeds(4 if JIT else 20, 40))
+def test_counts_are_those_of_all_paths(seed, tier, monkeypatch):
+    """Compiled queries have one shape and 20 streams, others have 20 shapes."""
+    if seed % 4 > 1:  # as with many events when few of them match
         monkeypatch.setattr(layout, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW", 0)
         monkeypatch.setattr(places_of_events, "_FEW_OF", 0)
-    for seed in SEEDS[block : block + 20]:
-        check_counts(*case_of_shape(n_blocks_before % N_SHAPES if JIT else seed, seed))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not JIT, reason="about compiled kernels")
-@pytest.mark.parametrize("shape", range(N_SHAPES, 40))
-def test_more_compiled_shapes(shape):
-    for seed in range(50):
-        check_counts(*case_of_shape(shape, seed))
+    for own in range(20 * seed, 20 * seed + 20):
+        check_counts(*case_of_shape(seed if tier == "compiled" else own, own))
 
 
 @pytest.mark.parametrize("seed", range(30 if JIT else 300))
@@ -91,7 +79,7 @@ def test_every_arithmetic_counts_the_same(seed):
     assert counting.bound >= max(expected, default=0)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_a_kernel_goes_on_where_it_was_stopped(seed, monkeypatch):
     drawn, rows = case(seed)
     arguments, values = graph_and(drawn.query(), as_frame(rows)), np.arange(len(rows))

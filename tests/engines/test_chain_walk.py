@@ -18,19 +18,12 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import Arity, RegisteredFunction
 from tests.oracle.generate_paths import Case, as_frame, drawn_case, drawn_rows
 from tests.support.path_walks import check, counts_of, in_row, plain, tighten, walk_of
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-# tests/engines/test_sequences.py compares the compiled engine with the definition in every run.
-pytestmark = [pytest.mark.slow] if JIT else []
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (4, 40) if JIT else (80, 5)
+SHAPES, STREAMS = (1, 40) if JIT else (40, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
-
-
-def pytest_generate_tests(metafunc):
-    if "shape_seed" in metafunc.fixturenames:
-        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
 
 
 # --- against the definition --------------------------------------------------------------------------------
@@ -43,6 +36,7 @@ def limits(request, monkeypatch):
         tighten(monkeypatch)
 
 
+@pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
 def test_agrees_with_the_definition(shape_seed, limits, full):
     for seed in range(FULL_STREAMS if full else STREAMS):
         values = Random(f"values {shape_seed} {seed}")
@@ -222,7 +216,7 @@ def test_numbers_of_matches_beyond_53_bits_are_exact():
 
 
 @pytest.mark.parametrize("kind", ["line", "graph"])
-@pytest.mark.parametrize("n_matches", [10**5 if JIT else 10**4, pytest.param(10**8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_matches", [10**5 if JIT else 10**4, pytest.param(10**8, marks=pytest.mark.slow)])
 def test_memory_stays_flat_while_one_event_ends_all_matches(kind, n_matches):
     if not JIT and n_matches > 10**5:
         pytest.skip("plain Python takes hours for so many")

@@ -16,10 +16,10 @@ from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 FAMILIES = ("any", "after_match", "window")
-SEEDS = [*range(2 if JIT else 30), *(pytest.param(k, marks=pytest.mark.slow) for k in range(30, 120))]
 
 
 def compared(seed: int, family: str, monkeypatch) -> bool:
@@ -49,7 +49,7 @@ def compared(seed: int, family: str, monkeypatch) -> bool:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(4 if JIT else 30, 120))
 def test_matches_of_windows_are_those_of_the_definition(seed, family, monkeypatch):
     compared(seed, family, monkeypatch)
 
@@ -59,7 +59,6 @@ def test_many_random_cases_are_compared(monkeypatch):
     assert sum(compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES) >= 8
 
 
-@pytest.mark.slow
 def test_few_matches_of_many_events_need_no_walk(monkeypatch):
     rng = np.random.default_rng(3)
     n = 20_000

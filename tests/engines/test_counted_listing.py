@@ -16,6 +16,7 @@ from cepkit.engines.search import search
 from cepkit.engines.shared.sequence_set import KnownMatches
 from tests.oracle.generate_paths import as_frame
 from tests.support.count_cases import case_of_shape, prepared
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(
     numba.config.DISABLE_JIT, reason="without numba's compiler nothing is interpreted"
@@ -52,8 +53,7 @@ def items_of(block) -> list[tuple]:
     return [tuple(own[a:b]) for a, b in pairwise(bounds)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(6, 60))
 def test_a_list_by_search_is_that_of_the_definition(seed, new_walk):
     drawn, rows = case_of_shape(seed % 20, seed)
     program, events, *_ = prepared(drawn.query(), as_frame(rows))

@@ -22,12 +22,11 @@ from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
 from tests.oracle import generate, naive
 from tests.support.regex_runs import check, plain
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-# Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (12, 40) if JIT else (150, 4)
-FULL_SHAPES, FULL_STREAMS = (40, 130) if JIT else (1500, 4)
+SHAPES, FULL_SHAPES = (6, 40) if JIT else (30, 200)
+STREAMS, FULL_STREAMS = 25, 130
 
 MEASURES = (
     "count()", "count(g)", "first(x)", "last(y)", "last(s)", "max(y)", "min(x)", "max(s)", "min(s)", "sum(g)",
@@ -38,29 +37,29 @@ MEASURES = (
 )  # fmt: skip
 
 
-def pytest_generate_tests(metafunc):
-    if "shape_seed" in metafunc.fixturenames:
-        metafunc.parametrize("shape_seed", cases(metafunc.config, range(SHAPES), range(FULL_SHAPES)))
-
-
 # --- random queries --------------------------------------------------------------------------------------
 
 
-def test_random_queries(shape_seed, full):
-    """``generate.case(seed, shape_seed)`` replays a case; the seeds of shape n begin at 10,000 n."""
+@pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
+def test_random_queries(shape_seed, tier, full):
+    """Compiled queries have one shape and many streams, since machine code costs a second; others many.
+
+    ``generate.case(seed, shape)`` replays a case; the seeds of shape n begin at 10,000 n.
+    """
     n = FULL_STREAMS if full else STREAMS
     for seed in range(10_000 * shape_seed, 10_000 * shape_seed + n):
-        case = generate.case(seed, shape_seed)
+        shape = shape_seed if tier == "compiled" else seed
+        case = generate.case(seed, shape)
         keywords = {**case.keywords(), "partition_by": case.partition_by}
         measures = Random(seed).sample(MEASURES, 4)
         try:
             check(case.pattern, case.define, case.rows, measures=measures, **keywords)
         except BaseException as error:
-            error.add_note(f"generate.case({seed}, {shape_seed})")
+            error.add_note(f"generate.case({seed}, {shape})")
             raise
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_every_measure(seed):
     rows = generate.stream(Random(seed), 30, n_keys=2)
     pattern, define = (
@@ -128,11 +127,7 @@ SHAPED = {
 }  # fmt: skip
 
 
-# Interpreted, each costs nothing; machine code is made of every third, and of all with --full.
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if JIT and i % 3 else ()) for i, name in enumerate(SHAPED)],
-)
+@pytest.mark.parametrize("name", SHAPED)
 def test_shaped_queries(name):
     pattern, texts, keywords = SHAPED[name]
     pattern, define = parse_pattern(pattern), {role: parse_expression(text) for role, text in texts.items()}
@@ -164,7 +159,7 @@ def spans(matches: cep.matches.Matches) -> list[tuple[int, int]]:
     return list(zip(matches.to_frame()["first_position"], matches.to_frame()["last_position"], strict=True))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 @pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_queues_of_hundreds_of_starts(kind, seed):
     """Queues grow, move down and are emptied by a match; a window lets starts go from the front."""

@@ -20,6 +20,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 N_STREAMS = 210  # in all; the chance of fewer than 90 % hits of 210 at 95 % is about 0.1 %
@@ -49,11 +50,8 @@ def test_enough_random_cases_can_be_estimated():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_with_all_matches_drawn_it_is_the_definition(seed, family, full, whole):
-    """Without the JIT a run of CI takes a share of the seeds. With it, it takes a share of four seeds."""
-    if JIT and not (whole or (full and seed < 4)):
-        pytest.skip("machine code for every shape: with --full, or without the JIT")
+@pytest.mark.parametrize("seed", seeds(1, 12) if JIT else SEEDS)
+def test_with_all_matches_drawn_it_is_the_definition(seed, family):
     case = drawn(seed, family)
     program, events = bound(case.query, case.rows)
     if isinstance(relax(program), str):
@@ -141,7 +139,6 @@ def test_no_hit_and_only_hits():
     assert 0 < always.low < always.high == always.value == math.comb(100, 3)
 
 
-@pytest.mark.slow
 def test_numbers_of_any_size():
     frame = pd.DataFrame({"x": [1.0, 2.0] * 60})
     query = "PATTERN SEQ(_ first, _ a, _+ b[], _ c) WHERE a.x < c.x"

@@ -21,7 +21,7 @@ from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests
 from cepkit.engines.regex import matching as engine
 from cepkit.engines.regex import tiers
 from cepkit.engines.regex.matching import Run, match_regex
-from cepkit.engines.shared import kernels, python_kernels
+from cepkit.engines.shared import kernels
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
@@ -29,18 +29,12 @@ from cepkit.language.regex.construction import regex_query
 from tests.oracle import generate
 from tests.oracle.generate_paths import as_frame
 from tests.support.count_cases import case_of_shape, check_counts, graph_and
-from tests.support.interpreted import check_tiers, interpret, sequence_stream
 from tests.support.regex_runs import check
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
+from tests.support.tiers import check_tiers, interpret, sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 SIZE = 25  # cases of a block
-
-
-def pytest_generate_tests(metafunc):
-    if "block" in metafunc.fixturenames:
-        blocks = cases(metafunc.config, range(0, 10 * SIZE, SIZE), range(0, 40 * SIZE, SIZE))
-        metafunc.parametrize("block", blocks)
 
 
 @pytest.fixture
@@ -65,9 +59,10 @@ def prepared(pattern, define, frame, **keywords):
     return program, build_events(source, program)
 
 
-def test_random_regex_queries(block, interpreted):
-    for seed in range(block, block + SIZE):
-        case = generate.case(seed)
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_random_regex_queries(seed, interpreted):
+    for own in range(SIZE * seed, SIZE * (seed + 1)):
+        case = generate.case(own)
         keywords = {**case.keywords(), "partition_by": case.partition_by}
         program, _ = prepared(case.pattern, case.define, generate.to_frame(case.rows), **keywords)
         if isinstance(regex_code_of(program), str):
@@ -75,7 +70,7 @@ def test_random_regex_queries(block, interpreted):
         try:
             check(case.pattern, case.define, case.rows, **keywords)
         except BaseException as error:
-            error.add_note(f"generate.case({seed})")
+            error.add_note(f"generate.case({own})")
             raise
     assert interpreted and not any(interpreted)
 
@@ -167,7 +162,7 @@ NEAR, FAR = [*range(0, 40, 3)], [*range(-(10**12), 10**12, 10**11)]
 OTHERS = [0.5 * i for i in range(20)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("column", ["n", "nullable", "f", "t"])
 @pytest.mark.parametrize("condition", ["{} in {}", "{} not in {}", "not (prev({}) in {})"])
 @pytest.mark.parametrize("values", [NEAR, FAR, OTHERS, [*NEAR, None]])
@@ -203,8 +198,7 @@ def elementary():
     load_kernels(ELEMENTARY)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize(
     "function", ["exp(x)", "log(x)", "log2(x)", "log10(x)", "power(x, y)", "power(x, n)"]
 )
@@ -243,13 +237,14 @@ def counted(monkeypatch):
         return tests
 
     monkeypatch.setattr(layout, "counting_tests_of", tests_of)
-    interpret(monkeypatch, layout, kernels)
+    interpret(monkeypatch)
     return reasons
 
 
-def test_random_counts(block, counted):
-    for seed in range(block, block + SIZE):
-        drawn, rows = case_of_shape(seed, seed)
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_random_counts(seed, counted):
+    for own in range(SIZE * seed, SIZE * (seed + 1)):
+        drawn, rows = case_of_shape(own, own)
         graph, _, _ = graph_and(drawn.query(), as_frame(rows))
         absences = (absence for link in graph.links for absence in link.absences)
         if any(isinstance(t, str) for t in (counting_tests_of(graph), *map(absence_tests_of, absences))):
@@ -257,7 +252,7 @@ def test_random_counts(block, counted):
         try:
             check_counts(drawn, rows)
         except BaseException as error:
-            error.add_note(f"case_of_shape({seed}, {seed})")
+            error.add_note(f"case_of_shape({own}, {own})")
             raise
     assert counted and not any(counted)
 
@@ -272,7 +267,7 @@ def test_random_counts(block, counted):
 ])  # fmt: skip
 def test_the_tiers_agree_on_sequences(text, monkeypatch):
     query = f"PATTERN {text} WITHIN 60"
-    begin = partial(interpret, monkeypatch, layout, kernels, python_kernels)
+    begin = partial(interpret, monkeypatch)
     check_tiers(monkeypatch, sequence_stream(50_000), query, begin, n_shown=20)
 
 

@@ -12,28 +12,21 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
-from cepkit.engines.counting import anchored, layout
+from cepkit.engines.counting import anchored
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.interpreted.anchored import anchored_tests_of
-from cepkit.engines.shared import kernels, python_kernels
 from tests.support.anchored_cases import case_of, in_row, layout_of
-from tests.support.interpreted import check_tiers, interpret, sequence_stream
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
+from tests.support.tiers import check_tiers, interpret, sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 SIZE = 25  # cases of a block
 
 
-def pytest_generate_tests(metafunc):
-    if "block" in metafunc.fixturenames:
-        blocks = cases(metafunc.config, range(0, 8 * SIZE, SIZE), range(0, 40 * SIZE, SIZE))
-        metafunc.parametrize("block", blocks)
-
-
 @pytest.fixture
 def interpreted(monkeypatch):
     """Interpret every count that can be interpreted."""
-    interpret(monkeypatch, anchored, layout, kernels, python_kernels)
+    interpret(monkeypatch)
 
 
 def check(seed: int) -> bool:
@@ -67,15 +60,16 @@ def test_a_compiled_kernel_takes_over(seed, interpreted, monkeypatch):
     assert own.tier.startswith("interpreted")
 
 
-def test_random_counts(block, interpreted, monkeypatch):
-    if block // SIZE % 2:
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_random_counts(seed, interpreted, monkeypatch):
+    if seed % 2:
         monkeypatch.setattr(anchored, "_WORK_PER_CALL", 1)  # the kernel pauses after every entry
     n_interpreted = 0
-    for seed in range(block, block + SIZE):
+    for own in range(SIZE * seed, SIZE * (seed + 1)):
         try:
-            n_interpreted += check(seed)
+            n_interpreted += check(own)
         except BaseException as error:
-            error.add_note(f"case_of({seed}, {seed})")
+            error.add_note(f"case_of({own}, {own})")
             raise
     assert n_interpreted >= SIZE // 2
 
@@ -88,7 +82,7 @@ def test_random_counts(block, interpreted, monkeypatch):
 ])  # fmt: skip
 def test_the_tiers_agree_on_long_streams(text, monkeypatch):
     query = f"PATTERN {text} WITHIN 24"
-    begin = partial(interpret, monkeypatch, anchored, layout, kernels, python_kernels)
+    begin = partial(interpret, monkeypatch)
     check_tiers(monkeypatch, sequence_stream(50_000), query, begin, n_shown=20)
 
 

@@ -17,29 +17,22 @@ from cepkit.engines.interpreted.ordered import ordered_tests_of
 from cepkit.engines.ordered import ordered
 from cepkit.engines.search import search
 from cepkit.engines.search.search import search_sequence
-from cepkit.engines.shared import kernels
 from cepkit.planning import evaluation_order
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.interpreted import check_tiers, interpret, sequence_stream
 from tests.support.ordered_cases import FAMILIES, bound, check, drawn
 from tests.support.sequence_runs import all_of, as_matches
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
+from tests.support.tiers import check_tiers, interpret, sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 SIZE = 20  # seeds of a block; each has a case of every family
 
 
-def pytest_generate_tests(metafunc):
-    if "block" in metafunc.fixturenames:
-        blocks = cases(metafunc.config, range(0, 6 * SIZE, SIZE), range(0, 40 * SIZE, SIZE))
-        metafunc.parametrize("block", blocks)
-
-
 @pytest.fixture
 def interpreted(monkeypatch):
     """Interpret every search that can be interpreted."""
-    interpret(monkeypatch, ordered, search, kernels)
+    interpret(monkeypatch)
 
 
 def is_interpreted(program) -> bool:
@@ -47,38 +40,40 @@ def is_interpreted(program) -> bool:
     return not any(isinstance(own, str) for own in tests)
 
 
-def test_random_orders(block, interpreted, monkeypatch):
-    if block // SIZE % 2:
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_random_orders(seed, interpreted, monkeypatch):
+    if seed % 2:
         monkeypatch.setattr(ordered, "_WORK_PER_CALL", 3)  # the kernel pauses after a few events
     n_interpreted = 0
-    for seed in range(block, block + SIZE):
+    for own in range(SIZE * seed, SIZE * (seed + 1)):
         for family in FAMILIES:
-            case, reason = drawn(seed, family)
+            case, reason = drawn(own, family)
             if reason or not is_interpreted(bound(case.query, case.rows)[0]):
                 continue  # test_ordered.py has these
             n_interpreted += 1
             try:
                 check(case.query, case.rows, 3)
             except BaseException as error:
-                error.add_note(f"drawn({seed}, {family!r})")
+                error.add_note(f"drawn({own}, {family!r})")
                 raise
     assert n_interpreted >= SIZE // 2
 
 
-def test_random_walks(block, interpreted, monkeypatch):
-    if block // SIZE % 2:
+@pytest.mark.parametrize("seed", seeds(3, 40))
+def test_random_walks(seed, interpreted, monkeypatch):
+    if seed % 2:
         monkeypatch.setattr(search, "_WORK_PER_CALL", 2)
     n_interpreted = 0
-    for seed in range(block // 3, block // 3 + SIZE // 3):
+    for own in range(SIZE * seed // 3, SIZE * seed // 3 + SIZE // 3):
         for family in gs.FAMILIES:
-            case = gs.case(seed, seed, family)
+            case = gs.case(own, own, family)
             program, events = bound(case.query, case.rows)
             if any(isinstance(walk_code_of(program, own), str) for own in program.branches):
                 continue  # test_sequences.py has these
             n_interpreted += 1
             wanted = sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
             found = search_sequence(program, events)
-            note = f"gs.case({seed}, {seed}, {family!r})"
+            note = f"gs.case({own}, {own}, {family!r})"
             assert as_matches(program, all_of(found)) == wanted, note
             again = search_sequence(program, events, most_known=0)  # counted, and searched again
             assert again.count() == len(wanted), note
@@ -96,7 +91,7 @@ def test_random_walks(block, interpreted, monkeypatch):
 ])  # fmt: skip
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
-    query, begin = f"PATTERN {text} WITHIN 24", partial(interpret, monkeypatch, ordered, kernels)
+    query, begin = f"PATTERN {text} WITHIN 24", partial(interpret, monkeypatch)
     frame, keywords = sequence_stream(30_000), {"partition_by": partition_by, "engine": "ordered"}
     check_tiers(monkeypatch, frame, query, begin, **keywords)
 
@@ -110,7 +105,7 @@ def test_the_tiers_agree_on_long_streams(text, partition_by, monkeypatch):
 @pytest.mark.parametrize("partition_by", [None, "k"])
 def test_walks_agree_on_long_streams(text, strategy, partition_by, monkeypatch):
     def begin():
-        interpret(monkeypatch, search, kernels)
+        interpret(monkeypatch)
         looks = iter([False, True])
         monkeypatch.setattr(search, "is_ready", lambda _: next(looks, True))
         monkeypatch.setattr(search, "_WORK_PER_CALL", 500)

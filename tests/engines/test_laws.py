@@ -11,6 +11,7 @@ import pytest
 
 import cepkit as cep
 from tests.oracle import generate
+from tests.support.sizes import seeds
 
 # pattern, define, keywords; t is the clock, k the key
 QUERIES = {
@@ -58,7 +59,7 @@ def spans(frame: pd.DataFrame, name: str, **changed) -> list[tuple[int, int]]:
 
 
 every_query = pytest.mark.parametrize("name", QUERIES)
-seeds = pytest.mark.parametrize("seed", range(8))
+every_seed = pytest.mark.parametrize("seed", seeds(3, 8))
 
 
 @every_query
@@ -67,7 +68,7 @@ def test_queries_find_something(name):
 
 
 @every_query
-@seeds
+@every_seed
 def test_partitions_are_isolated(name, seed):
     """Matching the keys one by one gives the same matches, merged by their last row."""
     frame = frame_of(name, seed)
@@ -79,7 +80,7 @@ def test_partitions_are_isolated(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_interleaving_does_not_matter(name, seed):
     """Rows of other keys may come in between in any way; each key's own order is what counts."""
     frame = frame_of(name, seed)
@@ -97,7 +98,7 @@ def test_interleaving_does_not_matter(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_later_rows_change_no_earlier_match(name, seed):
     frame = frame_of(name, seed)
     whole = spans(frame, name)
@@ -106,7 +107,7 @@ def test_later_rows_change_no_earlier_match(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_matches_of_a_partition_do_not_overlap(name, seed):
     frame = frame_of(name, seed)
     pattern, define, keywords = QUERIES[name]
@@ -123,7 +124,7 @@ def test_matches_of_a_partition_do_not_overlap(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_a_match_starts_anew_behind_the_last(name, seed):
     """Behind a match its partition is as if it began there."""
     frame = frame_of(name, seed, n_keys=1)
@@ -135,7 +136,7 @@ def test_a_match_starts_anew_behind_the_last(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_rows_are_put_in_order_of_the_clock(name, seed):
     frame = frame_of(name, seed, strict=True)
     shuffled = frame.sample(frac=1, random_state=seed)
@@ -144,7 +145,7 @@ def test_rows_are_put_in_order_of_the_clock(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_names_do_not_matter(name, seed):
     frame = frame_of(name, seed)
     pattern, define, _ = QUERIES[name]
@@ -164,7 +165,7 @@ def test_names_do_not_matter(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_names_of_keys_and_the_zero_of_the_clock_do_not_matter(name, seed):
     frame = frame_of(name, seed)
     codes = {key: 7 * n - 9 for n, key in enumerate(frame["k"].unique())}
@@ -173,7 +174,7 @@ def test_names_of_keys_and_the_zero_of_the_clock_do_not_matter(name, seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_types_do_not_matter(name, seed):
     frame = frame_of(name, seed)
     frame["t"] -= frame["t"].min()
@@ -218,7 +219,7 @@ def test_equal_languages_have_equal_matches(one, other):
         assert results[0] == results[1]
 
 
-@seeds
+@every_seed
 def test_windows(seed):
     """A window bounds every match; a wider one never ends the first match later; a very wide one is none."""
     frame = frame_of("windows", seed, n_keys=1)
@@ -242,7 +243,7 @@ def test_windows(seed):
     assert before == list(zip(*no_window.to_frame()[["a", "b"]].to_dict("list").values(), strict=True))
 
 
-@seeds
+@every_seed
 def test_weaker_conditions_never_end_the_first_match_later(seed):
     frame = frame_of("weaker", seed, n_keys=1)
     before = len(frame)
@@ -254,7 +255,7 @@ def test_weaker_conditions_never_end_the_first_match_later(seed):
 
 
 @every_query
-@seeds
+@every_seed
 def test_tag_lineage_and_rows_tell_the_same(name, seed):
     frame = frame_of(name, seed)
     pattern, define, keywords = QUERIES[name]

@@ -19,6 +19,7 @@ from tests.oracle.generate_match_recognize import (
 )
 from tests.oracle.match_recognize import MatchError, partitions, result_of_partition, result_of_window
 from tests.support.row_patterns import engine_result, oracle_query, window_result
+from tests.support.sizes import seeds
 
 SCHEMA = {name: ColumnType(INTEGER, nullable=True) for name in "xy"}
 SCHEMA |= {"k": ColumnType(TEXT), "t": ColumnType(TIME, "s")}
@@ -80,12 +81,12 @@ def test_random_windows(seed):
     compare_windows(seed, 40)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100))
-def test_ten_thousand_random_queries(seed):
-    compare(1000 + seed, 70, depth=2 + seed % 2)
-    compare(1000 + seed, 30, random_late_query)
-    compare_windows(1000 + seed, 60)
+@pytest.mark.parametrize("seed", seeds(2, 100))
+def test_ten_thousand_random_queries(seed, full):
+    n = 10 if full else 2
+    compare(1000 + seed, 7 * n, depth=2 + seed % 2)
+    compare(1000 + seed, 3 * n, random_late_query)
+    compare_windows(1000 + seed, 6 * n)
 
 
 def count_of(text: str, values: list[int], **options) -> int:

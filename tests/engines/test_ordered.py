@@ -30,6 +30,7 @@ from cepkit.planning.statistics import measure_condition, measure_rates
 from cepkit.streaming.saved_queries import query_as_json, query_of_json
 from tests.oracle import generate_sequences as gs
 from tests.support.ordered_cases import FAMILIES, check, drawn
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 
@@ -38,6 +39,7 @@ JIT = not numba.config.DISABLE_JIT
 
 
 SEEDS = range(20)
+FEW = seeds(1, 20) if JIT else SEEDS
 
 
 def test_enough_random_cases_can_be_run_in_any_order():
@@ -45,19 +47,13 @@ def test_enough_random_cases_can_be_run_in_any_order():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_order_is_the_definition(seed, family, full, whole):
-    """Without the JIT every order is tried, of a share of the cases in each run of CI.
-
-    With the JIT a run of CI compiles a share of the cases in four orders each. ``--full`` compiles all cases
-    in 24 orders.
-    """
-    if JIT and not full:
-        pytest.skip("machine code for every shape and order: with --full, or without the JIT")
+@pytest.mark.parametrize("seed", FEW)
+def test_every_order_is_the_definition(seed, family, tier, full):
+    """Some orders of a case; 24 without the JIT and with ``--full``."""
     case, reason = drawn(seed, family)
     if reason:
         pytest.skip(reason)
-    check(case.query, case.rows, 4 if JIT and not whole else 24)
+    check(case.query, case.rows, 24 if full or not JIT else 2 if tier == "compiled" else 4)
 
 
 # --- chosen shapes, many streams ---
@@ -80,26 +76,19 @@ SHAPES = {
     ),
     "repeated types, in any order": ("PATTERN SEQ(A a, AND(A b, B c)) WHERE a.x < b.x OR c.x = a.x", {}),
 }  # fmt: skip
-# Compiled, of all orders a few: machine code costs half a second each.
 N_STREAMS, N_ORDERS = (30, 2) if JIT else (8, 24)
-IN_A_QUICK_RUN = ("absent between, with both sides and alone",)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_orders_of_a_shape_are_the_definition(name, full, whole):
-    """With the JIT each run of CI compiles one shape and a share of the others, in two orders each.
-
-    Without it, and with ``--full``, all shapes are tried in up to 24 orders.
-    """
-    if JIT and not full and name not in IN_A_QUICK_RUN:
-        pytest.skip("with --full, or without the JIT")
+def test_orders_of_a_shape_are_the_definition(name, full):
+    """Two orders of each shape with the JIT; up to 24 without it, and with ``--full``."""
     text, keywords = SHAPES[name]
     query = sequence_query(text, event_type="kind", order_by="t", **keywords)
     n_found = 0
     for seed in range(N_STREAMS):
         rng = Random(f"{name} {seed}")
         rows = gs.stream(rng, query, rng.randint(12, 17), 2 if query.partition_by else 1)
-        n_found += check(query, rows, 24 if whole else N_ORDERS)
+        n_found += check(query, rows, 24 if full else N_ORDERS)
     assert n_found >= N_STREAMS // 8
 
 
@@ -344,7 +333,6 @@ def test_the_order_is_part_of_the_query():
         sequence_query(query, evaluation_order=["a", "b", "c"])
 
 
-@pytest.mark.slow
 def test_options_and_orders_take_their_part_of_the_order(letters, full):
     if JIT and not full:
         pytest.skip("eight kernels: with --full, or without the JIT")

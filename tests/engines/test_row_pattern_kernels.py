@@ -25,6 +25,7 @@ from cepkit.results import row_pattern_search
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query
+from tests.support.sizes import seeds
 
 PATTERNS = [
     "A B+ C", "A+ B*? C?", "(A | B)+ C", "^ A* B", "A B $", "PERMUTE(A, B)", "A {- B+ -} C", "(A+ B)+?",
@@ -205,11 +206,10 @@ def test_random_queries_on_nearby_rows(switch, seed):
     assert switch.n_found > 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(50))
-def test_thousands_of_random_queries(switch, seed):
-    compare_typed(switch, 1000 + seed, 100)
-    compare_with_oracle(switch, 1000 + seed, 100)
+@pytest.mark.parametrize("seed", seeds(2, 50))
+def test_thousands_of_random_queries(switch, seed, full):
+    compare_typed(switch, 1000 + seed, 100 if full else 20)
+    compare_with_oracle(switch, 1000 + seed, 100 if full else 20)
 
 
 # --- automata and data that are large ----------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_other_queries_run_in_python(switch):
 # --- the order of the rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 @pytest.mark.parametrize("fewest", [0, 10**9])
 def test_the_order_of_rows(monkeypatch, seed, fewest):
     monkeypatch.setattr(row_order, "FEWEST_ROWS", fewest)
@@ -405,7 +405,7 @@ def test_a_change_of_the_frame_changes_the_order():
     assert cep.match(frame, text.replace("t >= 0", "t < 0")).count() == len(frame) - 1
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", seeds(20, 400))
 def test_pictures_and_funnels_by_kernels_equal_those_by_python(seed, monkeypatch):
     """Plots, boards and funnels read the matches in stream order, with the states of their rows."""
     random = Random(seed)

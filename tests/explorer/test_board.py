@@ -135,7 +135,6 @@ def test_a_setting_in_the_text_is_shown_and_locked():
     assert settings_in("PATTERN SEQ(").strategy is None
 
 
-@pytest.mark.slow
 def test_measures_of_a_sequence_are_of_its_variables():
     explorer = opened("PATTERN SEQ(A a, B+ b[], A c) WITHIN 6", event_type="kind")
     offered = values(field_of(explorer, "measures"))

@@ -20,6 +20,7 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.explorer import cases as cases_module
 from cepkit.explorer.case_tests import MOST_LITERAL
 from cepkit.explorer.cases import MOST_ROWS, Case, holds, judge, positions_of_rows
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
 REGEX = "up+ down\nup: x > 0.5\ndown: x <= 0.5"
@@ -102,7 +103,7 @@ def draw_case(draw: Random, explorer, matches: list[set[int]]) -> Case:
 # --- values
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_a_case_survives_json(seed):
     draw = Random(seed)
     rows = draw.sample(range(60), draw.randint(1, 40))

@@ -39,6 +39,7 @@ from cepkit.progress import checkpoint
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
 from tests.support.outputs import Outputs
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
 TRADES = {
@@ -75,11 +76,6 @@ def of_trades(trades):
 @pytest.fixture(scope="module")
 def of_scans(scans):
     return scans.cep.explore(SCANS, event_type="kind", order_by="ts").wait(60)
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 def quiet_query(query, given: Arguments):
@@ -164,7 +160,7 @@ def test_mistakes_are_underlined_where_they_are(text):
     assert explorer.status["state"] == "failed" and explorer.matches is None
 
 
-@pytest.mark.parametrize("seed", seeds(60, 1000))
+@pytest.mark.parametrize("seed", seeds(30, 1000))
 def test_a_place_of_a_mistake_lies_in_the_text(seed):
     rng = Random(seed)
     case = generate.case(seed)
@@ -270,7 +266,6 @@ def test_pages_are_the_rows_of_the_frame(name, request):
         assert numbers == ordered.index.to_list()
 
 
-@pytest.mark.slow
 def test_pages_of_more_matches_than_any_memory_holds():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"t": range(2000), "kind": rng.choice(list("ABCDEFGH"), 2000), "x": range(2000)})
@@ -910,7 +905,6 @@ def test_traits_that_python_writes_are_no_wishes():
     assert wishes == ["2"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(2, 30))
 def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     rng = Random(seed)
@@ -929,7 +923,6 @@ def test_first_rows_without_a_compiler_are_the_first_rows(seed, scans):
     assert {**soon, "busy": False} == result.pages.traits(1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("query", ["up{2,} down", "PATTERN SEQ(A a, B b) WHERE b.x > a.x + 0.5 WITHIN 30"])
 def test_an_old_result_is_forgotten_at_once(query):
     """Not by the garbage collection, which does not know how large arrays are."""
@@ -972,7 +965,6 @@ def test_an_explorer_shows_itself(of_trades, monkeypatch):
     assert repr(of_trades) == "Explorer(20,000 rows, done, 5 matches)"
 
 
-@pytest.mark.slow
 def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     days = [trades.assign(ts=trades["ts"] + pd.Timedelta(days=day)) for day in range(6)]
     frame = spark.createDataFrame(pd.concat(days).assign(seq=np.arange(120_000)))
@@ -1001,7 +993,6 @@ def test_a_spark_frame_is_sampled_then_run_whole(spark, trades):
     assert explorer.wait(300).matches.count() <= n_part
 
 
-@pytest.mark.slow
 def test_cancelling_ends_the_jobs_of_spark(spark, trades, tmp_path):
     """The frame's rows do not come while a file is there: jobs that are not ended go on for ever."""
     gate = tmp_path / "closed"

@@ -20,13 +20,9 @@ from tests.oracle import generate, naive
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import bound
+from tests.support.sizes import seeds
 
 FAMILIES = list(gs.FAMILIES)
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from cepkit.explorer.query.text import applicable, read_text
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.language import cheat_sheet as cs
 from cepkit.language.expressions.parsing import parse_expression
+from tests.support.sizes import seeds
 
 
 def scans(n=600, seed=5):
@@ -51,7 +52,6 @@ def result_of(frame, call, example):
     return data.run(data.compile(reading.query))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FRAMES)
 def test_examples_fit_their_frame(name):
     frame, call = FRAMES[name]
@@ -161,7 +161,7 @@ def odd_columns(n, rng):
     }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_examples_of_odd_columns_can_be_read(seed):
     rng = np.random.default_rng(seed)
     columns = odd_columns(int(rng.choice([1, 2, 5, 200])), rng)

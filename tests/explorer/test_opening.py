@@ -23,6 +23,7 @@ from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
 JIT = not numba.config.DISABLE_JIT
@@ -30,11 +31,6 @@ CALL = {"order_by": "t", "event_type": "kind"}
 SEARCHED = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x + 0.2 AND c.x > min(b.x) WITHIN 20"
 ORDERED = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + b.x + 0.1 WITHIN 60"
 COUNTED = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x + 0.3 AND c.x > b.x WITHIN 60"
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 def stream(n: int, n_keys: int = 0) -> pd.DataFrame:
@@ -95,7 +91,7 @@ def test_first_matches_are_those_of_the_definition(seed, family, monkeypatch):
 
 @pytest.mark.parametrize("engine", ["search", "ordered", "chain"])
 @pytest.mark.parametrize("family", ["any", "after_match", "window"])
-@pytest.mark.parametrize("seed", seeds(0 if JIT else 4, 6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_first_matches_of_a_compiled_engine(seed, family, engine, monkeypatch):
     check(seed, family, monkeypatch, engine=engine, is_cold=False)
 
@@ -157,9 +153,7 @@ def closed(monkeypatch):
     made.gate.set()
 
 
-@pytest.mark.parametrize(
-    "query", [SEARCHED, *(pytest.param(query, marks=pytest.mark.slow) for query in (ORDERED, COUNTED))]
-)
+@pytest.mark.parametrize("query", [SEARCHED, ORDERED, COUNTED])
 def test_what_is_shown_first_is_part_of_what_is_shown_last(query, closed):
     """Rows, their numbers and the bands stay as they are when the matches are counted."""
     frame = stream(20_000)
@@ -200,7 +194,6 @@ def test_what_is_shown_first_is_part_of_what_is_shown_last(query, closed):
         assert rows == [[str(value) for value in row] for row in first.itertuples(index=False)]
 
 
-@pytest.mark.slow
 def test_bands_of_a_key_and_a_window_stay(closed):
     frame = stream(20_000, 4)
     call = {**CALL, "partition_by": "k"}
@@ -271,7 +264,6 @@ def test_a_new_shape_is_shown_before_anything_of_it_is_compiled(closed, monkeypa
     explorer.cancel()
 
 
-@pytest.mark.slow
 def test_few_and_no_matches_are_shown_when_all_are_counted():
     frame = stream(20_000).assign(x=lambda frame: np.where(frame["t"] < 19_900, 0.5, frame["x"]))
     for more in ("", " AND a.x > 2"):

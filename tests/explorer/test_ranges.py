@@ -22,6 +22,7 @@ from cepkit.explorer.running.sampling import sample_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.sequences.parsing import parse_sase
+from tests.support.sizes import seeds
 
 
 def frame_of(seed: int, n: int = 500) -> pd.DataFrame:
@@ -38,7 +39,7 @@ def frame_of(seed: int, n: int = 500) -> pd.DataFrame:
     return frame.sort_values("t", kind="stable", ignore_index=True) if seed % 2 else frame
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_sampled_rows_follow_each_other_within_a_key(seed, monkeypatch):
     monkeypatch.setattr(sampling, "MOST_ROWS", 200)
     monkeypatch.setattr(sampling, "_WINDOWS", 10)
@@ -137,7 +138,7 @@ def test_variables_of_a_sequence_are_events_of_their_types():
 # --- ranges
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_a_range_holds_the_value_and_most_of_the_values(seed):
     rng, draw = np.random.default_rng(seed), Random(seed)
     kind = seed % 5
@@ -160,7 +161,7 @@ def test_a_range_holds_the_value_and_most_of_the_values(seed):
             assert all(a < b for a, b in pairwise(stops)) and len(stops) <= POSITIONS + 2
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_a_slider_has_round_steps_and_room(seed):
     rng, draw = np.random.default_rng(seed), Random(seed)
     scale = 10.0 ** draw.randrange(-3, 5)

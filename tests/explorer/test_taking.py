@@ -17,6 +17,7 @@ from cepkit.errors import CepError
 from cepkit.explorer import taking
 from cepkit.explorer.query.command import command_of, file_in_cells
 from cepkit.explorer.query.text import read_text
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 from tests.support.widget_page import blank_page
 
@@ -139,7 +140,7 @@ def test_a_query_without_a_command_line_says_why(call, reason):
         assert item["copies"] == "" and item["locked"]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_parameters_survive_the_command_line(seed):
     from cepkit.commands.cli import _read_named, _value
 
@@ -247,7 +248,6 @@ def test_a_file_of_too_many_matches_says_so_before_and_has_the_first(monkeypatch
     pd.testing.assert_frame_equal(read(parcel), explorer.matches.to_frame().head(5))
 
 
-@pytest.mark.slow
 def test_matches_beyond_any_machine_word_are_taken_in_part(monkeypatch):
     monkeypatch.setattr(taking, "MOST_ROWS", 50)
     frame = pd.DataFrame({"t": np.arange(300), "kind": ["A"] * 300})

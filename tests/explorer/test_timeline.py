@@ -87,7 +87,6 @@ def explorer_key(explorer):
     return explorer._data.source.frame["k"].iloc[int(events.rows(np.array([first]))[0])]
 
 
-@pytest.mark.slow
 def test_the_strip_counts_more_matches_than_an_integer_holds():
     n = 4000
     frame = pd.DataFrame(
@@ -332,7 +331,6 @@ def test_another_key_has_no_reasons_of_the_key_before():
     assert explorer.wait(60).board.reasons.title == ""
 
 
-@pytest.mark.slow
 def test_a_partial_match_of_a_sequence_has_its_events():
     frame = pd.DataFrame({"t": [1, 2, 3, 9], "kind": list("ABCB"), "x": [5, 7, 6, 3]}, index=list("pqrs"))
     query = "PATTERN SEQ(A a, B b, C c) WHERE c.x > b.x WITHIN 5"

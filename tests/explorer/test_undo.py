@@ -15,6 +15,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.explorer.history.query_log import MOST_RUNS, QueryLog
 from cepkit.explorer.history.state import BURST_S, BoardState, History
+from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
 TEXT = "up down\nup: x > 0.5\ndown: x <= 0.5"
@@ -57,7 +58,7 @@ def chosen_key(explorer):
 # --- the history of states
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_steps_are_a_list_with_a_place(seed):
     rng, states, place = Random(seed), [BoardState("")], 0
     history = History(states[0], lambda: 0.0)
@@ -107,7 +108,6 @@ def test_a_burst_that_returns_is_no_step():
 # --- undo and redo in the explorer
 
 
-@pytest.mark.slow
 def test_every_choice_is_taken_back_and_made_again():
     explorer = opened()
     shots, keys = [seen(explorer)], [None]
@@ -419,7 +419,7 @@ def test_a_wrong_file_gets_one_clear_error(tmp_path, content, message):
         cep.explore.load(path, FRAME)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_a_damaged_file_gets_one_clear_error_or_opens(tmp_path, seed):
     path, rng = tmp_path / "saved.json", Random(seed)
     explorer = opened()

@@ -21,8 +21,9 @@ from tests.support.odd_frames import (
     loses_types,
 )
 from tests.support.odd_queries import answer, difference, draw_comparison, draw_query, rows_that_hold
+from tests.support.sizes import seeds
 
-QUICK, MANY, BLOCK = 40, 5_000, 20
+BLOCK = 20  # cases of a test
 WITHOUT_TYPES = ("arrow without types", "pandas", "pandas mixed", "pandas objects")
 
 
@@ -40,29 +41,9 @@ def check_case(seed: int) -> None:
         assert not said, (seed, name, query.text, said)
 
 
-@pytest.fixture
-def interpreted(monkeypatch):
-    """Queries run at once, as on the first call of a user; each of these queries is asked only once."""
-    monkeypatch.setenv("CEPKIT_TIER", "")
-
-
-@pytest.mark.parametrize("seed", range(0, QUICK, BLOCK))
-def test_odd_frames(seed, interpreted):
-    for own in range(seed, seed + BLOCK):
-        check_case(own)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(QUICK, 1_000, BLOCK))
-def test_more_odd_frames(seed, interpreted):
-    for own in range(seed, seed + BLOCK):
-        check_case(own)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(1_000, MANY, 200))
-def test_many_odd_frames(seed, interpreted):
-    for own in range(seed, seed + 200):
+@pytest.mark.parametrize("seed", seeds(2, 250))
+def test_odd_frames(seed):
+    for own in range(BLOCK * seed, BLOCK * (seed + 1)):
         check_case(own)
 
 
@@ -95,16 +76,9 @@ def check_comparison(seed: int) -> None:
             assert rows == expected, (seed, kind, language, f"{name} {sign} {constant}", column.values)
 
 
-@pytest.mark.parametrize("seed", range(0, BLOCK, BLOCK))
-def test_comparisons(seed, interpreted):
-    for own in range(seed, seed + BLOCK):
-        check_comparison(own)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(BLOCK, 1_000, BLOCK))
-def test_more_comparisons(seed, interpreted):
-    for own in range(seed, seed + BLOCK):
+@pytest.mark.parametrize("seed", seeds(1, 50))
+def test_comparisons(seed):
+    for own in range(BLOCK * seed, BLOCK * (seed + 1)):
         check_comparison(own)
 
 
@@ -177,7 +151,7 @@ def check_on_spark(spark, seed: int) -> int:
     return len(expected.rows)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 12))])
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_odd_frames_on_spark(spark, seed):
     pytest.importorskip("pyspark")
     check_on_spark(spark, seed)

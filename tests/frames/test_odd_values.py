@@ -18,12 +18,6 @@ from tests.support.odd_frames import plain_rows
 NANOSECOND = pa.scalar(1, pa.duration("ns"))
 
 
-@pytest.fixture
-def interpreted(monkeypatch):
-    """Queries run at once, as on the first call of a user; each of these queries is asked only once."""
-    monkeypatch.setenv("CEPKIT_TIER", "")
-
-
 SEQUENCE = "PATTERN SEQ(A a, B b)"
 ROWS = "MATCH_RECOGNIZE (ORDER BY n MEASURES n AS n PATTERN (p_) DEFINE p_ AS {})"
 NOTHING = {
@@ -45,7 +39,7 @@ def holding_in_sql(frame, condition: str) -> list:
 
 
 @pytest.mark.parametrize("kind", NOTHING)
-def test_a_column_without_values_has_the_type_that_the_query_says(kind, interpreted):
+def test_a_column_without_values_has_the_type_that_the_query_says(kind):
     frame = NOTHING[kind]
     with pytest.warns(cep.CepWarning, match="It has no values"):
         assert cep.match(frame, SEQUENCE, event_type="x", order_by="n").count() == 0
@@ -81,7 +75,7 @@ def test_a_column_of_several_types_is_refused_in_all_languages():
             call()
 
 
-def test_times_in_several_units(interpreted):
+def test_times_in_several_units():
     seconds = pa.array([0, 1, 2], pa.int64()).cast(pa.timestamp("s"))
     table = pa.table(
         {"n": [0, 1, 2], "s": seconds, "ns": pc.add(seconds.cast(pa.timestamp("ns")), NANOSECOND)}
@@ -93,7 +87,7 @@ def test_times_in_several_units(interpreted):
     assert holding_in_sql(table, "s > '1970-01-01 00:00:01.5'") == [(2,)]
 
 
-def test_times_beyond_64_bits(interpreted):
+def test_times_beyond_64_bits():
     table = pa.table({"n": [0, 1], "t": pa.array([2**63 - 1, 0]).cast(pa.timestamp("ns"))})
     assert holding(table, "t >= '9999-12-31'") == holding_in_sql(table, "t >= '9999-12-31'") == []
     assert len(holding(table, "t < '9999-12-31'")) == len(holding(table, "t > '0001-01-01'")) == 2
@@ -113,14 +107,14 @@ def test_times_that_the_clocks_skip_or_repeat_are_refused_in_all_languages(time)
             call()
 
 
-def test_objects_keep_their_nanoseconds(interpreted):
+def test_objects_keep_their_nanoseconds():
     times = pd.Series([pd.Timestamp(1, unit="ns"), pd.Timestamp(2, unit="ns"), None], dtype=object)
     frame = pd.DataFrame({"n": range(3), "t": times})
     assert holding(frame, "t = '1970-01-01 00:00:00.000000002'") == [(1,)]
     assert plain_rows(cep.match(frame, "..", measures={"d": "delta(t)"}).to_frame())[1] == [(1,)]
 
 
-def test_times_of_a_day_are_durations_in_pandas_too(interpreted):
+def test_times_of_a_day_are_durations_in_pandas_too():
     frame = pd.DataFrame({"n": range(2), "t": pd.Series([dt.time(9), dt.time(16)], dtype=object)})
     table = pa.Table.from_pandas(frame)
     assert holding(frame, "t > '10 h'") == holding(table, "t > '10 h'") == [(1,)]
@@ -129,7 +123,7 @@ def test_times_of_a_day_are_durations_in_pandas_too(interpreted):
             cep.match(one, "..", order_by="t", within="1 h")
 
 
-def test_integers_that_no_float_holds(interpreted):
+def test_integers_that_no_float_holds():
     table = pa.table(
         {"n": [0, 1, 2], "f": [2.0**53, 2.0**53 + 2, float("nan")], "i": [2**53, 2**53 + 1, None]}
     )
@@ -163,7 +157,7 @@ def test_aggregates_of_other_values_are_refused(name):
             cep.window(table, {"m": call}, length=1)
 
 
-def test_views_in_pandas(interpreted):
+def test_views_in_pandas():
     texts = pd.array(["A", "B", None], dtype=pd.ArrowDtype(pa.string_view()))
     frame = pd.DataFrame({"n": range(3), "x": texts}, index=[5, 6, 7])
     found = cep.match(frame, ".", define={}, measures={"m": "max(x)", "x": "first(x)"}).to_frame()

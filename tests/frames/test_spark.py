@@ -17,6 +17,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import ColumnNotFoundError, OrderError, ResultTooLargeError, UnsupportedQueryError
 from tests.oracle import generate
+from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect, rows_of
 
 pytest.importorskip("pyspark")
@@ -73,11 +74,10 @@ def by_order(rows, *, at=-1):
 
 
 # Of the first 45 cases those with more than 40 matches in 60 streams, and of more than one row.
-SEEDS = [17]
-MORE_SEEDS = [24, 31, 0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
+SEEDS = [17, 24, 31, 0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(s, marks=pytest.mark.slow) for s in MORE_SEEDS)])
+@pytest.mark.parametrize("seed", [SEEDS[i] for i in seeds(2, len(SEEDS))])
 def test_random_streams_packed_as_partitions(session, seed):
     case = generate.case(seed, seed)
     streams = [generate.stream(Random(f"{seed} {i}"), 12, n_keys=2) for i in range(60)]
@@ -139,7 +139,6 @@ def test_every_question_has_the_answer_of_pandas(session, walk, walk_on_spark):
     assert rows_of(cep.tag(walk_on_spark, PEAK, **KEYWORDS).where("match is not null").select("match"))[1]
 
 
-@pytest.mark.slow
 def test_nothing_found_and_nothing_to_search(session, walk_on_spark):
     never = walk_on_spark.cep.match(". never", define={"never": "x > 99"}, partition_by="k", order_by="n")
     assert (never.count(), bool(never), len(never.head())) == (0, False, 0)
@@ -151,7 +150,6 @@ def test_nothing_found_and_nothing_to_search(session, walk_on_spark):
     assert rows_of(empty.tag())[1] == rows_of(empty.to_frame("all"))[1] == []
 
 
-@pytest.mark.slow
 def test_types(session):
     """Every type as predicate and as measure; the result has the types that Arrow has."""
     n = 60
@@ -384,7 +382,6 @@ def test_missing_order_values_are_the_error_of_pandas(session):
     assert "1 missing values of 4" in str(on_spark.value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["one", "all"])
 def test_more_matches_than_the_limit_are_an_error(session, walk_on_spark, rows):
     found = walk_on_spark.cep.match(PEAK, **KEYWORDS)
@@ -419,7 +416,6 @@ CONNECT = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_connect(tmp_path):
     check_over_connect(CONNECT, tmp_path)

@@ -18,6 +18,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.pipelines.spark_session import setting
 from cepkit.results.spark.part import part_of
+from tests.support.sizes import seeds
 from tests.support.spark_cases import rows_of
 
 pytest.importorskip("pyspark")
@@ -174,14 +175,13 @@ ROLES = [
     Roles("rank", "latest time", "k0", "place"),
     Roles("before_it", "time", "node", "seq"),
 ]
-SOME = [pytest.param(of, marks=pytest.mark.slow if i else (), id=of.key) for i, of in enumerate(ROLES)]
 
 
-@pytest.mark.slow
 @QUIET
-@pytest.mark.parametrize("of", SOME)
+@pytest.mark.parametrize("seed", seeds(1, len(ROLES)))
 @pytest.mark.parametrize("find", MATCHES)
-def test_matches_with_hostile_names(session, find, of, full):
+def test_matches_with_hostile_names(session, find, seed, full):
+    of = ROLES[seed]
     whole = of.frame()
     frame = whole.drop(columns=ADDED)
     here, there = find(frame, of), find(on_spark(session, frame), of)
@@ -197,11 +197,11 @@ def test_matches_with_hostile_names(session, find, of, full):
                 call()
 
 
-@pytest.mark.slow
 @QUIET
-@pytest.mark.parametrize("of", SOME)
+@pytest.mark.parametrize("seed", seeds(1, len(ROLES)))
 @pytest.mark.parametrize("find", TABLES)
-def test_tables_with_hostile_names(session, find, of):
+def test_tables_with_hostile_names(session, find, seed):
+    of = ROLES[seed]
     frame = of.frame().drop(columns=ADDED)
     same_rows(find(on_spark(session, frame), of), find(frame, of))
 
@@ -374,13 +374,12 @@ def check_sizes(session, frame: pd.DataFrame) -> None:
         there.unpersist()
 
 
-@pytest.mark.slow
 def test_one_key_has_nearly_all_rows(session):
     rng = np.random.default_rng(1)
     check_sizes(session, of_keys(np.where(rng.random(20_000) < 0.99, 0, rng.integers(1, 50, 20_000)), 1))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_many_small_groups(session):
     keys = np.random.default_rng(2).permutation(np.repeat(np.arange(100_000), 3))
     check_sizes(session, of_keys(keys, 2))
@@ -430,16 +429,11 @@ def asked_of_times(frame, clock: str):
     yield frame.cep.sessions(gap="10 min", **by)
 
 
-FIRST = (ZONES[1], ZONES[2], "local")
-OTHERS = [(one, other, clock) for one in ZONES for other in ZONES for clock in ("ts", "local")]
-
-
 @QUIET
-@pytest.mark.parametrize(
-    ("zone", "of_session", "clock"),
-    [FIRST, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS if case != FIRST)],
-)
-def test_zones_of_the_frame_and_of_the_session_differ(session, zone, of_session, clock):
+@pytest.mark.parametrize("seed", seeds(2, 9))
+@pytest.mark.parametrize("clock", ["ts", "local"])
+def test_zones_of_the_frame_and_of_the_session_differ(session, seed, clock):
+    zone, of_session = ZONES[seed // 3], ZONES[seed % 3]
     frame = around_jumps(zone)
     with setting(session, "spark.sql.session.timeZone", of_session):
         there = on_spark(session, frame)
@@ -463,10 +457,10 @@ def test_a_dead_worker_is_said_in_local_mode(session):
         found.count()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(2))
-def test_executors_die_while_they_work(seed, tmp_path, whole):
+def test_executors_die_while_they_work(seed, tmp_path, full):
     """A cluster of two executors: dead workers and executors change no answer."""
     root = Path(__file__).resolve().parents[2]
     command = [
@@ -475,7 +469,7 @@ def test_executors_die_while_they_work(seed, tmp_path, whole):
         "tests.support.cluster_job",
         str(tmp_path),
         str(seed),
-        "25" if whole else "3",
+        "25" if full else "3",
     ]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=1500)

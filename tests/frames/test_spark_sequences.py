@@ -41,6 +41,7 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import choose_engine
 from cepkit.results.spark import binding
 from tests.oracle import generate_sequences as gs
+from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect, plain, rows_of
 
 pytest.importorskip("pyspark")
@@ -125,23 +126,10 @@ def looks_ahead(query: SequenceQuery, frame: pd.DataFrame) -> bool:
 WINDOWED = ["any", "next", "strict", "window", "negation", "kleene", "alternatives"]
 
 
-def rarely(n_slow: int, *case):
-    """Return a case that begins with a seed. If it is below ``n_slow``, a run of CI may take the case.
-
-    Other cases run with ``--full``.
-    """
-    return pytest.param(*case, marks=pytest.mark.slow if case[0] < n_slow else pytest.mark.long)
-
-
-# Machine code: one seed in every run, a share of three more in each run of CI, and all with --full.
-COMPILED = [0, *(rarely(4, seed) for seed in range(1, 40))]
-
-
 @pytest.mark.filterwarnings("ignore:the column of event types, .* never has")  # 30 random events
 @pytest.mark.parametrize("family", WINDOWED)
-@pytest.mark.parametrize("seed", COMPILED if JIT else range(40))
+@pytest.mark.parametrize("seed", seeds(2, 40) if JIT else range(40))
 def test_slices_cut_at_every_place_find_every_match_once(seed, family):
-    """Without the JIT every case has a shape of its own, and a run of CI takes a share of them."""
     query = in_one_stream(gs.case(seed, seed % N_SHAPES if N_SHAPES else None, family).query)
     frame = random_frame(seed, query, 30)
     times = sorted(set(frame["t"]))
@@ -160,7 +148,6 @@ def test_slices_cut_at_every_place_find_every_match_once(seed, family):
             ranks[t, n] += 1
 
 
-@pytest.mark.slow
 def test_slices_are_tested_on_matches():
     """Enough of the cases above have matches, and some look ahead."""
     n_matches, n_ahead = [], 0
@@ -249,7 +236,7 @@ def test_numbers_of_matches_have_any_size(small):
     assert dict(next(Drawn(5, 1)(found)))["time"].to_pylist()[0] < -40
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_ranks_go_on_over_blocks(seed):
     random = Random(seed)
     last = np.repeat(np.arange(8), [random.choice([0, 1, 1, 2, 7]) for _ in range(8)])
@@ -259,7 +246,6 @@ def test_ranks_go_on_over_blocks(seed):
     assert np.concatenate(given).tolist() == [last[:i].tolist().count(x) for i, x in enumerate(last)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
 def test_a_part_of_the_matches_is_that_part(size):
     query = cep.sequence_query("PATTERN SEQ(A a, B+ b[])", event_type="kind", order_by=["t", "n"], within=9)
@@ -390,12 +376,9 @@ def packed_case(seed: int, family: str) -> tuple[SequenceQuery, pd.DataFrame]:
     raise AssertionError(f"no streams with matches for seed {seed} of family {family}")
 
 
-MANY = [(seed, family) for family in gs.FAMILIES if family != "strict" for seed in range(4)]
-
-
-@pytest.mark.parametrize(("seed", "family"), [rarely(1, *case) for case in MANY])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+@pytest.mark.parametrize("family", [family for family in gs.FAMILIES if family != "strict"])
 def test_random_streams_packed_as_partitions(session, seed, family):
-    """A run of CI takes a share of one seed of every family. ``--full`` takes four seeds."""
     query, frame = packed_case(seed, family)
     on_spark = session.createDataFrame(arrow(frame, seed).select(list(frame.columns)))
     expected = cep.match(frame, query)
@@ -404,11 +387,9 @@ def test_random_streams_packed_as_partitions(session, seed, family):
     assert rows_of(found.to_frame("all")) == rows_of(expected.to_frame("all"))
 
 
-@pytest.mark.parametrize(
-    ("seed", "family"), [rarely(2, seed, family) for seed in range(4) for family in WINDOWED]
-)
+@pytest.mark.parametrize("seed", seeds(1, 4))
+@pytest.mark.parametrize("family", WINDOWED)
 def test_random_streams_in_slices(session, seed, family):
-    """A run of CI takes a share of two seeds of every family. ``--full`` takes four seeds."""
     if family == "ahead":
         query = cep.sequence_query("PATTERN SEQ(A a, B b, !A c) WITHIN 5", event_type="kind", order_by="t")
     else:
@@ -426,7 +407,6 @@ def test_random_streams_in_slices(session, seed, family):
     assert rows_of(chosen.count_by_last())[1] == rows_of(expected.count_by_last().drop(columns="index"))[1]
 
 
-@pytest.mark.slow
 def test_a_hundred_slices_give_the_answer_of_one(session):
     """Every slice is there once, owns its own events once, and adds its own matches once."""
     from pyspark.sql import functions as F
@@ -484,8 +464,8 @@ ASKED = {
 @pytest.mark.parametrize(
     "keywords",
     [
-        pytest.param(KEYED, id="partitions", marks=pytest.mark.slow),
-        pytest.param(SLICED, id="slices", marks=pytest.mark.slow),
+        pytest.param(KEYED, id="partitions"),
+        pytest.param(SLICED, id="slices"),
     ],
 )
 def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywords):
@@ -508,7 +488,6 @@ def test_every_question_has_the_answer_of_pandas(events, events_on_spark, keywor
     )
 
 
-@pytest.mark.slow
 def test_samples_do_not_depend_on_the_tasks(session, events_on_spark):
     found = events_on_spark.cep.match(ABC, **KEYED)
     one = rows_of(found.sample(5, seed=1))
@@ -521,7 +500,6 @@ def test_samples_do_not_depend_on_the_tasks(session, events_on_spark):
     assert rows_of(found.sample(10**6)) == rows_of(found.to_frame())
 
 
-@pytest.mark.slow
 def test_tags(events, events_on_spark):
     pattern, keywords = "PATTERN SEQ(A a, B b)", {**KEYED, "after_match": "past_last"}
     expected = cep.tag(events, pattern, **keywords)
@@ -535,7 +513,6 @@ def test_tags(events, events_on_spark):
     assert rows_of(cep.tag(events_on_spark, pattern, **SLICED).orderBy("n")) == rows_of(expected)
 
 
-@pytest.mark.slow
 def test_a_row_of_several_matches_has_no_tag(session):
     table = pa.table({"kind": list("ABB"), "t": [1, 2, 8], "k": [1, 1, 1]})
     frame = session.createDataFrame(table)
@@ -553,7 +530,6 @@ def test_a_row_of_several_matches_has_no_tag(session):
         found.tag().collect()
 
 
-@pytest.mark.slow
 def test_more_matches_than_64_bits(session, small):
     from pyspark import cloudpickle
 
@@ -585,7 +561,6 @@ def test_more_matches_than_64_bits(session, small):
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["one", "all"])
 def test_more_matches_than_the_limit_are_an_error(events_on_spark, rows):
     found = events_on_spark.cep.match("PATTERN SEQ(A a, B b)", **{**KEYED, "within": 20})
@@ -614,7 +589,6 @@ WINDOW_OF_CLOCK = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_clocks_of_every_type(session):
     """The copies that slices get are enough, in time zones that jump too; windows are open and closed."""
     from pyspark.sql import functions as F
@@ -648,7 +622,6 @@ def test_clocks_of_every_type(session):
         session.conf.set("spark.sql.session.timeZone", zone)
 
 
-@pytest.mark.slow
 def test_chosen_slices_are_even_and_not_too_short(session):
     from pyspark.sql import functions as F
 
@@ -795,7 +768,6 @@ def test_one_task_is_warned_of(events_on_spark, changes, way_out):
     assert [one.filename for one in caught if one.category is cep.CepWarning] == [__file__]
 
 
-@pytest.mark.slow
 def test_one_task_finds_what_pandas_finds(events, events_on_spark):
     keywords = {**SLICED, "after_match": "past_last"}
     with pytest.warns(cep.CepWarning, match="one stream"):
@@ -805,7 +777,6 @@ def test_one_task_finds_what_pandas_finds(events, events_on_spark):
     assert rows_of(found.to_frame("all")) == rows_of(expected.to_frame("all"))
 
 
-@pytest.mark.slow
 def test_functions_travel_to_the_workers(events, events_on_spark):
     @cep.pure(name="near_in_a_sequence")
     def near(x, y):
@@ -830,7 +801,6 @@ def test_ties_and_missing_times_are_errors(session, partition_by):
         session.createDataFrame(missing).cep.match("PATTERN SEQ(A a, B b)", **keywords).count()
 
 
-@pytest.mark.slow
 def test_nothing_to_search(events_on_spark):
     assert events_on_spark.where("n < 0").cep.match(ABC, **KEYED).count() == 0
     empty = events_on_spark.where("n < 0").cep.match(ABC, **SLICED)
@@ -867,13 +837,11 @@ CONNECT = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_connect(tmp_path):
     check_over_connect(CONNECT, tmp_path)
 
 
-@pytest.mark.slow
 def test_estimates_are_refused_and_orders_are_kept(spark):
     rows = [("k", kind, t) for t, kind in enumerate("ABCABC")]
     frame = spark.createDataFrame(rows, "k string, kind string, t long")
@@ -906,7 +874,6 @@ def pairs_shown(view):
     return {tuple(times): number for number, times in shown.agg(list).items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_view_shows_a_part_and_says_which(spark, seed):
     rng = np.random.default_rng(seed)

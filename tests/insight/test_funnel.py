@@ -26,6 +26,7 @@ from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
 from tests.support.sequence_runs import bound
+from tests.support.sizes import seeds
 
 SEEDS = range(10)
 MORE = [(seed, "negation") for seed in range(10, 40)]  # what decides an absence is rare
@@ -105,9 +106,7 @@ def test_steps_are_the_definition_cut_off(seed, family):
 
 
 @pytest.mark.parametrize("family", ["after_match", "all"])
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 1 else ()) for seed in range(12)]
-)
+@pytest.mark.parametrize("seed", seeds(2, 12))
 def test_matches_and_reported_ones(seed, family):
     case = gs.case(seed, seed % 2 if numba.config.DISABLE_JIT == 0 else None, family)
     program, events = bound(case)
@@ -125,7 +124,7 @@ def test_most_random_cases_have_few_branches():
     assert sum(len(bound(case)[0].branches) <= fn.MOST_BRANCHES for case in drawn) >= 0.9 * len(drawn)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_pairs_and_conditions(seed):
     rng = np.random.default_rng(seed)
     n = 40
@@ -295,7 +294,7 @@ def test_conditions_on_single_events_are_no_losses_of_partial_matches():
     ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_what_follows_partial_matches(seed):
     rng = np.random.default_rng(seed)
     n = 40
@@ -345,7 +344,6 @@ def test_every_branch_has_steps():
     assert [line[:8] for line in result.words()] == ["branch 0", "branch 1"]
 
 
-@pytest.mark.slow
 def test_numbers_that_take_too_long_are_lower_bounds(monkeypatch):
     n = 80
     frame = pd.DataFrame({"kind": ["A"] * n, "t": range(n)})
@@ -409,7 +407,6 @@ def bound_text(text: str, frame: pd.DataFrame, **keywords):
     return program, build_events(source, program)
 
 
-@pytest.mark.slow
 def test_larger_frames_are_counted_by_compiled_code():
     rng = np.random.default_rng(3)
     n = 30_000
@@ -518,7 +515,6 @@ def test_spark_frames_are_told_the_way_out():
             call(frame, QUERY, **KEYWORDS)
 
 
-@pytest.mark.slow
 def test_conditions_on_the_first_event_are_counted_without_enumeration():
     rng = np.random.default_rng(5)
     n = 150

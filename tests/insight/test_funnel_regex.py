@@ -18,15 +18,11 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.parsing import parse_pattern
 from tests.oracle import generate, naive
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 WALK = pd.DataFrame({"price": [10, 12, 13, 11, 14, 15, 9]})
 DEFINE = {"rise": "price > prev(price)", "deep": "price < first(price)"}
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 def cut_off(pattern: pt.Pattern) -> list[pt.Pattern]:
@@ -40,7 +36,7 @@ def names_in(pattern: pt.Pattern) -> set[str]:
     return {variable.name for variable in pt.variables(pattern)}
 
 
-@pytest.mark.parametrize("seed", seeds(200, 2000))
+@pytest.mark.parametrize("seed", seeds(60, 2000))
 def test_steps_are_the_definition_cut_off(seed):
     case = generate.case(seed, n_events=[12, 24, 1, 0][seed % 4] if seed % 8 else None)
     with warnings.catch_warnings():

@@ -19,13 +19,9 @@ from cepkit.language.expressions import trees as ex
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from tests.oracle import generate, naive
+from tests.support.sizes import seeds
 
 DEFINE = {"up": "x > first(x) and x > prev(x)", "top": "x >= first(x) + 3", "low": "x < first(x)"}
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 def is_simple(tree):

@@ -17,6 +17,7 @@ from cepkit.language.match_recognize.query import RowPatternQuery
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_late_query, random_query, random_rows
 from tests.support.row_patterns import oracle_query
+from tests.support.sizes import seeds
 
 WALK = pd.DataFrame(
     {"t": range(10), "s": list("aaaaabbbbb"), "price": [5.0, 3, 2, 4, 1, 6, 5, 4, 3, 9]},
@@ -42,11 +43,6 @@ def random_case(random: Random, n: int) -> tuple[RowPatternQuery, pd.DataFrame, 
     frame = frame_of(rows)
     numbered = [{**row, "number": number} for number, row in enumerate(rows)]
     return query, frame, oracle.partitions(oracle_query(query), numbered)
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 # --- the funnel

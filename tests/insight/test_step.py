@@ -26,6 +26,7 @@ from tests.oracle import generate, naive
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 WALK = pd.DataFrame({"price": [10, 12, 13, 11, 14]}, index=list("abcde"))
@@ -35,15 +36,7 @@ SCANS = pd.DataFrame(
 )
 SEQUENCE = "PATTERN SEQ(A a, B+ b[]) WITHIN 5"
 CALL = {"event_type": "kind", "order_by": "t"}
-MORE = [
-    pytest.param(*case, marks=pytest.mark.slow) for case in itertools.product(range(8, 80), gs.FAMILIES)
-    if case not in ((32, "preference"), (39, "all"))
-]  # fmt: skip
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
+REGRESSIONS = ((32, "preference"), (39, "all"))
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +56,7 @@ def regex_moments(case: generate.Case):
     return made, count
 
 
-@pytest.mark.parametrize("seed", seeds(200, 2000))
+@pytest.mark.parametrize("seed", seeds(60, 2000))
 def test_regex_moments_are_those_of_the_definition(seed):
     case = generate.case(seed)
     made, count = regex_moments(case)
@@ -162,7 +155,7 @@ def names_all_events(searches: list[Search]) -> bool:
 # The last two: an event closes one way on, a later one the other.
 @pytest.mark.parametrize(
     ("seed", "family"),
-    [*itertools.product(range(8), gs.FAMILIES), *MORE, (32, "preference"), (39, "all")],
+    [*itertools.product(seeds(4, 80), gs.FAMILIES), *REGRESSIONS],
 )
 def test_sequence_moments_have_the_partial_matches_of_the_definition(seed, family):
     case, made, _ = sequence_moments(seed, family)

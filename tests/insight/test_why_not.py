@@ -20,6 +20,7 @@ from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, sequence_matches
 from tests.support.sequence_runs import bound
+from tests.support.sizes import seeds
 
 FAMILIES = list(gs.FAMILIES)
 SEEDS = range(12)
@@ -279,7 +280,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("family", ["after_match", "any"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_matches_have_their_numbers(seed, family):
     case, program, places = opened(seed, family, seed % 2 if numba.config.DISABLE_JIT == 0 else None)
     reported = sequence_matches(case.query, case.rows)

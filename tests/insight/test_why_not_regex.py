@@ -16,17 +16,13 @@ from cepkit.insight.why_not_regex import KINDS
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
 from tests.oracle import generate, naive
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS = 12 if JIT else 60  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}
 CALL = {"define": DEFINE, "order_by": "t"}
-
-
-def seeds(n: int, more: int) -> list:
-    """Return the seeds below ``n``, and those below ``more`` for ``--full``."""
-    return [*range(n), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(n, more))]
 
 
 class Judge:

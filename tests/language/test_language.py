@@ -33,6 +33,7 @@ from cepkit.language.regex.positions import first_names, is_nullable, reported_f
 from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import DEPTH, TICKS
+from tests.support.sizes import seeds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 READERS = {"expression": parse_expression, "pattern": parse_pattern, "duration": parse_duration}
@@ -234,7 +235,7 @@ def test_spans():
     assert [pattern.span, *(part.span for part in pattern.parts)] == [(0, 15), (0, 1), (2, 13), (14, 15)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_precedence_is_that_of_python(seed):
     text = _infix(Random(seed), depth=2)
     assert shape(parse_expression(text)) == _shape_by_python(ast.parse(text, mode="eval").body), text
@@ -346,7 +347,7 @@ def random_expression(rng: Random, depth: int, *, events_only: bool = False) -> 
     return rng.choice(nodes if depth and rng.random() < 0.85 else leaves)()
 
 
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", seeds(25, 250))
 def test_an_expression_is_read_back_from_its_text(seed):
     tree = random_expression(Random(seed), depth=4)
     text = print_expression(tree)
@@ -354,7 +355,7 @@ def test_an_expression_is_read_back_from_its_text(seed):
     assert str(parse_expression(text)) == text
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(15, 150))
 def test_no_pair_of_parentheses_can_be_left_out(seed):
     tree = random_expression(Random(seed), depth=3)
     text = print_expression(tree)
@@ -417,7 +418,7 @@ def random_pattern(rng: Random, names: str, depth: int) -> pt.Pattern:
     )()
 
 
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", seeds(25, 250))
 def test_a_pattern_is_read_back_from_its_text(seed):
     tree = random_pattern(Random(seed), ["a", "rise", "Größe"], depth=4)
     text = print_pattern(tree)
@@ -463,7 +464,7 @@ def reported(words):
     return {word for word in words if word and not any(word[:i] in words for i in range(1, len(word)))}
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_a_pattern_means_what_it_means_to_re(seed):
     rng = Random(seed)
     text = _regex_text(rng, depth=2)  # on deeper ones re backtracks for long
@@ -479,7 +480,7 @@ def _regex_text(rng, depth):
     return "|".join(" ".join(item() for _ in range(rng.randint(1, 3))) for _ in range(rng.choice([1, 1, 2])))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_nullable_first_and_reported_form_agree_with_the_words(seed):
     pattern = random_pattern(Random(seed), "ab", depth=3)
     words, form = words_of(pattern), reported_form(pattern)
@@ -500,7 +501,7 @@ def test_first_names(text, names):
     assert first_names(parse_pattern(text)) == names
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_first_names_are_the_heads_of_words(seed):
     pattern = random_pattern(Random(seed), "abc", depth=4)
     assert {*first_names(pattern)} == heads(pattern) - {"", "."}
@@ -568,7 +569,7 @@ def test_every_unit_in_both_cases(unit):
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_a_duration_is_read_back_from_its_text(seed, unit):
     ticks = Random(seed).randrange(10 ** Random(seed).randint(1, 18))
     assert duration_ticks(format_duration(ticks, unit), unit) == ticks

@@ -108,7 +108,6 @@ def test_lists_of_sql_are_read_as_without_the_short_way(seed, monkeypatch):
     assert n_short > 8 and 50 < n_errors < 290
 
 
-@pytest.mark.slow
 def test_a_list_of_sql_may_have_a_million_items():
     frame = pd.DataFrame({"t": range(3000), "x": range(3000)})
     listed = ",".join(map(str, range(0, 2_000_000, 2)))

@@ -18,6 +18,7 @@ from cepkit.language.sequences.parsing import is_sase
 from cepkit.language.sequences.patterns import event_patterns
 from tests.oracle import generate
 from tests.oracle import generate_sequences as gs
+from tests.support.sizes import seeds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 KEYWORDS = ("partition_by", "strict_time", "after_match")
@@ -55,7 +56,7 @@ def test_a_query_is_said_in_one_sentence(case):
         assert say_query(query_of(text)) == sentence
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(30, 300))
 def test_the_sentence_of_a_regex_names_every_variable(seed):
     case = generate.case(seed)
     with warnings.catch_warnings():
@@ -69,7 +70,7 @@ def test_the_sentence_of_a_regex_names_every_variable(seed):
 
 
 @pytest.mark.parametrize("family", list(gs.FAMILIES))
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_the_sentence_of_a_sequence_names_every_variable(seed, family):
     query = gs.case(seed, None, family).query
     sentence = say_query(query)
@@ -79,7 +80,7 @@ def test_the_sentence_of_a_sequence_names_every_variable(seed, family):
         assert re.search(rf"\b{kind}events? {event.variable}\b", sentence), (event, sentence)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_every_condition_has_words(seed):
     for name, tree in generate.case(seed).define.items():
         assert say_condition(tree), name

@@ -27,6 +27,7 @@ from cepkit.language.sequences.parsing import is_sase, parse_sase, parse_sequenc
 from cepkit.language.sequences.printing import SASE_STRATEGIES, print_sequence, sase_text
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.limits import DEPTH
+from tests.support.sizes import seeds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -112,7 +113,7 @@ def random_literal(rng):
     return ex.Literal(rng.choice([None, True, 0, 7, 2.5, 1e-7, "", "it's", "AND b.x", "5 min"]))
 
 
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", seeds(25, 250))
 def test_an_expression_is_read_back_from_its_text(seed):
     def leaf(rng):
         one = ex.Reference(rng.choice("ab"), rng.choice(NAMES), rng.choice(INDICES))
@@ -415,7 +416,7 @@ class RandomPattern:
         )
 
 
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", seeds(25, 250))
 def test_a_pattern_is_read_back_from_its_text(seed):
     tree = RandomPattern(seed, with_conditions=True).pattern(depth=4)
     text = str(tree)
@@ -424,7 +425,7 @@ def test_a_pattern_is_read_back_from_its_text(seed):
     assert parse_sequence(re.sub(r"(?<=[(,]) | (?=[(!])", "", text)) == parse_sequence(text)
 
 
-@pytest.mark.parametrize("seed", range(600))
+@pytest.mark.parametrize("seed", seeds(30, 600))
 def test_a_query_is_read_back_from_its_text(seed):
     query = RandomPattern(seed).query()
     text = sase_text(query)
@@ -434,7 +435,7 @@ def test_a_query_is_read_back_from_its_text(seed):
     assert text.startswith("PATTERN ")
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(10, 100))
 def test_conditions_of_events_move_into_where(seed):
     tree = RandomPattern(seed, with_conditions=True).pattern(depth=3)
     query = sequence_query(tree, within=5)
@@ -451,7 +452,7 @@ def test_conditions_of_events_move_into_where(seed):
     assert sequence_query(sase_text(query)) == query
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(30, 300))
 def test_damaged_text_is_a_query_or_an_error_of_ours(seed):
     rng = Random(seed)
     text = sase_text(RandomPattern(seed).query())

@@ -33,7 +33,7 @@ from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search
 from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 SEEDS, FULL_SEEDS = (12, 60) if JIT else (3, 20)
@@ -44,7 +44,7 @@ DTYPE = {"x": np.int64, "y": np.float64}
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames and not metafunc.definition.get_closest_marker("parametrize"):
-        metafunc.parametrize("seed", cases(metafunc.config, range(SEEDS), range(FULL_SEEDS)))
+        metafunc.parametrize("seed", seeds(SEEDS, FULL_SEEDS))
 
 
 # --- the definition ---------------------------------------------------------------------------------------

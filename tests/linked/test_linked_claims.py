@@ -189,7 +189,7 @@ def test_kept_results_of_the_size_of_the_paper():
     assert set(results["data"]) == {"seed 7", AARHUS}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="times without compiled kernels say nothing")
 @pytest.mark.parametrize("seed", [0, 4, 9])
 def test_claims_hold_again_for_a_share_of_the_seeds(seed):

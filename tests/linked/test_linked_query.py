@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from random import Random
 
 import numba
@@ -23,7 +22,7 @@ from cepkit.planning.planner import choose_engine, engines
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 NAMES = ["linked", "sase_runs", "siddhi_like_runs"]
@@ -36,8 +35,8 @@ def pytest_generate_tests(metafunc):
     if "shape_seed" in metafunc.fixturenames:
         of_comparisons = "comparisons" in metafunc.function.__name__
         shapes, full_shapes = (SHAPES, FULL_SHAPES) if of_comparisons else (OTHER_SHAPES, FULL_OTHER_SHAPES)
-        usual, full = product(range(shapes), range(STREAMS)), product(range(full_shapes), range(FULL_STREAMS))
-        metafunc.parametrize("shape_seed,seed", cases(metafunc.config, usual, full))
+        metafunc.parametrize("shape_seed", seeds(shapes, full_shapes))
+        metafunc.parametrize("seed", seeds(STREAMS, FULL_STREAMS))
 
 
 # --- the definition ---------------------------------------------------------------------------------------
@@ -386,7 +385,6 @@ def test_python_functions_run():
         cep.match(example(), f"{ABC} WHERE linked_half(b.x + a.x) > 1", engine="linked", **KEYED)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not JIT, reason="Spark's tasks compile")
 def test_spark_with_partitions(spark):
     frame = pd.concat([example().assign(key=key, ts=range(k, 8 + k)) for k, key in enumerate("pq")])

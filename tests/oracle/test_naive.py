@@ -11,6 +11,7 @@ import pytest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt
 from tests.oracle import generate, naive
+from tests.support.sizes import seeds
 
 NAN = float("nan")
 A, B, C, D, ANY = pt.Variable("a"), pt.Variable("b"), pt.Variable("c"), pt.Variable("d"), pt.AnyEvent()
@@ -207,7 +208,7 @@ def partitions(case):
     return list(found.values())
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(30, 300))
 def test_agrees_with_the_loop_of_runs(seed):
     case = generate.case(seed)
     options = case.keywords()
@@ -232,7 +233,7 @@ def regex_text(pattern):
             return f"(?:{regex_text(body)}){{{low},{'' if high is None else high}}}"
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_words_are_those_of_python_re(seed):
     rng = Random(seed)
     pattern = generate.pattern(rng, "abc")
@@ -244,7 +245,7 @@ def test_words_are_those_of_python_re(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_partitions_are_isolated_however_they_interleave(seed):
     rng = Random(seed)
     one, other = (generate.case(2 * seed + i, shape_seed=seed) for i in range(2))
@@ -294,7 +295,7 @@ def test_labels_of_rows_that_do_not_match():
         naive.labels(A.plus(), {}, labelled("a b"), 0, 1)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(15, 150))
 def test_labels_are_the_smallest_of_all_labellings(seed):
     case = generate.case(seed)
     leaves, first_positions, last_positions, follow = automaton(naive.expanded(case.pattern))
@@ -528,7 +529,7 @@ def test_cases_are_reproducible():
     ]
 
 
-@pytest.mark.parametrize("shape_seed", range(20))
+@pytest.mark.parametrize("shape_seed", seeds(6, 20))
 def test_cases_of_one_shape_differ_in_values_only(shape_seed):
     cases = [generate.case(seed, shape_seed=shape_seed) for seed in range(10)]
     for case in cases:
@@ -580,7 +581,7 @@ def test_predicates_are_true_false_and_null():
     assert set(seen) == {True, False, None}
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(10, 100))
 def test_no_aggregate_in_a_predicate_of_the_first_event(seed):
     case = generate.case(seed)
     leaves, first, _, _ = automaton(case.pattern)

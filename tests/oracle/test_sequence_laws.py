@@ -14,6 +14,7 @@ from tests.oracle import generate_sequences as generate
 from tests.oracle import naive
 from tests.oracle.naive_lines import Binding, lines
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
+from tests.support.sizes import seeds
 
 drawn = cache(generate.case)
 
@@ -292,9 +293,7 @@ DEFINED_TWICE = ["any", "window", "negation", "kleene", "optional", "alternative
 
 
 @pytest.mark.parametrize("family", DEFINED_TWICE)
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 3 else ()) for seed in range(13)]
-)
+@pytest.mark.parametrize("seed", seeds(4, 13))
 def test_every_candidate_that_fits_is_a_match(family, seed):
     for number in range(20 * seed, 20 * seed + 20):
         query, rows = with_one_strategy(number, family, shape_seed=number // 5, strategy="any")
@@ -315,7 +314,7 @@ def test_the_second_definition_sees_matches_of_all_kinds():
 
 # --- laws ------------------------------------------------------------------------------------------------
 
-seeds = pytest.mark.parametrize("seed", range(10))
+every_seed = pytest.mark.parametrize("seed", seeds(4, 10))
 LADDER = [("strict", "run"), ("partition", "run"), ("next", "run"), ("next", "edge"), ("any", "run")]
 
 
@@ -324,7 +323,7 @@ def cases(seed, n=10):
     return range(1000 + n * seed, 1000 + n * seed + n)
 
 
-@seeds
+@every_seed
 def test_strategies_that_skip_more_find_more(seed):
     for number in cases(seed):
         query, rows = with_one_strategy(number)
@@ -349,7 +348,7 @@ def test_every_rung_of_the_ladder_is_a_step():
     assert min(steps) >= 3
 
 
-@seeds
+@every_seed
 def test_without_a_key_nothing_lies_between_strict_and_partition(seed):
     for number in cases(seed):
         query, rows = with_one_strategy(number, "strict", partition_by=())
@@ -357,7 +356,7 @@ def test_without_a_key_nothing_lies_between_strict_and_partition(seed):
         assert sequence_matches(replace(query, strategy="strict"), rows) == contiguous
 
 
-@seeds
+@every_seed
 @pytest.mark.parametrize("name", ["within", "within_events", "gap_within"])
 def test_wider_windows_find_more(seed, name):
     """Unless an event must be absent in front of all or behind all: the window says how far that reaches."""
@@ -371,7 +370,7 @@ def test_wider_windows_find_more(seed, name):
         assert all(fewer <= more for fewer, more in itertools.pairwise(found)), number
 
 
-@seeds
+@every_seed
 def test_a_window_bounds_every_match_and_a_closed_one_adds_its_edge(seed):
     for number in cases(seed):
         query, rows = without_reuse(number, "window", within=5, gap_within=None)
@@ -383,7 +382,7 @@ def test_a_window_bounds_every_match_and_a_closed_one_adds_its_edge(seed):
             assert sequence_matches(replace(query, within_closed=False), rows) == inside
 
 
-@seeds
+@every_seed
 def test_partitions_are_isolated(seed):
     for number in cases(seed):
         query, rows = without_reuse(number, partition_by=("k",))
@@ -398,7 +397,7 @@ def test_partitions_are_isolated(seed):
         assert set(sequence_matches(query, rows)) == apart, number
 
 
-@seeds
+@every_seed
 def test_streams_more_than_a_window_apart_do_not_meet(seed):
     for number in cases(seed):
         query, rows = without_reuse(number, within=5)
@@ -414,7 +413,7 @@ def test_streams_more_than_a_window_apart_do_not_meet(seed):
         assert sequence_matches(query, [*rows, *later]) == [*found, *moved], number
 
 
-@seeds
+@every_seed
 def test_later_events_change_no_earlier_match(seed):
     for number in cases(seed):
         case = drawn(number)
@@ -426,7 +425,7 @@ def test_later_events_change_no_earlier_match(seed):
             assert sequence_matches(case.query, case.rows[:n]) == known, number
 
 
-@seeds
+@every_seed
 def test_preferences_and_until_only_take_matches_away(seed):
     def without(pattern, **changed):
         match pattern:
@@ -446,7 +445,7 @@ def test_preferences_and_until_only_take_matches_away(seed):
         assert set(sequence_matches(query, rows)) <= set(sequence_matches(endless, rows)), number
 
 
-@seeds
+@every_seed
 def test_what_a_match_takes_from_others(seed):
     for number in cases(seed):
         case = drawn(number, family="after_match")
@@ -463,7 +462,7 @@ def test_what_a_match_takes_from_others(seed):
         assert {tuple(map(str, key[match.rows[0]])) for match in kept} == keys
 
 
-@seeds
+@every_seed
 def test_the_order_of_matches(seed):
     for number in cases(seed):
         query, rows = without_reuse(number, "alternatives")

@@ -32,6 +32,7 @@ from cepkit.parallel.model.rates import (
     match_buffer_sizes,
     sending_rates,
 )
+from tests.support.sizes import seeds
 
 MODELS = ["paper", "simplex"]
 
@@ -322,7 +323,7 @@ def test_values_that_do_not_fit():
 # --- threads ---
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_allocation_invariants(seed):
     draw = random.Random(seed)
     loads = [draw.choice([0.0, 1.0, draw.random(), 100 * draw.random()]) for _ in range(draw.randint(1, 7))]
@@ -359,7 +360,7 @@ def test_split_by_load(threads):
     assert sum(split_by_load(threads, 2.0, 1.0)) == threads
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_pairs_to_fuse(seed):
     draw = random.Random(seed)
     loads = [float(draw.randint(0, 9)) for _ in range(draw.randint(2, 7))]

@@ -28,7 +28,7 @@ from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
 from cepkit.parallel.simulation.simulation import simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="a shape per case")
 SEEDS, FULL_SEEDS = 4, 700
@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc):
         ("engine_seed", ENGINE_SEEDS, FULL_ENGINE_SEEDS),
     ):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, cases(metafunc.config, range(default), range(most)))
+            metafunc.parametrize(name, seeds(default, most))
 
 
 @pytest.fixture
@@ -242,7 +242,6 @@ def test_nothing_is_found_before_it_has_arrived(chunk):
     assert run.n_matches == 30 and run.greatest_latency < 1e6  # each is found long before the next arrives
 
 
-@pytest.mark.slow
 def test_more_stages_than_a_byte_counts():
     """All orders of five are 120 rows of joins; each removes by its own watermarks."""
     kinds = "EDCBA" * 3

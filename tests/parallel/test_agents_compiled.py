@@ -35,20 +35,17 @@ from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
 from tests.support.sequence_runs import as_matches, bound
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many events")
 FULL_SHAPES, FULL_STREAMS = 4, 250
 RUNS, FULL_RUNS = 20, 1000
 
 
-SLOW = pytest.mark.slow  # a query more to compile
-
-
 def pytest_generate_tests(metafunc):
     for name, default, most in (("number", RUNS, FULL_RUNS), ("poisson", 1, 8)):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, cases(metafunc.config, range(default), range(most)))
+            metafunc.parametrize(name, seeds(default, most))
 
 
 # --- queries ----------------------------------------------------------------------------------------------
@@ -105,8 +102,7 @@ ALL_ENGINES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["loop", *(pytest.param(of, marks=SLOW) for of in ("chain", "rising"))])
+@pytest.mark.parametrize("name", ["loop", "chain", "rising"])
 def test_engines_find_what_the_search_engine_finds(name):
     agents, wanted = prepared(name)
     assert sum(wanted.values()) > 300 and max(wanted.values()) == 1
@@ -123,7 +119,6 @@ def test_engines_find_what_the_search_engine_finds(name):
             ac.check_run(agents, RunSettings(), run)
 
 
-@SLOW
 def test_keys_divided_among_threads():
     stream = poisson_types({"A": 2, "B": 2.0, "C": 3, "D": 1}, 200.0, seed=3, n_keys=3)
     program, events = ac.sequences(stream, CHAIN.replace("WHERE", "WHERE [key] AND"))
@@ -137,12 +132,11 @@ def test_keys_divided_among_threads():
 # --- the definition ---------------------------------------------------------------------------------------
 
 
-@SLOW
 @pytest.mark.parametrize("shape", range(FULL_SHAPES))
-def test_one_shape_on_many_streams(shape):
+def test_one_shape_on_many_streams(shape, full):
     """Streams of one shape: all loops, absences and orders that were drawn for it."""
     family = ("negation", "any", "window", "alternatives")[shape % 4]
-    for stream in range(FULL_STREAMS):
+    for stream in range(FULL_STREAMS if full else 60):
         case = gs.case(1000 * shape + stream, shape, family)
         case = replace(case, query=replace(case.query, strategy="any", after_match=("none", None)))
         program, events = bound(case)
@@ -254,8 +248,8 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
     assert set(threading.enumerate()) == before
 
 
-@pytest.mark.parametrize("bits", [0, pytest.param(15, marks=SLOW)])
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), pytest.param((2, 1, 3, 0), marks=SLOW)])
+@pytest.mark.parametrize("bits", [0, 15])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 1, 3, 0)])
 def test_what_is_remembered_of_pairs_changes_nothing(order, bits, monkeypatch):
     """However few pairs are remembered, on one thread or two, in virtual time or not."""
     program, events, wanted = alike()

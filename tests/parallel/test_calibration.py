@@ -6,7 +6,6 @@ import dataclasses
 import sys
 from itertools import combinations
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,8 +21,8 @@ from cepkit.parallel.simulation import calibration, simulation
 from cepkit.parallel.simulation.calibration import calibrate_costs, robust_nonnegative
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
+from tests.support.sizes import seeds
 
-compiles = [pytest.mark.slow] if not numba.config.DISABLE_JIT else []
 TWO = "PATTERN SEQ(A a, B b) WHERE b.x > a.x WITHIN 30 events"
 THREE = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > b.x WITHIN 30 events"
 LOOP = "PATTERN SEQ(A a, B+ b, C c) WHERE b[i].x > b[i-1].x AND c.x > b[LEN].x WITHIN 12 events"
@@ -39,7 +38,7 @@ def prepared(text: str, n: int = 240, seed: int = 0):
     return program, build_events(source, program)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_least_squares_have_the_least_rest_of_all_supports(seed):
     draw = np.random.default_rng(seed)
     n = int(draw.integers(1, 6))
@@ -70,7 +69,7 @@ def test_interrupted_steps_do_not_count(seed):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (TWO, THREE, LOOP)])
+@pytest.mark.parametrize("text", [TWO, THREE, LOOP])
 def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
     program, events = prepared(text)
     agents, made = Agents(program, events), []
@@ -98,7 +97,7 @@ def test_costs_of_a_simulated_run_are_found_again(text, threads, monkeypatch):
 @pytest.mark.parametrize(
     "crew", [Crew("fully_dynamic", 1), Crew("sequential", 1), Crew("state_dynamic", 4)], ids=str
 )
-@pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (TWO, THREE, LOOP)])
+@pytest.mark.parametrize("text", [TWO, THREE, LOOP])
 def test_measured_costs_fit_their_query(text, crew):
     program, events = prepared(text)
     agents = Agents(program, events)
@@ -112,7 +111,7 @@ def test_measured_costs_fit_their_query(text, crew):
     assert again.makespan > 0
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, marks=compiles) for text in (THREE, LOOP)])
+@pytest.mark.parametrize("text", [THREE, LOOP])
 def test_one_thread_takes_the_same_steps_every_time(text):
     program, events = prepared(text)
     agents = Agents(program, events)

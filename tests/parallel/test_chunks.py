@@ -25,6 +25,7 @@ from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search, SequenceMatch, canonical, key_of, reported, sequence_matches
 from tests.support.sequence_runs import bound
+from tests.support.sizes import seeds
 
 FAMILIES = [*gs.FAMILIES]
 TIMED = ["any", "next", "strict", "partition", "window", "negation", "after_match", "all"]
@@ -156,7 +157,7 @@ def test_intervals_find_each_match_of_the_stream_once(seed, family, start_filter
     check_intervals(seed, family, start_filter)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_intervals_of_rounded_times(seed):
     """Whatever the rounding, a chunk sees every event at most a window after one of its own."""
     draw = Random(seed)
@@ -223,9 +224,8 @@ def test_keys_divide_many_random_streams():
     assert sum(keys_unsupported(program) is None for program in programs) >= len(programs) // 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_every_division_finds_each_match_once_in_many_streams(seed, family):
     for own in range(100 * (seed + 1), 100 * (seed + 1) + 20):
         check_chunks(own, family)

@@ -76,7 +76,6 @@ def made_up(is_so: bool) -> pd.DataFrame:
     return results.join_results({name: pd.DataFrame(rows) for name, rows in tables.items()})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_so", [True, False])
 def test_claims_are_read_off_the_tables(is_so):
     one = made_up(is_so)
@@ -147,7 +146,6 @@ def test_kept_results_have_ten_seeds_and_recorded_data():
     assert {"NASDAQ 100", "NASDAQ bars", "CASAS home"} <= set(recorded)
 
 
-@pytest.mark.slow
 @needs_kernels
 @pytest.mark.parametrize(
     ("table", "seed"), [("speed", 3), ("pace", 4), ("fusion", 5), ("bursts", 6), ("model", 7), ("limits", 8)]
@@ -171,7 +169,7 @@ def test_kept_results_are_those_of_a_new_run(table, seed, monkeypatch):
         assert [of.holds for of in one.on_seeds] == [of.holds for of in other.on_seeds]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs_kernels
 def test_a_baseline_that_never_prunes_is_a_thousand_times_slower():
     stream = results.stocks(n_days=32, seed=0)

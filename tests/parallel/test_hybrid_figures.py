@@ -149,7 +149,6 @@ def test_speedups_are_tidy_and_the_same_every_time(tmp_path):
     assert table["idle_share"].between(0, 1).all() and table["busiest_share"].between(0, 1).all()
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_work_that_comes_in_bursts_is_left_to_one_thread_of_rip():
     """All matches lie in a tenth of the stream: RIP gives it to few threads, agents to all."""
@@ -180,7 +179,6 @@ def test_latency_is_from_arrival_on():
     assert (table.groupby("window_min")["matches"].nunique() == 1).all()
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_buffers_that_are_never_emptied_cost_more_and_more():
     table = figures.never_pruned(STREAM, [500, 2000], threads=8)
@@ -191,7 +189,6 @@ def test_buffers_that_are_never_emptied_cost_more_and_more():
     assert (wide.loc["not scoped"] < wide.loc["never pruned"]).all()
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_chunks_of_rip_that_overlap_take_events_twice():
     table = figures.rip_chunks_per_thread([STREAM], (1, 8), threads=4)
@@ -211,7 +208,6 @@ def test_the_simplex_model_counts_pairs_and_the_paper_s_is_off_by_factorials():
     assert off.to_numpy() == pytest.approx([1, 2, 6], rel=0.15)
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_buffers_hold_a_window_and_what_is_removed_late():
     table = details.buffers(workloads.poisson(duration_s=1500.0))
@@ -222,7 +218,6 @@ def test_buffers_hold_a_window_and_what_is_removed_late():
     assert (table["most"] >= table["mean"]).all()
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_threads_by_cost_model():
     table = details.by_cost_model(STREAM, [6, 9], allocation="state_dynamic")
@@ -231,7 +226,6 @@ def test_threads_by_cost_model():
     assert of == table["threads"].tolist() and (table["speedup"] > 1).all()
 
 
-@pytest.mark.slow
 def test_larger_windows_have_more_pairs_for_an_item():
     table = details.work_of_agents(workloads.poisson(duration_s=200.0), lengths=(3, 4), threads=12)
     assert table["length"].tolist() == [4, 4, 4, 3]
@@ -250,7 +244,6 @@ def test_speed_ups_over_equal_work_stay_below_the_number_of_threads():
     assert (equal.xs("locks are free", level="locks") > equal.xs("locks", level="locks")).all()
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_the_network_of_a_run_can_be_drawn():
     program, events = workloads.prepared(STREAM, 5 / 60)
@@ -264,7 +257,6 @@ def test_the_network_of_a_run_can_be_drawn():
     assert network_svg(agents).count('class="edge"') == 7
 
 
-@pytest.mark.slow
 @needs_kernels
 def test_shuffled_events_spread_the_work():
     home = workloads.sensors(n_days=3)

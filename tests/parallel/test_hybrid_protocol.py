@@ -16,6 +16,7 @@ from cepkit.parallel.experiments.protocol import (
     run_protocol,
 )
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sizes import seeds
 
 
 def defined(stream: list[ProtocolEvent], types: str, within: int, loops: str) -> Counter:
@@ -56,15 +57,14 @@ def run(seed: int, rules: Rules) -> tuple[Counter, Counter]:
 
 
 @pytest.mark.parametrize("reading", ["atomic", "upstream"])
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(12, 50))
 def test_corrected_rules_find_each_match_once(seed, reading):
     found, right = run(seed, Rules(reading=reading))
     assert found == right
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reading", ["atomic", "upstream"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(2, 10))
 def test_corrected_rules_find_each_match_once_in_many_interleavings(seed, reading):
     for own in range(1000 * (seed + 1), 1000 * (seed + 1) + 150):
         found, right = run(own, Rules(reading=reading))

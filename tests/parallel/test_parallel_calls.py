@@ -48,7 +48,6 @@ def wanted(frame) -> pd.DataFrame:
     return frame.cep.match(QUERY, engine="search", **CALL).to_frame()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, ids=as_text)
 def test_match(frame, wanted, engine):
     found = frame.cep.match(QUERY, engine=engine, **CALL)
@@ -87,7 +86,6 @@ def test_traces(frame, wanted, engine):
             assert isinstance(made.plot(what), go.Figure)
 
 
-@pytest.mark.slow
 def test_evaluation_order(frame):
     query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > a.x WITHIN 12"
     wanted = frame.cep.match(query, **CALL).to_frame()
@@ -99,7 +97,6 @@ def test_evaluation_order(frame):
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["AND(A a, B b, C c)", "SEQ(!C n, A a, B b, !A l, C c)"])
 @pytest.mark.parametrize("order", ["bac", "cba", "abc"])
 def test_evaluation_order_of_divided_streams(frame, pattern, order):
@@ -349,8 +346,8 @@ def test_errors_of_simulate(frame):
 @pytest.mark.parametrize(
     "query",
     [
-        pytest.param(QUERY, id="keys", marks=pytest.mark.slow),
-        pytest.param(QUERY.replace("[k] AND ", ""), id="time slices", marks=pytest.mark.slow),
+        pytest.param(QUERY, id="keys"),
+        pytest.param(QUERY.replace("[k] AND ", ""), id="time slices"),
     ],
 )
 def test_spark(spark, frame, query, full):

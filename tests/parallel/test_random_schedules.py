@@ -20,9 +20,10 @@ from cepkit.kernels import atomic
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.threads import run_agents
 from tests.support import agent_cases as ac
+from tests.support.sizes import seeds
 
 pytestmark = pytest.mark.skipif(not numba.config.DISABLE_JIT, reason="the kernels must run as Python")
-QUICK, SLOW, MANY, BLOCK = 12, 200, 1_000, 6
+BLOCK = 6  # runs of a case
 CROWDS = ("static", "state_dynamic", "fully_dynamic")
 
 
@@ -81,26 +82,14 @@ def check_schedule(seed: int, begin) -> bool:
     return True
 
 
-def check_schedules(first: int, begin, n: int = BLOCK) -> None:
-    """Compare ``n`` runs, drawn from the seeds from ``first`` on."""
+def check_schedules(first: int, begin) -> None:
+    """Compare some runs, drawn from the seeds from ``first`` on."""
     found = seed = 0
-    while found < n:
+    while found < BLOCK:
         found += check_schedule(1_000 * first + seed, begin)
         seed += 1
 
 
-@pytest.mark.parametrize("seed", range(0, QUICK, BLOCK))
+@pytest.mark.parametrize("seed", seeds(2, 160))
 def test_random_schedules(seed, schedule):
-    check_schedules(seed, schedule)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(QUICK, SLOW, BLOCK))
-def test_more_random_schedules(seed, schedule):
-    check_schedules(seed, schedule)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(SLOW, MANY, 50))
-def test_many_random_schedules(seed, schedule):
-    check_schedules(seed, schedule, 50)
+    check_schedules(BLOCK * seed, schedule)

@@ -18,6 +18,7 @@ import pytest
 import cepkit as cep
 from cepkit.frames import reuse
 from tests.support.long_work import MORE_WORKS, WORKS
+from tests.support.sizes import seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 N_THREADS = 8
@@ -86,7 +87,6 @@ def check_same(one, other) -> None:
         assert one == other
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", calls(0))
 def test_one_query_in_eight_threads(frame, name):
     """Also while it is compiled for the first time."""
@@ -97,7 +97,7 @@ def test_one_query_in_eight_threads(frame, name):
         check_same(one, alone)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 12))])
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_many_queries_in_eight_threads(frame, seed):
     draw = Random(seed)
     orders = [draw.choices([*calls(0)], k=4) for _ in range(N_THREADS)]
@@ -140,7 +140,6 @@ FIRST = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["compiled", ""])
 def test_the_first_queries_of_a_process_come_at_once(tmp_path, tier):
     """The cache is empty: eight threads need the same kernels, and the modules of the package."""
@@ -186,10 +185,7 @@ FORKING = """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize(
-    "way", ["python", pytest.param("interpreted", marks=pytest.mark.slow),
-            pytest.param("compiled", marks=pytest.mark.slow)],
-)  # fmt: skip
+@pytest.mark.parametrize("way", ["python", "interpreted", "compiled"])
 def test_a_process_that_is_forked_among_threads_answers(tmp_path, way):
     """Threads compile and search when the process forks; the new process has none of these threads."""
     environment = {
@@ -261,7 +257,6 @@ def check_interrupts(names: list[str], first_s: float) -> None:
 MOST_SLOWER = 10  # on a machine with other work; the wish is half a second
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("name", [*WORKS, *MORE_WORKS])
 def test_an_interrupt_leaves_no_thread(name):

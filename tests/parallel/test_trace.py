@@ -8,6 +8,7 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.parallel.trace.trace import ACTIONS, IDLE, Actions, Trace
+from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, drawn, overlap, trace_of
 
 # --- tables
@@ -73,7 +74,7 @@ def test_totals_and_words():
     assert EXAMPLE._repr_html_().count("<br>") == 1 and "45 %" in EXAMPLE._repr_html_()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_tables_agree_with_their_definitions(seed):
     trace, rows, readings = drawn(seed)
     makespan = max((row["end"] for row in rows), default=0.0)
@@ -103,7 +104,7 @@ def test_tables_agree_with_their_definitions(seed):
     assert totals["compared"] == sum(row["compared"] for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_bins_agree_with_their_definition_and_add_up(seed):
     trace, rows, _ = drawn(seed)
     n_bins = random.Random(seed).choice([1, 2, 7, 50])

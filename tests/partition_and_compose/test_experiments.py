@@ -23,14 +23,12 @@ WITH_PATTERN = [name for name, benchmark in paper.BENCHMARKS.items() if benchmar
 # --- tables -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports():
     table = paper.table5(paper.benchmarks_prepared(20))
     assert list(table.index) == list(paper.BENCHMARKS) and len(table) == 9
     assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
 
 
-@pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports_at_its_size():
     table = paper.table5(paper.benchmarks_prepared(paper.PAPER_REPETITIONS))
     print(table[["events", "matches", "selectivity_pct", "paper_pct", "ratio"]].to_string())
@@ -66,7 +64,6 @@ def test_twitter1_ends_at_the_sixth_tweet_as_printed():
 
 
 @pytest.mark.parametrize("name", ["twitter1", "twitter2"])
-@pytest.mark.slow
 def test_numbers_instead_of_texts_find_the_same_tweets(name):
     data = paper.benchmark_data(paper.BENCHMARKS[name], 2).iloc[:12_000]
     fast, slow = paper.BENCHMARKS[name], paper.VARIANTS[f"{name}_texts"]
@@ -208,7 +205,6 @@ def test_the_printed_numbers_are_those_of_the_text():
     assert gains == {"figure 10": [14.3, 11.0, 7.5, 0.6], "figure 9": [6.5, 4.2, 3.8, 2.9, 2.1, 0.9]}
 
 
-@pytest.mark.slow
 def test_measured_speedup_is_relative_to_one_replica():
     repetitions = {"trades": 2, "tweets": 1}
     table = scaling.speedup_measured(

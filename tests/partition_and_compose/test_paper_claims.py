@@ -52,7 +52,6 @@ def test_figures_have_a_row_for_recorded_data_and_the_numbers_of_the_paper(kept)
 
 
 @needs_kernels
-@pytest.mark.slow
 def test_sweeps_give_the_tables_that_claims_read():
     little = {"trades": 1, "tweets": 1, "texts": 1}
     results = over_seeds.kept_of(
@@ -67,7 +66,6 @@ def test_sweeps_give_the_tables_that_claims_read():
 
 
 @needs_kernels
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 7, 13, 19])
 def test_selectivities_are_those_of_the_kept_table(seed, kept):
     name = f"seed {seed}"
@@ -79,7 +77,7 @@ def test_selectivities_are_those_of_the_kept_table(seed, kept):
 
 
 @needs_kernels
-@pytest.mark.long
+@pytest.mark.slow
 def test_claims_have_the_same_verdicts_again(kept):
     """Two seeds of ten, measured again, agree with the kept table on claims that all or no seeds agree on.
 

@@ -12,6 +12,7 @@ from cepkit.partition_and_compose.operators.keys import group_by_key, key_codes
 from cepkit.partition_and_compose.operators.minmax import tumbling_minmax
 from cepkit.partition_and_compose.operators.tags import hashtags, tag_code, tag_mask, tag_masks, tag_sets
 from cepkit.partition_and_compose.operators.vwap import rolling_vwap
+from tests.support.sizes import seeds
 
 
 def random_trades(seed, n=60):
@@ -163,7 +164,7 @@ def test_a_mask_has_63_bits_for_each_key():
     assert tag_mask(many[:63]).tolist()[-1] == 2**62
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_masks_of_many_tags_say_what_is_disjoint(seed):
     rng = np.random.default_rng(seed)
     tags, often = [f"t{i:03}" for i in range(200)], [f"often{i}" for i in range(4)]
@@ -186,7 +187,6 @@ def test_a_mask_leaves_out_tags_that_another_tag_goes_with():
     assert tag_mask(sets).tolist() == [1, 1, 1, 2, 0, pd.NA]
 
 
-@pytest.mark.slow
 def test_the_same_on_spark(spark):
     from pyspark.sql import functions as F
 

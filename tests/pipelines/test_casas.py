@@ -17,6 +17,7 @@ from cepkit.pipelines.formats import casas, casas_features
 from cepkit.pipelines.formats.casas import Marker, resolve_markers
 from cepkit.pipelines.formats.format import STRUCTURE, HeaderError, UnknownFormatError
 from cepkit.pipelines.formats.records import read_records, source_files
+from tests.support.sizes import seeds
 
 pytest.importorskip("pyspark")
 
@@ -132,7 +133,7 @@ def activities_by_definition(notes: list[str | None]) -> list[str | None]:
 # ---------------------------------------------------------------- spans
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_markers_come_to_what_the_definition_says(seed):
     rng = random.Random(seed)
     names = ["Sleep", "Read", "Cook"][: rng.randint(1, 3)]
@@ -169,7 +170,6 @@ def rows_of(folder: Path, columns: tuple[str, ...]) -> list[tuple]:
     return [tuple(row[name] for name in columns) for row in rows]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_casas_agrees_with_a_reading_of_known_lines(spark, tmp_path, seed):
     rng = random.Random(seed)
@@ -304,7 +304,6 @@ def test_features_of_other_areas_are_refused(spark, tmp_path):
         casas_features.parse_casas_features(read_records(spark, [str(other)]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_features_are_ingested(spark, tmp_path, seed):
     source = tmp_path / "homes"
@@ -318,7 +317,6 @@ def test_features_are_ingested(spark, tmp_path, seed):
     assert (report.n_structure, report.n_late, report.n_ties, report.n_keys) == (2, 0, 0, 2)
 
 
-@pytest.mark.slow
 def test_options_name_the_home_and_what_is_in_no_span(spark, tmp_path):
     file = tmp_path / "data"
     file.write_text(
@@ -359,7 +357,6 @@ def test_the_names_of_the_features_are_those_of_the_set():
     assert {"activity_change", "complexity", "window_duration", "count_Kitchen"} <= generated & set(columns)
 
 
-@pytest.mark.slow
 def test_the_original_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "casas_al_smarthome_data.txt"
     report = ingest("casas", file, tmp_path / "out", spark=spark, home="al")

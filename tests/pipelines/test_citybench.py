@@ -108,7 +108,6 @@ def test_generated_lines_are_written_as_the_portal_writes_them():
     assert 300 < len(rows) < 400 and all(row[0].second == 0 and row[0].minute % 5 == 0 for row in rows)
 
 
-@pytest.mark.slow
 def test_the_original_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "citybench_AarhusTrafficData158505.stream.csv"
     lines = file.read_text().splitlines()

@@ -94,7 +94,6 @@ BAD_INET_LINES = {
 
 
 @pytest.mark.parametrize("seed", [0])
-@pytest.mark.slow
 def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
     rng = random.Random(seed)
     source = tmp_path / "time and sales [1]"
@@ -150,7 +149,6 @@ def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
 # --- eoddata ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_eoddata_in_days_whatever_the_time_zone_of_the_session(spark, setting, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["cepkit.pipelines.ingest"], "ROWS_PER_FILE", 400)
     setting("spark.sql.session.timeZone", "America/New_York")
@@ -204,7 +202,6 @@ def test_eoddata_in_days_whatever_the_time_zone_of_the_session(spark, setting, t
 # --- nasdaq100 -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_nasdaq100_times_are_reconstructed(spark, tmp_path):
     one = nasdaq100_lines(1200, ["AAPL", "MSFT", "NDX"], seed=2)
     one[5] = one[5].replace(",", ",,", 1)  # a cell too many
@@ -283,7 +280,6 @@ BAD_ENTRIES = {
 }
 
 
-@pytest.mark.slow
 def test_tweets_agree_with_the_frame_they_were_made_from(spark, setting, tmp_path):
     setting("spark.sql.session.timeZone", "America/New_York")
     # What a user's session may say of the word "timestamp".
@@ -343,7 +339,6 @@ def test_tweets_agree_with_the_frame_they_were_made_from(spark, setting, tmp_pat
 # --- what holds for every format -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_target_is_replaced_whole_or_not_at_all(spark, tmp_path, monkeypatch):
     source, target = tmp_path / "bars.txt", tmp_path / "out"
     source.write_text("AAPL,200802010930,10,11,9,10,5\n")
@@ -579,7 +574,6 @@ def test_parse_tweets_as_a_stage_keeps_every_row(spark):
 # --- the original files, where they are ------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_original_files(spark, tmp_path, reference):
     raw = reference / "data" / "raw"
     inet, bars, table = (

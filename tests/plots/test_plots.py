@@ -24,6 +24,7 @@ from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.timeline.heights import nice_ticks
 from cepkit.plots.timeline.selection import Totals, select
 from cepkit.plots.timeline.timeline import timeline
+from tests.support.sizes import seeds
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -75,7 +76,7 @@ def test_long_labels_are_wrapped_between_names():
     assert edge.label_lines() == ["rise_0, rise_1, rise_2,", "rise_3, rise_4"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_every_transition_is_in_one_edge(seed):
     graph = random_automaton(seed)
     merged = edges(graph)
@@ -188,7 +189,7 @@ def boxes(svg: str) -> list[tuple[float, float, float, float]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_nothing_overlaps(seed):
     svg = automaton_svg(random_automaton(seed), title="random")
     for one, other in itertools.combinations(boxes(svg), 2):
@@ -196,7 +197,7 @@ def test_nothing_overlaps(seed):
         assert apart, (one, other)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_everything_is_inside_the_picture(seed):
     svg = automaton_svg(random_automaton(seed))
     left, top, width, height = map(float, ET.fromstring(svg).get("viewBox").split())
@@ -204,7 +205,7 @@ def test_everything_is_inside_the_picture(seed):
         assert left <= box[0] and top <= box[1] and box[2] <= left + width and box[3] <= top + height
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_every_arrow_points_at_its_state(seed):
     svg = automaton_svg(random_automaton(seed))
     centres = {}
@@ -602,7 +603,7 @@ def test_a_match_that_is_too_long_is_cut():
     assert len(named(figure, "match")[0].x) == 1 and n_drawn(figure) == 10
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_selection_agrees_with_its_definition(seed):
     rng = np.random.default_rng(seed)
     n_events, max_events = int(rng.integers(1, 30)), int(rng.integers(1, 30))
@@ -798,7 +799,6 @@ def test_empty_results_show_the_events():
         assert sum(len(trace.x) for trace in named(figure, "amount")) == 12
 
 
-@pytest.mark.slow
 def test_more_matches_than_a_picture_has_room_for():
     frame = pd.DataFrame({"ts": range(100), "kind": "pay", "amount": 1.0})
     counted = frame.cep.match("PATTERN SEQ(pay+ p[])", **AS_SEQUENCE)

@@ -12,6 +12,7 @@ from cepkit.language.match_recognize.query import RowPatternQuery
 from cepkit.plots.automata.row_states import shown_states
 from tests.oracle.generate_match_recognize import random_query
 from tests.support.hostile_runs import in_time
+from tests.support.sizes import seeds
 
 
 def numbers_by_rounds(automaton: RowAutomaton) -> tuple[int, ...]:
@@ -35,7 +36,7 @@ def numbers_by_rounds(automaton: RowAutomaton) -> tuple[int, ...]:
         number = [first.index(one) for one in made]
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(30, 300))
 def test_the_numbers_are_those_of_rounds_over_all_states(seed):
     random = Random(seed)
     automaton = build_row_automaton(random_query(random, depth=random.choice([2, 3, 4])).pattern)

@@ -99,7 +99,6 @@ def test_results_of_frames_of_different_sizes_are_not_compared():
         compare(found)
 
 
-@pytest.mark.slow
 def test_counts_grow_with_the_window():
     rng = np.random.default_rng(7)
     n = 3000

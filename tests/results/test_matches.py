@@ -557,7 +557,6 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_a_long_match(threads):

@@ -42,12 +42,10 @@ def looked_at(matches, n: int) -> dict:
     ("query", "n"),
     [
         ("PATTERN SEQ(A a, B b, C c, D d) WHERE a.x < b.x AND b.x < c.x AND c.x < d.x", 24_000),
-        pytest.param(
-            "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 900", 6000, marks=pytest.mark.slow
-        ),
+        pytest.param("PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 900", 6000),
     ],
 )
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_look_at_very_many_matches_takes_little_memory(query, n):
     options = {"event_type": "kind", "order_by": "t"}
     looked_at(cep.match(frame_of(300), query, **options), 100)  # kernels, and what numba keeps of them

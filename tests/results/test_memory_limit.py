@@ -69,7 +69,6 @@ def test_a_frame_of_too_many_matches_is_refused_with_the_figure():
         matches.to_frame()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "query"),
     [
@@ -95,7 +94,6 @@ def test_a_result_keeps_the_limit_of_its_call(call, query):
     assert len(call(cep.match(frame, query, memory_limit=None, **OPTIONS))) > 1500
 
 
-@pytest.mark.slow
 def test_a_search_stops_while_it_collects(monkeypatch):
     """The figure is not known before: a loop has any number of events."""
     looked_at = []
@@ -313,7 +311,6 @@ def test_a_file_is_replaced_only_on_request_and_complete(tmp_path, monkeypatch):
     assert len(pq.read_table(path)) == 25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("query", [PAIRS, "PATTERN SEQ(a x, b+ y[])", ". high"])
 def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
     """A cycle of references keeps a block in memory until Python looks for garbage, perhaps much later."""
@@ -333,7 +330,6 @@ def test_blocks_leave_nothing_for_the_collector_of_garbage(query, monkeypatch):
         gc.enable()
 
 
-@pytest.mark.slow
 def test_very_many_matches_are_written_in_constant_memory(tmp_path):
     """The memory of Arrow and of numpy together, for a million and for ten million matches."""
     import tracemalloc
@@ -353,7 +349,6 @@ def test_very_many_matches_are_written_in_constant_memory(tmp_path):
     assert peaks[1] < 1.2 * peaks[0] + (8 << 20), peaks
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_writes_by_its_tasks(spark, tmp_path):
     frame = spark.createDataFrame(pairs_frame(2))

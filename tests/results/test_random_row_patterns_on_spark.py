@@ -14,6 +14,7 @@ import pytest
 import cepkit as cep
 from cepkit.language.match_recognize.query import RowPatternQuery
 from tests.oracle.generate_match_recognize import random_query, random_rows, random_window
+from tests.support.sizes import seeds
 from tests.support.spark_cases import check_over_connect
 
 pytest.importorskip("pyspark")
@@ -42,8 +43,7 @@ def random_case(random: Random, kind: str) -> tuple[str, pa.Table]:
     return str(KINDS[kind](random)), pa.Table.from_pylist(rows, SCHEMA)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_queries(spark, kind, seed):
     from pyspark.sql import functions as F
@@ -113,7 +113,6 @@ CONNECT = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_connect(tmp_path):
     check_over_connect(CONNECT, tmp_path)

@@ -199,7 +199,7 @@ def plain(row: dict) -> dict:
 @pytest.mark.parametrize("items", ["2, 2.5, 1e300, {many}", "{many}, 4", "3.0, 1000000.5, {many}"])
 @pytest.mark.parametrize(
     "dtype",
-    ["int64", pytest.param("float64", marks=pytest.mark.slow), pytest.param("int8", marks=pytest.mark.slow)],
+    ["int64", "float64", "int8"],
 )
 def test_long_lists(items, dtype, n_rows):
     listed = items.format(many=", ".join(map(str, range(1000, 1500))))

@@ -261,7 +261,6 @@ def rows_of(frame) -> list[tuple]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-@pytest.mark.slow
 def test_spark_is_lazy_and_gives_the_same_rows(spark, walk_on_spark):
     found = walk_on_spark.cep.match(FALL)
     spark.sparkContext.setJobGroup("lazy", "lazy")
@@ -292,7 +291,6 @@ def test_the_select_on_spark(walk_on_spark):
     assert [list(row) for row in cep.sql(text, t=walk_on_spark).to_frame().collect()] == expected
 
 
-@pytest.mark.slow
 def test_matched_rows_on_spark(walk_on_spark):
     """Spark sorts partitions by their columns, so a comes first."""
     found = walk_on_spark.cep.match(FALL)

@@ -20,15 +20,14 @@ from cepkit.scaleout.plan.patterns import LAYOUTS, pattern_plan
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches, bound
+from tests.support.sizes import seeds
 
 CASES_PER_SEED = 10
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("family", gs.FAMILIES)
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in range(5)]
-)
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_nodes_find_what_the_oracle_finds(seed, family, layout):
     n_run = 0
     for number in range(CASES_PER_SEED):
@@ -120,9 +119,7 @@ def events_of(seed: int) -> pd.DataFrame:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 4 else ()) for seed in range(40)]
-)
+@pytest.mark.parametrize("seed", seeds(5, 40))
 def test_windows_over_nodes_are_those_of_one_node_bit_for_bit(seed):
     frame, case = events_of(seed), Random(seed)
     for size in ({"time": 7}, {"length": 5}, {"tumbling": 6}, {"time": 5, "tumbling": True}):
@@ -134,9 +131,7 @@ def test_windows_over_nodes_are_those_of_one_node_bit_for_bit(seed):
 
 
 @pytest.mark.parametrize("layout", ["replicated", "grouped", "keys"])
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 4 else ()) for seed in range(20)]
-)
+@pytest.mark.parametrize("seed", seeds(5, 20))
 def test_joins_over_nodes_are_those_of_one_node(seed, layout):
     case = Random(seed)
     left, right = events_of(seed), events_of(seed + 100).rename(columns={"y": "z"})

@@ -19,6 +19,7 @@ from cepkit.scaleout.gather.aligned import (
 )
 from cepkit.scaleout.gather.k_slack import reorder
 from cepkit.scaleout.gather.naive import gather_error, naive_sums
+from tests.support.sizes import seeds
 
 FUNCTIONS = ("sum", "count", "avg", "min", "max", "std")
 CASES_PER_SEED = 50
@@ -52,9 +53,7 @@ def drawn(case: Random) -> tuple[list, list[int], list[int]]:
     return values, times, [case.randint(0, 2) for _ in range(n)]
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed > 7 else ()) for seed in range(40)]
-)
+@pytest.mark.parametrize("seed", seeds(8, 40))
 def test_the_aligned_gather_equals_a_single_node(seed):
     case = Random(seed)
     for _ in range(CASES_PER_SEED):

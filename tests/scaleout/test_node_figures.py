@@ -94,13 +94,12 @@ def test_fits_and_powers():
     assert linear_fit(pd.Series([1.0, 4, 9, 16], [1, 2, 3, 4])) < 0.99
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", SEEDS_OF_PARTS)
 def test_kept_results_are_those_of_a_new_run(part, kept):
     check_part(part, SEEDS_OF_PARTS[part], kept)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_kept_windows_are_those_of_a_new_run(kept):
     check_part("longest_windows", 6, kept)
 

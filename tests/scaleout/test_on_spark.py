@@ -38,17 +38,16 @@ def same(one, other) -> None:
         ("PATTERN SEQ(a p, b q, c r) WHERE q.x > p.x WITHIN 9", cep.ScatterGather(nodes=4), {}),
         pytest.param(
             "PATTERN SEQ(a p, b q, c r) WHERE q.x > p.x WITHIN 9", cep.ScatterGather(nodes=4),
-            {"strategy": "next"}, marks=pytest.mark.slow,
+            {"strategy": "next"},
         ),
         pytest.param(
             "PATTERN SEQ(a p, !x z, b q) WHERE z.x > p.x WITHIN 12", cep.ScatterGather(3, "replicated"),
-            {"partition_by": "k"}, marks=pytest.mark.slow,
+            {"partition_by": "k"},
         ),
         ("PATTERN SEQ(a p, OR(b q, c r), !x z) WITHIN 6", cep.ScatterGather(nodes=2),
          {"strategy": "next", "measures": {"at": "p.n"}}),
         pytest.param(
             "PATTERN SEQ(a p, c r) WITHIN 9", cep.ScatterGather(2, "keys"), {"partition_by": "k"},
-            marks=pytest.mark.slow,
         ),
     ],
 )  # fmt: skip

@@ -18,6 +18,7 @@ from cepkit.scaleout.simulation.nodes import (
     run_node,
 )
 from cepkit.scaleout.simulation.runs import greatest_that_works
+from tests.support.sizes import seeds
 
 SEEDS = range(5)
 SHORT = ClusterSetting(duration_s=60.0)
@@ -220,7 +221,7 @@ def test_sums_of_joins_are_those_of_a_plain_loop(seed):
         assert found[event] == sum(weight[a] for a in left for _ in right)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_bisection_finds_the_last_number_that_works(seed):
     rng = np.random.default_rng(seed)
     most, limit = 1000, int(rng.integers(0, 1100))

@@ -179,7 +179,6 @@ def test_names_of_columns_stay_names_in_spark(spark, tmp_path):
     assert read_events(tmp_path, spark=spark).columns == [*names, "day"]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["quotes", "sql", "tag", "template"])
 def test_hostile_columns_on_spark_give_the_rows_of_pandas(spark, name):

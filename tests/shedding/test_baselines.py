@@ -15,6 +15,7 @@ from cepkit.shedding.strategies.hspice import HSpice
 from cepkit.shedding.strategies.pspice import PSpice
 from cepkit.shedding.strategies.strategy import Shedder
 from cepkit.shedding.strategies.zhao import Zhao
+from tests.support.sizes import seeds
 from tests.support.strategy_cases import machine_of, random_frame, serve, train
 
 pytest.importorskip("sklearn")
@@ -37,7 +38,6 @@ QUERIES = {
     "kleene": "PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_any_match AND b[i].x > a.x WITHIN 10 seconds",
     "events": f"PATTERN SEQ(A a, B b, C c) {WHERE} WITHIN 20 EVENTS",
 }
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 170))]
 
 
 def random_query(seed: int) -> str:
@@ -99,7 +99,7 @@ class Prepared:
 
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=names)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(1, 170))
 def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
     case = Prepared(seed, QUERIES[kind])
     full, found = case.run(), case.run(strategy)
@@ -107,14 +107,7 @@ def test_shedding_loses_matches_and_invents_none(seed, strategy, kind):
     assert set(found.matches) <= set(full.matches)
 
 
-RANDOM_SEEDS = [
-    *range(3),
-    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 60)),
-    *(pytest.param(seed, marks=pytest.mark.long) for seed in range(60, 1000)),
-]
-
-
-@pytest.mark.parametrize("seed", RANDOM_SEEDS)
+@pytest.mark.parametrize("seed", seeds(6, 1000))
 def test_shedding_of_random_queries_invents_nothing(seed):
     case = Prepared(seed, random_query(seed))
     full = set(case.run().matches)

@@ -7,8 +7,9 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.shedding.buffers import BufferRule, EventBuffers, UtilityArrays
 from cepkit.shedding.model.utility import utility_slot
+from tests.support.sizes import seeds
 
-SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 100))]
+SEEDS = seeds(15, 100)
 
 
 @pytest.mark.parametrize("tie", ["random", "oldest", "newest"])

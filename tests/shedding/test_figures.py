@@ -98,7 +98,6 @@ def small(tmp_path_factory):
     return sweep(["6d", "7d", "9f"], progress=False, **settings), settings
 
 
-@pytest.mark.slow
 def test_a_sweep_goes_on_after_an_interruption(small, monkeypatch):
     made, settings = small
     assert len(made) == 2 * 2 * (5 + 7) and set(made["data"]) == {"seed 0", "seed 1"}

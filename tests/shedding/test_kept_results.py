@@ -48,7 +48,6 @@ def test_every_seed_and_strategy_has_every_point(generated):
     assert results.file_of(KEPT, "figures").stat().st_size < 600_000
 
 
-@pytest.mark.slow
 def test_every_panel_has_a_verdict_and_a_reason(kept, generated):
     findings = examine(CLAIMS, kept)
     assert all(finding.verdict != UNTRIED for finding in findings)

@@ -92,7 +92,6 @@ def test_without_a_bound_the_stream_is_the_usual_one():
 # --- under overload
 
 
-@pytest.mark.slow
 def test_darling_keeps_the_bound_and_finds_more_than_random_drops():
     frame = frame_of(N, 6).assign(ts=2 * np.arange(N))  # without ties, times name the matches
     stream, driven, arrivals = overloaded(frame, cep.Darling(split="darling_scaled", drift=False))
@@ -157,7 +156,6 @@ def test_the_warm_up_waits_for_every_type():
     assert stream.shedding.warm_up_left == 0
 
 
-@pytest.mark.slow
 def test_results_say_what_was_dropped():
     frame = frame_of(N, 10)
     stream, driven, _ = overloaded(frame, "random_input")
@@ -280,7 +278,6 @@ class _KeepHalf(Shedder):
         return [event.position] if load.waiting > 100 and event.position % 2 else []
 
 
-@pytest.mark.slow
 def test_a_strategy_of_ones_own_runs_and_is_given_again_after_a_restart(tmp_path):
     frame = frame_of(N, 14)
     stream, _, _ = overloaded(frame, KeepHalf())

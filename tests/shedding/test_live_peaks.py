@@ -26,7 +26,7 @@ class OwnTime:
         self.slept += seconds
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_peaks_at_three_times_the_capacity(monkeypatch):
     """Nothing is dropped between peaks, and DARLING keeps more matches than random drops do."""
     time = OwnTime()

@@ -23,18 +23,12 @@ STRATEGIES = {
     "darling": cep.Darling(split="darling_scaled", drift=False), "drift": cep.Darling(), "random": "random",
     "random_input": "random_input",
 }  # fmt: skip
-RUN_ALWAYS = [(400, "darling"), (3300, "random")]
-CASES = [
-    pytest.param(
-        cut, shedding, id=f"{cut}-{name}", marks=[] if (cut, name) in RUN_ALWAYS else [pytest.mark.slow]
-    )
-    for cut in (400, 3300)
-    for name, shedding in STRATEGIES.items()
-]
 
 
-@pytest.mark.parametrize(("cut", "shedding"), CASES)
-def test_a_restored_stream_goes_on_as_if_it_was_never_closed(tmp_path, shedding, cut):
+@pytest.mark.parametrize("cut", [400, 3300])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_restored_stream_goes_on_as_if_it_was_never_closed(tmp_path, name, cut):
+    shedding = STRATEGIES[name]
     frame = frame_of(N, 1).assign(place=lambda own: own["kind"].str.upper() + (own.index // 100).astype(str))
     z = capacity(frame, partition_by="k")
     arrivals = arrivals_of(N, 2 * z, 6.0)

@@ -20,6 +20,7 @@ from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.scene import Scene
 from cepkit.shedding.strategies.names import as_strategy, strategy_names
 from cepkit.shedding.strategies.strategy import Shedder, Training
+from tests.support.sizes import seeds
 
 STRATEGIES = [name for name in strategy_names() if name != "none"]
 QUERY = "PATTERN SEQ(a x, b y, c z) WHERE y.v > x.v WITHIN 30"
@@ -123,18 +124,11 @@ def test_every_event_is_processed_dropped_or_waiting(name):
     assert (run.dropped >= run.scene.end_of_warm_up).all()
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [
-        range(60),
-        pytest.param(range(60, 200), marks=pytest.mark.slow),
-        pytest.param(range(200, 1000), marks=pytest.mark.long),
-    ],
-    ids=["60", "140", "800"],
-)
-def test_shedding_without_negation_finds_no_other_matches(seeds):
+@pytest.mark.parametrize("seed", seeds(1, 16))
+def test_shedding_without_negation_finds_no_other_matches(seed):
+    numbers = range(60 * seed, 60 * seed + 60)
     n_lossy = dict.fromkeys(STRATEGIES, 0)
-    for seed in seeds:
+    for seed in numbers:
         query = QUERY if seed % 2 else "PATTERN SEQ(a x, b+ y[], c z) WHERE y[i].v > x.v WITHIN 6"
         bound = float(np.random.default_rng(seed).choice([2e-5, 5e-5, 2e-4]))
         scene = scene_of(frame_of(400, seed, "abc"), query, latency_bound=bound)
@@ -142,7 +136,7 @@ def test_shedding_without_negation_finds_no_other_matches(seeds):
             run = scene.run(as_strategy(name), seed)
             assert common(run.found[0].block, scene.truth[0]).all(), (name, seed)
             n_lossy[name] += len(run.found[0].block) < len(scene.truth[0])
-    assert min(n_lossy.values()) > len(seeds) // 4, n_lossy
+    assert min(n_lossy.values()) > len(numbers) // 4, n_lossy
 
 
 def test_matches_of_negation_are_compared_by_precision():
@@ -158,12 +152,11 @@ def test_matches_of_negation_are_compared_by_precision():
     assert result.recall == len(own & truth) / len(truth)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition", "opposite"), [("y.v > 0.3", "y.v <= 0.3"), ("y.v > x.v", "y.v <= x.v")]
 )
 @pytest.mark.parametrize("absent_at", ["x, !b y, c", "x, c"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_both_readings_of_negation(condition, opposite, absent_at, seed):
     """An event that is allowed if a condition holds forbids a match if the opposite holds."""
     frame = frame_of(600, seed)
@@ -305,7 +298,6 @@ def test_every_strategy_serves_several_patterns(name):
 # --- Spark
 
 
-@pytest.mark.slow
 def test_spark_replays_each_key_as_a_task(spark):
     frame = pd.concat([frame_of(400, seed, "abc").assign(key=f"k{seed}") for seed in range(3)])
     frame = pd.concat([frame, frame[:3].assign(key="short")])
@@ -321,7 +313,6 @@ def test_spark_replays_each_key_as_a_task(spark):
         assert found.loc[key, alone.index].to_dict() == alone.to_dict()
 
 
-@pytest.mark.slow
 def test_spark_replays_many_keys(spark):
     """Every key is a replay of its own; keys that differ in length and load do not disturb one another."""
     frame = pd.concat([frame_of(60 + 10 * seed, seed, "abc").assign(key=seed) for seed in range(40)])
@@ -337,7 +328,6 @@ def test_spark_replays_many_keys(spark):
         assert own[alone.index].to_dict() == alone.to_dict()
 
 
-@pytest.mark.slow
 def test_spark_runs_a_study_over_settings(spark):
     """A study is one replay per setting; all of them see the same events, and become one table."""
     frame = pd.concat([frame_of(300, seed, "abc").assign(key=f"k{seed}") for seed in range(4)])

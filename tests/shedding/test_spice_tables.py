@@ -13,6 +13,7 @@ from cepkit.shedding.strategies.hspice import HSpice, pair_utilities
 from cepkit.shedding.strategies.learning.utility_tables import occurrences, threshold_to_drop, to_utilities
 from cepkit.shedding.strategies.learning.windows import OpenWindows, events_by_cell, windows_of
 from cepkit.shedding.strategies.strategy import Event, Load
+from tests.support.sizes import seeds
 from tests.support.strategy_cases import frame_of, train
 
 PLAIN = "PATTERN SEQ(A a, B b, C c) WHERE skip_till_any_match WITHIN 3 seconds"
@@ -153,7 +154,7 @@ def test_waiting_events_count_as_arriving_within_the_bound(strategy):
     assert share[True] == pytest.approx(1 - 1 / 2.2)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_threshold_is_the_least_one(seed):
     generator = np.random.default_rng(seed)
     utility = generator.integers(0, 101, 40)
@@ -163,7 +164,7 @@ def test_threshold_is_the_least_one(seed):
     assert threshold_to_drop(occurrences(utility, expected), amount) == wanted
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_utilities_keep_order_and_zero(seed):
     values = np.random.default_rng(seed).uniform(0, 9, 50) * np.random.default_rng(seed).integers(0, 2, 50)
     utility = to_utilities(values)
@@ -172,7 +173,7 @@ def test_utilities_keep_order_and_zero(seed):
     assert (np.diff(utility[np.argsort(values)]) >= 0).all()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_windows_and_their_events_by_brute_force(seed):
     generator = np.random.default_rng(seed)
     n, span, n_bins, size = 60, int(generator.integers(0, 12)), int(generator.integers(1, 8)), 2
@@ -194,7 +195,7 @@ def test_windows_and_their_events_by_brute_force(seed):
         assert np.allclose(events_by_cell(found, types, partition, 3, n_bins, size), cells / complete)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_open_windows_by_brute_force(seed):
     generator = np.random.default_rng(seed)
     n, span = 80, int(generator.integers(0, 12))

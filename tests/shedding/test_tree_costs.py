@@ -23,6 +23,7 @@ from cepkit.shedding.model.tree_costs import (
     stored_in_leaf,
     stored_matches,
 )
+from tests.support.sizes import seeds
 
 US = 1e-6
 
@@ -128,7 +129,7 @@ def test_negation_as_printed_charges_both_ends_of_a_conjunction():
     assert [event_cost(tree, i, PRINTED) for i in range(3)] == pytest.approx([of_a, 0.2 * 2 * US, of_c])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_corrected_stored_matches_are_those_of_a_random_stream(seed):
     rng = np.random.default_rng(seed)
     rates, window, share = (3.0, 4.0, 5.0), 4.0, 0.5
@@ -239,7 +240,7 @@ def test_paper_split_breaks_the_bound_and_the_others_do_not():
     assert took["darling_scaled"] == pytest.approx(1.2, abs=0.05)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_limits_of_random_types_add_up_and_drain_in_time(seed):
     rng = np.random.default_rng(seed)
     types = [f"T{i}" for i in range(rng.integers(1, 8))]

@@ -23,7 +23,7 @@ from cepkit.shedding.tree.machine import TreeMachine
 from cepkit.shedding.tree.program import TreeProgram
 from tests.support.plain_tree import PlainPart, PlainTree
 from tests.support.sequence_runs import bound
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
 from tests.support.tree_cases import FAMILIES, tree_case
 
 JIT = not numba.config.DISABLE_JIT
@@ -32,7 +32,7 @@ SEEDS, FULL_SEEDS = (30, 600) if JIT else (15, 300)
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", cases(metafunc.config, range(SEEDS), range(FULL_SEEDS)))
+        metafunc.parametrize("seed", seeds(SEEDS, FULL_SEEDS))
 
 
 def made(frame: pd.DataFrame, text: str, **how) -> tuple[TreeProgram, Events]:

@@ -23,6 +23,7 @@ from cepkit.shedding.strategies.learning.lineage import (
 from cepkit.shedding.strategies.learning.zhao_costs import ClassModel
 from cepkit.shedding.strategies.strategy import Event, Load
 from cepkit.shedding.strategies.zhao import Zhao
+from tests.support.sizes import seeds
 from tests.support.strategy_cases import ABC, frame_of, machine_of, random_frame, train
 
 pytest.importorskip("sklearn")
@@ -71,7 +72,7 @@ def test_members_are_those_of_the_machine(seed):
     assert lineage.node[rows].tolist() == partial.node.tolist()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_cover_by_brute_force(seed):
     generator = np.random.default_rng(seed)
     n = int(generator.integers(1, 9))
@@ -89,7 +90,7 @@ def test_cover_by_brute_force(seed):
         assert loss[chosen].sum() == min(loss[one].sum() for one in enough)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_greedy_cover(seed):
     generator = np.random.default_rng(seed)
     loss, gain = generator.dirichlet(np.ones(6), 2)

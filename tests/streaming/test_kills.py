@@ -37,13 +37,12 @@ def test_killed_streams_lose_and_double_nothing(seed):
     assert int(re.search(r"^all +\d+ +(\d+)", said, re.MULTILINE)[1]) >= 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in ks.KINDS if kind not in QUICK])
 def test_each_kind_of_stream(kind):
     kill_streams("--kills", "12", "--seed", "2", "--kinds", kind)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_five_hundred_kills():
     print(kill_streams("--kills", "500", "--seed", "100"))
 

@@ -7,6 +7,7 @@ import pytest
 
 from cepkit.errors import OrderError
 from cepkit.streaming.merge import OrderedMerge
+from tests.support.sizes import seeds
 
 
 def outputs_and_replicas(rng, n_events, n_replicas):
@@ -15,7 +16,7 @@ def outputs_and_replicas(rng, n_events, n_replicas):
     return [key % n_replicas for key in keys], [rng.random() < 0.3 for _ in range(n_events)]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_any_interleaving_gives_the_order_of_one_replica(seed):
     rng = Random(seed)
     n_events, n_replicas = rng.randint(0, 60), rng.randint(1, 5)
@@ -39,7 +40,7 @@ def test_any_interleaving_gives_the_order_of_one_replica(seed):
     assert len(merge) == 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_an_output_waits_for_at_most_the_pulses_and_the_longest_queue(seed):
     rng = Random(seed)
     n_events, n_replicas, pulse_every = 200, rng.randint(1, 4), rng.randint(1, 20)

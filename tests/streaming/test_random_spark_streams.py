@@ -23,6 +23,7 @@ from cepkit.errors import CepError
 from cepkit.language.regex.query import RegexQuery
 from cepkit.pipelines.spark_session import setting
 from cepkit.streaming.batches import schema_of
+from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import MS, regex_case, sequence_case, with_clock
 
@@ -166,10 +167,10 @@ def compare(spark: Any, drawn: list[Drawn], folder: Path, seed: int) -> tuple[in
 
 
 @pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))])
-def test_random_queries_in_streams_of_spark(seed, spark, tmp_path, whole):
+@pytest.mark.parametrize("seed", seeds(1, 30))
+def test_random_queries_in_streams_of_spark(seed, spark, tmp_path, full):
     """Thirty cases have ten random queries with three cuts; without --full, four queries with one cut."""
-    n_of_kind, n_cuts = (N_OF_KIND, N_CUTS) if whole else (2, 1)
+    n_of_kind, n_cuts = (N_OF_KIND, N_CUTS) if full else (2, 1)
     made = []
     # One watermark serves all streams. With the greatest one, rows of the other streams are late.
     policy = setting(spark, "spark.sql.streaming.multipleWatermarkPolicy", "max")

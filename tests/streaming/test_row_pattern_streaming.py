@@ -19,6 +19,7 @@ from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
 from cepkit.streaming.search import Options
 from tests.oracle.generate_match_recognize import has_anchor, random_late_query, random_query, random_rows
+from tests.support.sizes import seeds
 from tests.support.spark_cases import rows_of
 from tests.support.stream_cases import (
     END,
@@ -101,10 +102,9 @@ def test_any_cut_gives_the_answer_of_the_frame(seed, tmp_path):
     assert compare(seed, 25, tmp_path) > 10
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(40))
-def test_thousands_of_random_streams(seed, tmp_path):
-    compare(1000 + seed, 60, tmp_path)
+@pytest.mark.parametrize("seed", seeds(2, 40))
+def test_thousands_of_random_streams(seed, tmp_path, full):
+    compare(1000 + seed, 60 if full else 20, tmp_path)
 
 
 def opened(clauses: str, schema=SIMPLE, **options):
@@ -267,7 +267,7 @@ def bucket_case(seed: int) -> tuple[RowPatternStream, pd.DataFrame]:
     return row_pattern_stream(str(query), schema_of(frame).columns), frame
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_micro_batches_of_spark_do_not_matter(seed):
     query, frame = bucket_case(seed)
     schema = schema_of(frame)
@@ -285,7 +285,6 @@ def test_micro_batches_of_spark_do_not_matter(seed):
         assert Counter(map(repr, found)) == Counter(repr(tuple(row.values())) for row in wanted.to_pylist())
 
 
-@pytest.mark.slow
 def test_a_spark_stream(spark, tmp_path):
     frame = orders(200, 1)
     write_files(frame, tmp_path / "in", 2, 1, most_late=5)

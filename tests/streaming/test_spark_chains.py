@@ -17,6 +17,7 @@ from cepkit.streaming.batches import schema_of
 from cepkit.streaming.operators.sides import SIDE, Sides
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, keys_of_buckets
 from cepkit.windows.chains import Chain
+from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
     END,
@@ -253,9 +254,7 @@ def compared(seed: int) -> tuple[int, int, int]:
     return n_found, n_late, n_buckets
 
 
-@pytest.mark.parametrize(
-    "seed", [seed if seed < 40 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(120)]
-)
+@pytest.mark.parametrize("seed", seeds(12, 120))
 def test_micro_batches_do_not_matter_to_a_join(seed):
     compared(seed)
 
@@ -309,7 +308,6 @@ def written(spark, folder) -> Counter:
 RISES = "PATTERN SEQ(_ a, _ b, !D c) WHERE b.total > a.total + 30 WITHIN 15 seconds"
 
 
-@pytest.mark.slow
 def test_a_chain_with_late_rows_and_a_restart(one_task, tmp_path):
     spark = one_task
     frame = orders(400, 1)
@@ -337,7 +335,6 @@ def test_a_chain_with_late_rows_and_a_restart(one_task, tmp_path):
     assert "step 1       Window(" in said and "buckets      3 by a hash of k" in said
 
 
-@pytest.mark.slow
 def test_a_join_with_late_rows_and_a_restart(one_task, tmp_path):
     spark = one_task
     sides = {"left": orders(200, 1), "right": orders(200, 2)}

@@ -16,6 +16,7 @@ from cepkit.shedding.live.buckets import BucketShedding, bucket_shedding
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from tests.oracle import generate_sequences as gs
+from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
     END,
@@ -75,7 +76,7 @@ def received(bucket, frame, n_batch, load_every=0) -> tuple[list[tuple], dict[st
 
 
 @pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(7, 30))
 def test_a_bound_that_nothing_threatens_changes_no_match(seed):
     case = gs.case(seed, seed, ["any", "negation"][seed % 2])
     query = replace(case.query, strategy="any")
@@ -147,7 +148,6 @@ def test_the_state_of_other_settings_is_refused():
 # --- on Spark -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_stream_reports_what_it_dropped(spark, tmp_path):
     frame = orders(900, 1)
     write_files(frame, tmp_path / "in", 4, 1, most_late=1)

@@ -13,6 +13,7 @@ import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
+from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
     END,
@@ -65,7 +66,7 @@ def compared(seed: int) -> tuple[int, int, int]:
     return n_expired, n_late, n_loads
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_micro_batches_do_not_matter(seed):
     compared(seed)
 
@@ -143,7 +144,6 @@ def test_ties_of_other_groups_matter_when_rows_count():
 # --- on Spark -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_window_with_late_rows_and_a_restart(spark, tmp_path):
     """Expired rows appear, late rows have a table, and a restart loses and doubles nothing."""
     frame = orders(300, 1)

@@ -23,6 +23,7 @@ from cepkit.streaming.batches import schema_of
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from cepkit.streaming.spark.progress import progress_frame
 from tests.support.killing import WORKER, kill_one
+from tests.support.sizes import seeds
 from tests.support.spark_cases import plain, rows_of
 from tests.support.stream_cases import (
     END,
@@ -43,13 +44,6 @@ N_CUTS = 3
 QUIET = pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
 
 
-def rarely(n_every: int, n_slow: int, seed: int):
-    """Return a seed as a case of every run, of some runs of CI, or of ``--full``."""
-    if seed < n_every:
-        return seed
-    return pytest.param(seed, marks=pytest.mark.slow if seed < n_slow else pytest.mark.long)
-
-
 # --- buckets, without Spark ---------------------------------------------------------------------------------
 
 
@@ -59,7 +53,7 @@ def is_strict(query) -> bool:
 
 @QUIET
 @pytest.mark.parametrize("make", [regex_case, sequence_case], ids=["regex", "sequence"])
-@pytest.mark.parametrize("seed", [rarely(8, 40, seed) for seed in range(165)])
+@pytest.mark.parametrize("seed", seeds(8, 165))
 def test_micro_batches_do_not_matter(seed, make):
     """165 queries of each kind, some refused; each with three cuts, late rows and saved buckets."""
     try:
@@ -75,7 +69,6 @@ def test_micro_batches_do_not_matter(seed, make):
 
 
 @QUIET
-@pytest.mark.slow
 def test_the_cases_have_matches_late_rows_and_loads():
     n_found, n_late, n_loads = 0, 0, 0
     for seed in range(12):
@@ -312,7 +305,6 @@ def rows_wanted(frame, query) -> Counter:
     return Counter(rows_of(frame.cep.match(**query).to_frame())[1])
 
 
-@pytest.mark.slow
 def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     frame = orders(600, 1)
     write_files(frame, tmp_path / "in", 2, 1)
@@ -350,7 +342,6 @@ def test_a_sequence_with_late_rows_and_a_restart(spark, tmp_path):
     assert progress["watermark_lag"].iloc[-1] == pd.Timedelta("10s") and (progress["state_bytes"] > 0).all()
 
 
-@pytest.mark.slow
 def test_a_regex_with_a_sink_that_fails_once_another_query_and_damage(spark, tmp_path):
     frame = orders(600, 2)
     write_files(frame, tmp_path / "in", 2, 2, most_late=8)
@@ -463,19 +454,19 @@ def wait_for_batch(process: subprocess.Popen, folder: Path, n_wanted: int) -> No
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("seed", [rarely(0, 2, seed) for seed in range(10)])
-def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
-    """Five kills in each of ten streams with ``--full``, one kill in a run of CI.
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, full):
+    """Five kills in each of ten streams with ``--full``, one kill without.
 
     A kill comes at a random moment of one of the next two micro-batches, or while the stream opens. What is
     left at the end runs in the session of the tests, from the same checkpoint.
     """
     kind, sink = [("sequence", "file"), ("regex", "by batch")][seed % 2]
     query = {"sequence": SEQUENCE, "regex": REGEX}[kind]
-    rng, frame = Random(seed), orders(1000 if whole else 300, seed)
-    write_files(frame, tmp_path / "in", 9 if whole else 3, seed, most_late=5)
+    rng, frame = Random(seed), orders(1000 if full else 300, seed)
+    write_files(frame, tmp_path / "in", 9 if full else 3, seed, most_late=5)
     n_kills, places = 0, []
-    while n_kills < (5 if whole else 1):
+    while n_kills < (5 if full else 1):
         process, n_before = start_job(kind, tmp_path, sink), n_batches(tmp_path)
         wait_for_start(process, tmp_path, len(places))
         wait_for_batch(process, tmp_path, n_before + rng.choice([0, 0, 1]))
@@ -520,16 +511,16 @@ class WorkersDie(threading.Thread):
 
 
 @QUIET
-@pytest.mark.parametrize("seed", [rarely(0, 3, seed) for seed in range(10)])
-def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole):
-    """A query dies with its workers five times in each of ten streams with ``--full``, once in a run of CI.
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, full):
+    """A query dies with its workers five times in each of ten streams with ``--full``, once without.
 
     In local mode Spark does not repeat a task. So each death ends the query, which starts again from its
     checkpoint. Half of the time the checkpoint also lacks the last commit.
     """
     kind, sink = [("sequence", "file"), ("regex", "by batch"), ("window", "by batch")][seed % 3]
     rng, frame = Random(seed), orders(300, seed)
-    write_files(frame, tmp_path / "in", 4 if whole else 2, seed, most_late=5)
+    write_files(frame, tmp_path / "in", 4 if full else 2, seed, most_late=5)
     window = {"total": "sum(x)"}, {"time": "9 s", "group_by": "k", "order_by": ["ts", "n"], "emit": "all"}
 
     def opened():
@@ -543,7 +534,7 @@ def test_a_killed_worker_loses_and_doubles_nothing(seed, spark, tmp_path, whole)
         run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out") if sink == "by batch" else None)
 
     places: list[int] = []
-    for _ in range(5 if whole else 1):
+    for _ in range(5 if full else 1):
         killer = WorkersDie(rng, tmp_path, n_batches(tmp_path) + rng.choice([0, 0, 0, 1]))
         killer.start()
         try:

@@ -17,6 +17,7 @@ from cepkit.errors import UnsupportedQueryError
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.printing import print_match_recognize
 from tests.oracle import generate, generate_match_recognize, generate_sequences
+from tests.support.sizes import seeds
 from tests.support.translations import query_of_code, run_query, run_text
 
 TARGETS = ("sase", "regex", "match_recognize", "siddhi", "flink_cep_java", "python")
@@ -205,9 +206,8 @@ def random_clause(random: Random) -> str:
         AFTER MATCH SKIP {skip} PATTERN ({" ".join(parts)}) {within} DEFINE {define})"""
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cepkit.errors.CepWarning")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2, 8))
 def test_clauses_of_match_recognize(seed, full):
     random, counts = Random(seed), Counter()
     n = 200 if full else 30

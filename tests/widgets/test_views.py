@@ -33,6 +33,7 @@ from cepkit.plots.stills.png import png
 from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
 from cepkit.shedding.views.utility_view import UtilityView
 from cepkit.widgets.lineage_view import MOST_CHAINS, LineageView
+from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
 from tests.support.view_cases import GOOD, RATES
 
@@ -454,7 +455,7 @@ def test_edges_of_the_picture_are_the_lines_of_lineage(seed):
     assert found == set(lines(rows))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8, 25))
 def test_chains_are_the_engines_and_make_every_match_once(seed):
     rng = np.random.default_rng(seed)
     n, window = int(rng.integers(1, 16)), int(rng.integers(3, 12))
@@ -514,7 +515,6 @@ def test_chains_of_long_streams_and_of_run_engines():
     )
 
 
-@pytest.mark.slow
 def test_pages_of_a_result_that_no_memory_holds():
     events = pd.DataFrame({"kind": ["a"] * 80, "ts": range(80)})
     matches = events.cep.match("PATTERN SEQ(a+ x[])", event_type="kind", order_by="ts")

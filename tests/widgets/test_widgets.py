@@ -285,7 +285,6 @@ def test_shared_rules_come_first_and_hold_for_the_widget_alone():
     assert "cepkit-widget" not in "".join(path.read_text() for path in FOLDER.glob("*.js"))
 
 
-@pytest.mark.slow
 def test_javascript_and_stylesheets_are_formatted():
     """As `npx prettier@3.10.1 --write widgets` leaves them; skipped where it cannot be run."""
     npx = shutil.which("npx")

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from cepkit.windows import exact
+from tests.support.sizes import seeds
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_parts_add_up_to_the_whole(seed):
     rng = np.random.default_rng(seed)
     n, n_nodes = int(rng.integers(1, 60)), int(rng.integers(1, 9))

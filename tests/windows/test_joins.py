@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from tests.support.sizes import seeds
 from tests.support.window_cases import found_by_join, join_result, joined, random_join_case
 
 pl = pytest.importorskip("polars")
-MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
 
 
@@ -19,16 +19,9 @@ def check(seed: int) -> None:
     assert found_by_join(joined(case), case.join) == join_result(case), seed
 
 
-@pytest.mark.parametrize("seed", range(0, FEW, _BLOCK))
+@pytest.mark.parametrize("seed", seeds(8, 70))
 def test_joins_equal_brute_force(seed):
-    for own in range(seed, seed + _BLOCK):
-        check(own)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(FEW, MANY, _BLOCK))
-def test_more_joins_equal_brute_force(seed):
-    for own in range(seed, seed + _BLOCK):
+    for own in range(_BLOCK * seed, _BLOCK * (seed + 1)):
         check(own)
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from tests.support.sizes import seeds
 from tests.support.window_cases import plain, random_frame, random_window_case, rows_of
 
 pl = pytest.importorskip("polars")
-MANY, FEW = 2_100, 240  # with --full, and without
 _BLOCK = 30  # cases of one test
 
 
@@ -25,20 +25,13 @@ def check(seed: int) -> None:
     assert found.index.isin(case.frame.index).all()
 
 
-@pytest.mark.parametrize("seed", range(0, FEW, _BLOCK))
+@pytest.mark.parametrize("seed", seeds(8, 70))
 def test_windows_equal_the_oracle(seed):
-    for own in range(seed, seed + _BLOCK):
+    for own in range(_BLOCK * seed, _BLOCK * (seed + 1)):
         check(own)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(FEW, MANY, _BLOCK))
-def test_more_windows_equal_the_oracle(seed):
-    for own in range(seed, seed + _BLOCK):
-        check(own)
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_arrow_and_polars_equal_pandas(seed):
     case = random_window_case(seed)
     expected = plain(

@@ -1,21 +1,38 @@
-"""Interpretation of every query that can be interpreted, and its answers compared with compiled kernels."""
+"""The tiers in which a query runs: as users have it, interpreted, compiled. Their answers are compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
+import numba
 import numpy as np
 import pandas as pd
 
 import cepkit as cep
+from cepkit.engines.counting import anchored, counts, layout
+from cepkit.engines.ordered import ordered
+from cepkit.engines.regex import matching, tiers
+from cepkit.engines.search import search
+from cepkit.engines.shared import kernels, python_kernels
+
+JIT = not numba.config.DISABLE_JIT
+TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
+ENGINES = (anchored, counts, kernels, layout, matching, ordered, python_kernels, search, tiers)
 
 
-def interpret(monkeypatch: Any, *modules: ModuleType) -> None:
-    """Let modules interpret every query that can be interpreted, and compile nothing in the background."""
+def use_tier(tier: str, monkeypatch: Any) -> None:
+    """Run queries in one of the tiers. What cannot be interpreted is compiled in all of them."""
+    if tier == "compiled":
+        monkeypatch.setenv("CEPKIT_TIER", "compiled")
+    elif tier == "interpreted":
+        interpret(monkeypatch)
+
+
+def interpret(monkeypatch: Any) -> None:
+    """Interpret every query that can be interpreted, and compile nothing in the background."""
     instead = {"reason_to_compile": None, "compile_if_it_pays": None, "is_ready": False}
-    for module in modules:
+    for module in ENGINES:
         for name, answer in instead.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
