@@ -131,7 +131,6 @@ def test_engine_is_the_definition(name, seed, engine):
     assert as_matches(program, found.ending(0, events.n_events)) == wanted
 
 
-@pytest.mark.skipif(JIT, reason="a shape per query")
 @pytest.mark.parametrize("name", QUERIES)
 def test_whatever_engine_is_chosen(name):
     rows, value, wanted = expected(name, 1)
@@ -213,7 +212,7 @@ def prices():
 AT_LIMIT = "PATTERN SEQ(A a, B b, C c) WHERE corr(a.h, b.h) > :x AND l2(b.h, c.h) < 1000.0 WITHIN 30"
 
 
-@pytest.mark.parametrize("engine", ["chain", "search"] if not JIT else ["chain"])
+@pytest.mark.parametrize("engine", ["chain", "search"])
 def test_engines_and_measures_compute_one_number(prices, engine):
     """A measured value is the number that conditions compare, to the last bit."""
     given = {"event_type": "kind", "order_by": "t", "engine": engine}
@@ -280,7 +279,6 @@ def test_frames(seed):
         assert columns["s"] == pytest.approx(numbers, abs=1e-12), name
 
 
-@pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
 def test_rows_out_of_order_and_partitions(prices):
     """Rows are prepared before they are sorted, and sorted with their events."""
     text = "PATTERN SEQ(_ a, _ b) WHERE [kind] AND corr(a.h, b.h) > 0.6 WITHIN 9"

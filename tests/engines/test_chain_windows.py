@@ -54,7 +54,6 @@ def test_matches_of_windows_are_those_of_the_definition(seed, family, monkeypatc
     compared(seed, family, monkeypatch)
 
 
-@pytest.mark.skipif(JIT, reason="machine code of many shapes takes long")
 def test_many_random_cases_are_compared(monkeypatch):
     assert sum(compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES) >= 8
 

@@ -333,9 +333,7 @@ def test_the_order_is_part_of_the_query():
         sequence_query(query, evaluation_order=["a", "b", "c"])
 
 
-def test_options_and_orders_take_their_part_of_the_order(letters, full):
-    if JIT and not full:
-        pytest.skip("eight kernels: with --full, or without the JIT")
+def test_options_and_orders_take_their_part_of_the_order(letters):
     query = "PATTERN SEQ(A a, OR(B b, C c), B? d, A e) WHERE a.x < e.x AND b.x > e.x WITHIN 9"
     keywords = {"event_type": "kind", "order_by": "t"}
     found = cep.match(letters, query, **keywords, evaluation_order=["e", "d", "c", "b", "a"])

@@ -72,7 +72,6 @@ def test_engines_run_enough_random_cases(engine, least):
     assert sum(engines()[engine].unsupported(bound(case)[0]) is None for case in drawn) >= least * len(drawn)
 
 
-@pytest.mark.skipif(JIT, reason="a shape of its own; the tests without numba's compiler run it")
 def test_aggregates_of_expressions():
     frame = pd.DataFrame({"t": range(4), "kind": list("ABBC"), "x": [1, 2, 3, 4]})
     text = "PATTERN SEQ(A a, B+ b[]) WHERE max(b.x * 2) > 5"
