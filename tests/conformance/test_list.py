@@ -10,6 +10,7 @@ from tests.conformance.cases import FOLDER
 from tests.conformance.listing import SUITES, entries, open_cases, table
 from tests.conformance.verdicts import EQUAL
 
+NOT_READ = {"eql"}  # suites of languages that cepkit does not read
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no reference cases beside the checkout")
 
 
@@ -18,7 +19,8 @@ def test_the_list_has_every_case_and_none_is_open(capsys):
     with capsys.disabled():
         print(f"\n{table(listed)}")
     assert not open_cases(listed)
-    assert {path.stem for path in FOLDER.glob("*.json")} == {*SUITES} == {entry.suite for entry in listed}
+    assert {path.stem for path in FOLDER.glob("*.json")} - NOT_READ == {*SUITES}
+    assert {*SUITES} == {entry.suite for entry in listed}
     for suite in SUITES:
         known = {case["id"] for case in json.loads((FOLDER / f"{suite}.json").read_text())["cases"]}
         for entry in listed:

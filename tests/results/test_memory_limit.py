@@ -107,7 +107,8 @@ def test_a_search_stops_while_it_collects(monkeypatch):
 def test_policies_and_row_patterns_and_joins_have_limits():
     frame = pairs_frame(40)
     with pytest.raises(ResultTooLargeError, match="Narrow the window"):
-        cep.match(frame, PAIRS, after_match="past_last", memory_limit=2000, **OPTIONS)
+        # A short search would keep a few matches without compiling a walk.
+        cep.match(pairs_frame(400), PAIRS, after_match="past_last", memory_limit="1 MB", **OPTIONS)
     text = """MATCH_RECOGNIZE (ORDER BY ts ALL ROWS PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A{1,5})
         DEFINE A AS v >= 0)"""
     many = pd.concat([frame] * 30, ignore_index=True).assign(ts=range(2400))  # few rows are matched by Python
