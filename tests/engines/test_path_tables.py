@@ -11,8 +11,8 @@ import pytest
 import cepkit as cep
 from cepkit.engines.counting.layout import Layout
 from tests.oracle.generate_paths import drawn_case, drawn_rows
-from tests.support.interpreted import sequence_stream
 from tests.support.path_walks import check, in_row, tighten
+from tests.support.tiers import sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 SHAPES_OF_A_BLOCK = 10

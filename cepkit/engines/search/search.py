@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
 
@@ -31,8 +32,16 @@ from cepkit.engines.shared.searched_matches import (
     gather_calls,
     known_or_searched,
 )
-from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, joined
+from cepkit.engines.shared.sequence_set import (
+    KnownMatches,
+    MatchBlock,
+    SequenceSet,
+    bytes_to_collect,
+    joined,
+)
+from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events
+from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
 _ITEMS_PER_CALL = 1 << 20
@@ -223,7 +232,12 @@ def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) 
         if searches[-1].tier == "compiled":
             return None
     found = known_or_searched(places.events, searches, most_calls=most_calls)
-    return found if isinstance(found, KnownMatches) else None
+    if not isinstance(found, KnownMatches):
+        return None
+    with suppress(ResultTooLargeError):
+        check_memory(bytes_to_collect(len(found.block), found.block.n_items), "the matches", is_held=True)
+        return found
+    return None  # a walk makes them block by block
 
 
 def search_sequence(
