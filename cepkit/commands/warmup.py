@@ -1,4 +1,4 @@
-"""Prepare kernels before their first use: those of all queries, bundled queries and parallel engines."""
+"""Prepare kernels before their first use: those of all queries, and those of bundled queries."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import TieWarning
 from cepkit.idioms.groups import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
+from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
@@ -37,12 +38,12 @@ from cepkit.windows.ranges import RANGES
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS, SUMS, RANGES, PARTNERS,
+    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS,
 )  # fmt: skip
 
 
 def warmup() -> Iterator[tuple[str, float]]:
-    """Make machine code of the shipped kernels, compile bundled queries and agents; yield names and seconds.
+    """Make machine code of the shipped kernels, compile bundled queries; yield names and seconds.
 
     `cepkit.compile.shared.loading.load` keeps the kernels on disk for all processes of the user. A kernel
     from disk loads in some hundredths of a second. The kernels that serve every query come with the package:
@@ -64,12 +65,6 @@ def warmup() -> Iterator[tuple[str, float]]:
             warnings.simplefilter("ignore", TieWarning)  # nobody looks at these matches
             match(frame, query).lineage()  # the labels of the rows have their own kernel
         yield name, time.perf_counter() - began
-    from cepkit.kernels import agents  # imports numba, so only when it is needed
-
-    began = time.perf_counter()
-    agents.work()
-    agents.simulation()
-    yield "agents", time.perf_counter() - began
 
 
 @contextmanager
@@ -95,7 +90,7 @@ def count_steps() -> int:
     True
     """
     n_benchmarks = sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
-    return len(INTERPRETING) + n_benchmarks + 3  # peaks, trades, agents
+    return len(INTERPRETING) + n_benchmarks + 2  # peaks, trades
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:

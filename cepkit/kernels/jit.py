@@ -15,7 +15,7 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core import config, serialize, typeinfer
+from numba.core import config, serialize, typeinfer, types
 from numba.core.compiler import CompileResult
 
 from cepkit.cache import drop_kept, forget_unused, keep, kept_path, numba_settings, read_kept
@@ -35,11 +35,15 @@ def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
     **options
         As for numba.
     """
-    if not cache or getattr(config, "DISABLE_JIT", False):
+    if getattr(config, "DISABLE_JIT", False):
         return numba.njit(**options) if given is None else numba.njit(given, **options)
+    if not cache and given is None:
+        return lambda function: _without_literals(numba.njit(**options)(function))
+    if not cache:
+        return numba.njit(given, **options)
 
     def compile_and_keep(function: Any) -> Any:
-        dispatcher: Any = numba.njit(**options)(function)
+        dispatcher: Any = _without_literals(numba.njit(**options)(function))
         dispatcher._cache = KernelCache(function, options)
         if given is not None:
             # As numba does: the function may call itself, and no other types are compiled later.
@@ -50,6 +54,18 @@ def njit(given: Any = None, *, cache: bool = False, **options: Any) -> Any:
         return dispatcher
 
     return compile_and_keep
+
+
+def _without_literals(dispatcher: Any) -> Any:
+    """Let a function compile once for all numbers. numba would compile it for each literal argument again."""
+    compile_for = dispatcher.get_call_template
+
+    def get_call_template(args: tuple, kws: dict) -> Any:
+        kws = {name: types.unliteral(of) for name, of in kws.items()}
+        return compile_for(tuple(map(types.unliteral, args)), kws)
+
+    dispatcher.get_call_template = get_call_template
+    return dispatcher
 
 
 class KernelCache:

@@ -29,6 +29,7 @@ from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import CepWarning
+from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
 from cepkit.shedding.tree.machine import KERNELS as TREE
 from tests.support.sizes import seeds
 
@@ -69,8 +70,9 @@ def test_a_file_says_what_it_is(name):
     assert COMMAND in title.decode() and "bitcode" in title.decode()
     assert digest == hash_of(content.removeprefix(title + b"\n" + digest + b"\n"))
     assert json.loads(header)["made"].keys() == {"numba", "llvmlite", "llvm"}
-    assert json.loads(header)["symbols"] == []  # the code needs nothing of numba
-    assert len(content) < 50_000
+    # The code needs nothing of numba; threads read the clock of the system.
+    assert json.loads(header)["symbols"] == (["clock_gettime"] if name == AGENTS else [])
+    assert len(content) < 100_000
 
 
 @pytest.mark.slow
@@ -186,7 +188,9 @@ def answers(frame: pd.DataFrame) -> list:
 def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     for module in (places, layout):
         monkeypatch.setattr(module, "_FEW", 0)
-    both = {name: shipped_and_numbas(name, quick=seed == 2) for name in INTERPRETING}
+    # `tests/parallel` compares the agents with the oracle; numba takes 15 s to compile them.
+    compared = set(INTERPRETING) - {AGENTS}
+    both = {name: shipped_and_numbas(name, quick=seed == 2) for name in compared}
     assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[LINEAGE][0]).values())
     frame, results, used = stream(seed, 2500), [], []
     for which in (0, 1):
@@ -201,7 +205,7 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
             assert shipped == numbas
     assert "interpreted" in [one for one in results[0] if isinstance(one, str)]
     assert used[0] == used[1]
-    assert {name.rsplit(".", 1)[0] for name in used[0]} == set(INTERPRETING)
+    assert {name.rsplit(".", 1)[0] for name in used[0]} == compared
     assert {f"{TREE}.{name}" for name in vars(both[TREE][0])} <= used[0]
 
 

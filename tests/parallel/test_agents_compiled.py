@@ -11,15 +11,17 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pandas as pd
 import pytest
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets.poisson_types import poisson_types
-from cepkit.kernels import agents as kernel
-from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.parallel.agents import threads
+from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.threads import on_threads, run_agents
@@ -233,7 +235,8 @@ def test_interrupt_ends_all_threads(engine):
 @pytest.mark.parametrize("engine", [Hybrid(3), RIP(3, chunk=10)], ids=str)
 def test_error_of_one_thread_ends_all(engine, monkeypatch):
     """It is raised in the thread that waits, with its message."""
-    before, true, lock, calls = set(threading.enumerate()), kernel.work(), threading.Lock(), []
+    before, lock, calls = set(threading.enumerate()), threading.Lock(), []
+    true = load_kernels(KERNELS).work
 
     def work(*arguments):
         with lock:
@@ -242,7 +245,7 @@ def test_error_of_one_thread_ends_all(engine, monkeypatch):
                 raise ZeroDivisionError("of one thread")
         return true(*arguments)
 
-    monkeypatch.setattr(kernel, "work", lambda: work)
+    monkeypatch.setattr(threads, "load_kernels", lambda name: SimpleNamespace(work=work))
     with pytest.raises(ZeroDivisionError, match="of one thread"):
         engine.run(*lengthy())
     assert set(threading.enumerate()) == before

@@ -14,7 +14,7 @@ from cepkit.compile.sequences.program import compile_sequence
 from cepkit.errors import CepError, MissingDependencyError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
-from cepkit.kernels import agents as agent_kernels
+from cepkit.kernels.agents import layout as agent_layout
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.simulation import calibration, simulation
@@ -117,7 +117,7 @@ def test_one_thread_takes_the_same_steps_every_time(text):
     agents = Agents(program, events)
     crew = Crew("fully_dynamic", 1)
     one, other = (calibration._time_part(agents, crew, False, (20, 220, 220))[0] for _ in range(2))
-    clock = [getattr(agent_kernels, name) for name in CLOCK]
+    clock = [getattr(agent_layout, name) for name in CLOCK]
     rows = [np.delete(steps[0][0], clock, axis=1) for steps in (one, other)]
     assert len(rows[0]) > 10
     assert np.array_equal(*rows)

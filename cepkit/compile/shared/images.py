@@ -17,6 +17,7 @@ import struct
 import sys
 import weakref
 from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,6 +51,23 @@ class ArrayArgument:
         if not given.flags.c_contiguous or not (self.is_read_only or given.flags.writeable):
             raise TypeError("a kernel takes contiguous arrays, and writes to some of them")
         return 0, 0, given.size, given.itemsize, _address(given), *given.shape, *given.strides
+
+
+@dataclass(frozen=True, slots=True)
+class PassedFunction:
+    """A function in machine code that only kernels call, by its address."""
+
+    address: int
+
+
+def address_of(function: Any) -> Any:
+    """Return the address by which kernels call a function that is passed to them; without numba, itself."""
+    if isinstance(function, PassedFunction):
+        return function.address
+    if not hasattr(function, "overloads"):
+        return function
+    (compiled,) = function.overloads.values()
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
 
 class MachineFunction:
@@ -87,6 +105,8 @@ class MachineFunction:
     def __call__(self, *given: Any) -> int | float | None:
         """Run the kernel."""
         cells = [0]
+        if len(given) != len(self._arguments):  # some are tuples
+            given = tuple(_parts(given))
         for i, (argument, value) in enumerate(zip(self._arguments, given, strict=True)):
             if argument == "int":
                 cells.append(_signed(int(value)))
@@ -175,7 +195,19 @@ def load_machine_code(content: bytes) -> SimpleNamespace | None:
             )
             kernels.append(MachineFunction(engine.get_function_address(f"{_ENTRY}{name}_{i}"), kinds, result))
         functions[name] = kernels[0] if len(kernels) == 1 else KernelOfTypes(kernels)
+    for name in described.get("passed", ()):
+        get_address = ctypes.CFUNCTYPE(ctypes.c_int64)(engine.get_function_address(f"{_ENTRY}{name}"))
+        functions[name] = PassedFunction(get_address())
     return SimpleNamespace(**functions)
+
+
+def _parts(given: Iterable) -> Iterator:
+    """Yield arguments, and the values in those that are tuples."""
+    for value in given:
+        if isinstance(value, tuple):
+            yield from _parts(value)
+        else:
+            yield value
 
 
 def hash_of(content: bytes) -> bytes:
@@ -217,7 +249,13 @@ def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
 
     None if a function takes or returns anything but arrays and numbers, or does not fix their types.
     """
-    described, texts = {}, []
+    described, texts, passed = {}, [], getattr(module, "PASSED", ())
+    for key in passed:
+        (compiled,) = vars(module)[key].overloads.values()
+        text, name = _llvm_text(compiled), compiled.fndesc.llvm_func_name
+        if text is None:
+            return None
+        texts.append(f'{text}\ndefine ptr @{_ENTRY}{key}() {{\n  ret ptr @"{name}"\n}}\n')
     for key, function in vars(module).items():
         overloads = getattr(function, "overloads", None)
         if not overloads or function.targetoptions.get("no_cpython_wrapper"):
@@ -226,7 +264,7 @@ def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
             return None
         described[key] = []
         for i, compiled in enumerate(overloads.values()):
-            arguments = [_describe(of) for of in compiled.signature.args]
+            arguments = [_describe(of) for of in _leaves(compiled.signature.args)]
             result = _RESULTS.get(str(compiled.signature.return_type))
             if result is None or None in arguments:
                 return None
@@ -236,7 +274,9 @@ def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
                 text = _llvm_text(compiled)
             described[key].append((arguments, result))
             texts.append(_with_entry(text, f"{key}_{i}", compiled.fndesc.llvm_func_name, arguments))
-    return _linked(described, texts) if texts else None
+    return (
+        _linked({"functions": described, **({"passed": passed} if passed else {})}, texts) if texts else None
+    )
 
 
 def _llvm_text(compiled: Any) -> str | None:
@@ -270,7 +310,7 @@ def _linked(described: dict, texts: list[str]) -> tuple[bytes, Any]:
     passes.add_strip_symbols_pass()
     passes.run(whole, binding.newpassmanagers.create_pass_builder(host_machine(), options))
     symbols = [f.name for f in whole.functions if f.is_declaration and not f.name.startswith("llvm.")]
-    return json.dumps({"functions": described, "symbols": symbols}).encode(), whole
+    return json.dumps({**described, "symbols": symbols}).encode(), whole
 
 
 def can_use_images() -> bool:
@@ -284,6 +324,15 @@ def image_path(name: str) -> Path | None:
     if not can_use_images():
         return None
     return kept_path(f"{name}.{_fingerprint()}.image")
+
+
+def _leaves(types: Iterable) -> Iterator:
+    """Yield numba types, and those in tuples: machine code takes the values in a tuple one by one."""
+    for of in types:
+        if hasattr(of, "types"):
+            yield from _leaves(of.types)
+        else:
+            yield of
 
 
 def _describe(of: Any) -> list | str | None:

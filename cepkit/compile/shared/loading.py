@@ -227,7 +227,8 @@ def image_name(name: str) -> str:
     """Return the name of the image of a module of the package, which changes with the texts that it uses."""
     path = Path(importlib.util.find_spec(name).origin)
     shared = ["opcodes", "interpreting"]
-    named = set(re.findall(r"^from cepkit\.kernels\.([\w.]+) import", path.read_text("utf-8"), re.MULTILINE))
+    pattern = r"^from cepkit\.kernels(?:\.| import )([\w.]+)"
+    named = set(re.findall(pattern, path.read_text("utf-8"), re.MULTILINE))
     shared += sorted(named - {*shared, "jit"})  # keeping machine code does not change it
     folder = Path(importlib.util.find_spec("cepkit.kernels").origin).parent
     files = [path, *(folder.joinpath(*one.split(".")).with_suffix(".py") for one in shared)]

@@ -6,11 +6,13 @@ import numpy as np
 
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError
+from cepkit.kernels.agents import layout as k
 from cepkit.limits import check_memory
 from cepkit.parallel.agents.agents import Agents, read_only
 from cepkit.parallel.agents.crew import ALLOCATIONS, REMOVALS, Costs, Crew, RunSettings
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
 
+KERNELS = "cepkit.kernels.agents.steps"
 _LINE = 16  # numbers in two cache lines, which a processor fetches together
 
 
@@ -29,8 +31,6 @@ class AgentRun:
         seed: int = 0,
         room: int = 256,
     ):
-        from cepkit.kernels import agents as k
-
         self.k, self.agents, self.crew, self.settings = k, agents, crew, settings
         self.is_real = costs is None
         if crew.allocation not in ALLOCATIONS:

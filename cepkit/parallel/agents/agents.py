@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.images import address_of
 from cepkit.compile.shared.loading import load
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
@@ -161,14 +163,14 @@ class Agents:
         return deliveries[:, : 0 if self.program.window.is_empty else None], events, by_place
 
     @cached_property
-    def join(self) -> Callable:
-        """Generated function that joins blocks of partial matches with events."""
-        return self._module.join
+    def join(self) -> Any:
+        """The address of the generated function that joins blocks of partial matches with events."""
+        return address_of(self._module.join)
 
     @cached_property
-    def completes(self) -> Callable:
-        """Generated function that runs the tests of a complete component."""
-        return self._module.completes
+    def completes(self) -> Any:
+        """The address of the generated function that runs the tests of a complete component."""
+        return address_of(self._module.completes)
 
     @cached_property
     def _module(self):

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
@@ -62,7 +63,7 @@ def run_agents(
 def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tuple[float, np.ndarray]:
     """Run all threads to the end; return the elapsed seconds, and the seconds that each thread worked."""
     n_threads, seconds = run.crew.n_threads, 0.0
-    work, busy = _worker(run.agents, run.k.work()), np.zeros(n_threads)
+    work, busy = _worker(run.agents), np.zeros(n_threads)
     for _ in _rounds(run):
         seconds += _run_loops(partial(_work_until_done, work, run), n_threads, [run], busy, on_wait)
     return seconds, busy
@@ -101,16 +102,14 @@ def run_units(
     """
     runs: list[AgentRun | None] = [None] * len(parts)
     under_way: list[AgentRun | None] = [None] * threads
-    from cepkit.kernels import agents as k
-
-    kernel = k.work()  # compile it before the clock starts
+    load_kernels(KERNELS)  # before the clock starts
 
     def loop(r: int) -> None:
         for i, (own, make) in enumerate(parts):
             if own == r:
                 checkpoint()
                 run = under_way[r] = runs[i] = make()
-                work = _worker(run.agents, kernel)
+                work = _worker(run.agents)
                 for _ in _rounds(run):
                     checkpoint()
                     _work_until_done(work, run, 0)
@@ -120,12 +119,12 @@ def run_units(
     return runs, seconds, busy
 
 
-def _worker(agents: Agents, kernel: Callable) -> Callable[[AgentRun, int], int]:
-    functions = agents.join, agents.completes, agents.world
+def _worker(agents: Agents) -> Callable[[AgentRun, int], int]:
+    functions, kernels = (agents.join, agents.completes, agents.world), load_kernels(KERNELS)
 
     def work(run: AgentRun, r: int) -> int:
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
-            return kernel(
+            return kernels.work(
                 *functions, run.net, run.blocks, run.found, run.own, run.control, run.trace, r, _SPINS
             )
 

@@ -30,6 +30,7 @@ WORLD_TYPES = (
 # A call copies the descriptors of all its arrays, which is too slow for every pair.
 _INLINED = HELPER.replace("_nrt=False", "_nrt=False, forceinline=True")
 _ATOMIC = "from cepkit.kernels import atomic"
+_PASSED = 'PASSED = "join", "completes"  # kernels get their addresses'
 _MEMO_BITS = 15  # a memo has at least 2^15 numbers
 # Rows of ``limits``.
 LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
@@ -137,7 +138,7 @@ class _JoinWriter:
     def write(self) -> KernelSource:
         stages = [(plan, join) for plan in self.plans for join in plan.joins]
         writer = WorldWriter(self.program, self.dtypes, ())
-        self.lines = [*module_header().splitlines(), _ATOMIC, *writer.helpers]
+        self.lines = [*module_header().splitlines(), _ATOMIC, _PASSED, *writer.helpers]
         tables = {
             "N": [len(plan.joins) for plan, _ in stages],
             "COMPONENT": [join.component for _, join in stages],
@@ -165,7 +166,10 @@ class _JoinWriter:
         cache = "" if self.program.functions else ", cache=True, _nrt=False"
         types = {"JOIN_TYPES": _JOIN_TYPES, "WORLD": ", ".join(WORLD_TYPES)}
         for line in lines:
-            made = line.replace("OPTIONS", f'nogil=True, error_model="numpy"{cache}')
+            options = (
+                f'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True{cache}'
+            )
+            made = line.replace("OPTIONS", options)
             if made.startswith("@njit"):
                 for name, of in types.items():
                     made = made.replace(name, of)
@@ -241,28 +245,32 @@ class _JoinWriter:
 
     def _dispatch(self, stages: list[tuple[JoinPlan, LevelJoin]]) -> None:
         world = ", ".join(WORLD)
-        for stage, (plan, join) in enumerate(stages):
-            has_loop = any(one.is_loop for one in plan.joins)
-            lines = self._scan_of_loops(len(plan.joins)) if has_loop else self._scan(plan, join)
-            if join is not plan.joins[-1]:
+        # Nothing joins the first event of a branch, unless it repeats.
+        joining = [s for s, (plan, join) in enumerate(stages) if join is not plan.joins[0] or join.is_loop]
+        for stage in joining:
+            plan, join = stages[stage]
+            has_loop, is_last = any(one.is_loop for one in plan.joins), join is plan.joins[-1]
+            test = ["    compared = 0", *(_COUNT if is_last else ()), *_TEST]
+            lines = self._scan_of_loops(len(plan.joins), test) if has_loop else self._scan(plan, join, test)
+            if not is_last:
                 lines = [lines[0], "    counted = 0  # fitting pairs go to the next join", *lines[1:]]
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
         given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
         lines = [f"def scan(stage, {given}, {world}):"]
-        for stage in range(len(stages)):
+        for stage in joining:
             lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
         self._function([*lines, "    return n, 0, 0, high"])
 
-    def _scan_of_loops(self, n: int) -> list[str]:
+    def _scan_of_loops(self, n: int, test: list[str]) -> list[str]:
         """Return a scan of partial matches with n components and any number of events per component.
 
         Sizes after the n-th belong to other branches and are not read.
         """
         head = [*_SCAN_HEAD, "    rising = False"]
-        return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *_SCAN]
+        return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *test]
 
-    def _scan(self, plan: JoinPlan, join: LevelJoin) -> list[str]:
+    def _scan(self, plan: JoinPlan, join: LevelJoin, test: list[str]) -> list[str]:
         """Return a scan of partial matches with one event per bound component.
 
         Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
@@ -274,11 +282,11 @@ class _JoinWriter:
         names = [f"p{d}" for d in range(len(known))]
         loads = [f"    {name} = {part}" for name, part in zip(names, parts, strict=True)]
         whole = [*names[:h], "e", *names[h:]]
-        partner, scan = memo_partner(plan, join), _SCAN
+        partner = memo_partner(plan, join)
         if partner is not None:
             d = sum(of < partner for of in known)
-            scan = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
-        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in scan]
+            test = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
+        body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in test]
         return [
             *_SCAN_HEAD, *loads, *self._trimming(plan, join, names),
             f"    h, first = {h}, ({', '.join(map(str, first))},)", *body,
@@ -356,14 +364,13 @@ _SCAN_HEAD = [
     "def scanSTAGE(c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo, "
     "WORLD):"
 ]
-_SCAN = """    compared = 0
-    if counted and rising:
+_COUNT = """    if counted and rising:
         for i in range(low, high):
             e = events[0, i]
             path[h] = e
             n += 1 if heldSTAGE(path, first, h, WORLD) else 0
-        return n, high - low, high - low, high
-    for i in range(low, high):
+        return n, high - low, high - low, high""".splitlines()
+_TEST = """    for i in range(low, high):
         e = events[0, i]
         path[h] = e
         if not (rising or placedSTAGE(path, first, h, WORLD)):

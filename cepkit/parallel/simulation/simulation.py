@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cepkit.parallel.agents.agent_run import AgentRun
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun, outcome
@@ -89,7 +90,7 @@ def simulate_agents(
     while why != k.FINISHED and deliveries.shape[1]:
         checkpoint()
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
-            why = k.simulation()(
+            why = load_kernels(KERNELS).simulate(
                 agents.join, agents.completes, agents.world, run.net, run.blocks, run.found, run.own,
                 run.control, run.trace, clock, held, _STEPS_PER_CALL,
             )  # fmt: skip

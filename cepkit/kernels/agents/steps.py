@@ -54,120 +54,178 @@ not yet HELD. The run is finished when it is 0. A call returns early if STOP is 
 of ``Own.hand`` say where each thread continues.
 """
 
-from functools import cache
-from typing import NamedTuple
-
 import numpy as np
 from numba import types as T
 
 from cepkit.kernels import atomic
+from cepkit.kernels.agents.calling import function_at
+from cepkit.kernels.agents.layout import (
+    ACTION,
+    ALLOCATION,
+    AT_STAGE,
+    BACKLOG,
+    BATCH,
+    BEGIN,
+    BEGUN,
+    BRANCH,
+    BUSY,
+    BY_EVENTS,
+    BY_REMOVAL,
+    BY_SOURCE,
+    BY_THREAD,
+    CHAIN,
+    CHAIN_LOOP,
+    CHAIN_NEXT,
+    CHUNK,
+    COMPARE,
+    COMPARED,
+    COMPONENT,
+    CURSOR,
+    END,
+    EPOCH,
+    EVENT_HEAD,
+    EVENT_TAIL,
+    EVENTS,
+    EVENTS_HELD,
+    EVENTS_LOW,
+    EVENTS_NEXT,
+    EVENTS_REMOVED,
+    EXPIRY,
+    FILLING,
+    FINISHED,
+    FIRST,
+    FOREIGN,
+    FREE,
+    FREE_LOCK,
+    FULLY_DYNAMIC,
+    GROUP,
+    HAS_AGENT,
+    HEAD,
+    HELD,
+    HELD_TICKET,
+    HIGH,
+    IDLE,
+    IN_ORDER,
+    IN_STREAM_ORDER,
+    IS_ALIVE,
+    IS_FUSED,
+    IS_KEPT,
+    IS_LOOP,
+    IS_REAL,
+    IS_RISING,
+    IS_SCOPED,
+    IS_START,
+    IS_TESTED,
+    IS_TIMED,
+    IS_TRACED,
+    ITEM,
+    JOINED,
+    KIND,
+    LAST,
+    LATENCY,
+    LEAST_LAST,
+    LIMIT,
+    LINE,
+    LOCK,
+    LONGEST,
+    LONGEST_TAKEN,
+    LOOK,
+    LOOKED,
+    LOW,
+    MARK,
+    MORE_BLOCKS,
+    MORE_ITEMS,
+    MORE_LOG,
+    MORE_MATCHES,
+    MORE_TRACE,
+    MOST_HITS,
+    MOST_LATENCY,
+    MOST_LIMIT,
+    N_BLOCKS,
+    N_COMPARED,
+    N_COMPLETE,
+    N_COMPONENTS,
+    N_ENDED,
+    N_EVENT_WORKERS,
+    N_FOUND,
+    N_FREE,
+    N_ITEMS,
+    N_LOCKS,
+    N_LOOKED,
+    N_LOOPED,
+    N_MADE,
+    N_MATCH_WORKERS,
+    N_MATCHED,
+    N_OF_RUN,
+    N_OF_STAGE,
+    N_OF_THREAD,
+    N_RANGES,
+    N_ROWS,
+    N_SENT,
+    N_SINCE,
+    N_SPARE,
+    N_TAKEN,
+    N_TESTED,
+    N_TO_LOOP,
+    N_TO_NEXT,
+    N_TRACED,
+    N_WAITING,
+    NEVER,
+    NEXT,
+    NEXT_PASS,
+    NOTHING,
+    NOTHING_TAKEN,
+    NUMBER,
+    OF_STAGE,
+    OPEN_LOOP,
+    OPEN_NEXT,
+    OUTSTANDING,
+    OWN_CHAIN,
+    PARTIALS,
+    PARTIALS_HELD,
+    PARTIALS_QUEUED,
+    PARTIALS_REMOVED,
+    PASS,
+    PASS_LOCK,
+    PASS_OF,
+    PHASE,
+    PLACE,
+    POSITION,
+    RANDOM,
+    REMOVAL,
+    RETIRED,
+    ROUTE,
+    SEND,
+    SOURCE_BY_THREADS,
+    SOURCE_LOCK,
+    STAGE,
+    START_END,
+    STATIC,
+    STOP,
+    STOP_AT,
+    STOPPED,
+    TAIL,
+    TAKEN,
+    TAKES,
+    TICKET,
+    TICKETS,
+    UNTIL,
+    WAITING,
+    WATERMARK,
+    WENT_ON,
+    WITH_COMPARED,
+    WITH_ITEMS,
+    WITH_LOOKED,
+    WITH_LOOPED,
+    WITH_MATCHES,
+    WITH_SENT,
+    WITH_TESTED,
+    FullMatches,
+    ItemBlocks,
+    Network,
+    Own,
+)
 from cepkit.kernels.jit import njit
-
-EVENTS, PARTIALS = 0, 1  # kinds of work
-# Ways to allocate threads.
-STATIC, STATE_DYNAMIC, FULLY_DYNAMIC, IN_STREAM_ORDER = range(4)
-# Rules for removing events and partial matches: by watermarks, once their window has passed, or never.
-WATERMARK, WINDOW, NOTHING = range(3)
-# Results of a call. MORE_BLOCKS and all later codes mean that an array is too small.
-WENT_ON, IDLE, FINISHED, STOPPED, MORE_BLOCKS, MORE_LOG, MORE_MATCHES, MORE_TRACE, MORE_ITEMS = range(9)
-NEVER = 1e300
-END = 1 << 62
-
-# Columns of ``Network.stages``.
-(COMPONENT, N_COMPONENTS, NEXT, BRANCH, IS_START, IS_LOOP, IN_ORDER, HAS_AGENT, IS_TESTED, IS_FUSED, GROUP,
- N_EVENT_WORKERS, N_MATCH_WORKERS) = range(13)  # fmt: skip
-# Rows of ``Network.events`` and of ``Network.places``.
-PLACE, POSITION, EXPIRY = range(3)
-# Last index of ``Network.cost``: cost per item, look, comparison, buffer, sent partial match.
-ITEM, LOOK, COMPARE, LOCK, SEND = range(5)
-# Indices of ``Network.options``.
-(ALLOCATION, BATCH, CHUNK, IS_SCOPED, REMOVAL, IS_KEPT, START_END, BACKLOG, IS_TRACED, IS_REAL,
- SOURCE_BY_THREADS, ROUTE, IS_RISING, IS_TIMED) = range(14)  # fmt: skip
-# Columns of ``ItemBlocks.header``; rows of ``ItemBlocks.limits``; states of a block.
-STAGE, N_ROWS, LEAST_LAST, MOST_LIMIT, LONGEST, PASS_OF, CHAIN = range(7)
-LAST, LIMIT = range(2)
-FREE, FILLING, WAITING, HELD, RETIRED = range(5)
-# Fields of an entry of ``ItemBlocks.log``.
-NUMBER, TICKET, LOW, HIGH, IS_ALIVE = range(5)
-# Indices of ``control``, the numbers that threads share, each on its own cache line: those of the run, of a
-# stage, and of a thread. After EVENTS_… comes PARTIALS_…, so ``EVENTS_LOW + kind`` is the index of a kind.
-_LINE = 8
-(STOP, CURSOR, OUTSTANDING, N_ENDED, PASS_LOCK, SOURCE_LOCK, FREE_LOCK, N_FREE, N_MADE, PASS, N_SINCE,
- NEXT_PASS, N_MATCHES, N_TRACED, N_WAITING, N_FOUND) = range(16)  # fmt: skip
-(TICKETS, EVENT_HEAD, EVENT_TAIL, HEAD, TAIL, EVENTS_LOW, PARTIALS_LOW, EVENTS_NEXT, PARTIALS_NEXT,
- EVENTS_HELD, PARTIALS_HELD, PARTIALS_QUEUED) = range(12)  # fmt: skip
-MARK, EPOCH = range(2)
-N_OF_RUN, N_OF_STAGE, N_OF_THREAD = 16, 12, 2
-# Columns of ``Own.hand``: the step that a thread is at.
-(PHASE, KIND, AT_STAGE, FIRST, STOP_AT, HELD_TICKET, N_BLOCKS, N_RANGES, N_SPARE, OPEN_NEXT, OPEN_LOOP,
- CHAIN_NEXT, CHAIN_LOOP, OWN_CHAIN, FOREIGN, RANDOM, LONGEST_TAKEN, N_TAKEN, N_COMPARED, N_TO_NEXT,
- N_TO_LOOP, N_MATCHED, N_LOOKED, N_TESTED) = range(24)  # fmt: skip
-NOTHING_TAKEN, TAKEN, JOINED = range(3)  # phases of a step
-# Columns of ``Own.counts``; the first three are pairs, one column per kind of work.
-LOOKED, COMPARED, N_ITEMS, N_SENT, N_LOOPED, N_LOCKS, N_COMPLETE = 0, 2, 4, 6, 7, 8, 9
-N_COUNTS = 10
-# Columns of ``Own.time``: when the current step began, what it costs; busy time; latencies of its matches.
-BEGUN, TAKES, BUSY, LATENCY, MOST_LATENCY = range(5)
-# Columns of a trace.
-(BY_THREAD, OF_STAGE, ACTION, BEGIN, UNTIL, WITH_ITEMS, WITH_COMPARED, WITH_SENT, WITH_LOOPED, WITH_MATCHES,
- EVENTS_REMOVED, PARTIALS_REMOVED, WITH_LOOKED, WITH_TESTED) = range(14)  # fmt: skip
-N_TRACE_COLUMNS = 14
-BY_SOURCE, BY_EVENTS, BY_PARTIALS, BY_REMOVAL = range(4)
-MOST_HITS = 256  # results of one call of a join
-
-
-class Network(NamedTuple):
-    """Stages, threads and events of a run."""
-
-    stages: np.ndarray  # int64, (n_stages, 13); the first stage of a branch starts its partial matches
-    events: np.ndarray  # int64, (3, n): events of each stage, by stage, in stream order
-    first_event: np.ndarray  # int64, (n_stages + 1,)
-    deliveries: np.ndarray  # int64, (2, n): stage and position of each delivery, in stream order
-    places: np.ndarray  # int64, (3, n_places), by place
-    arrival: np.ndarray  # float64, (n_places,), by position, ns
-    serves: np.ndarray  # uint8, (n_stages, n_threads, 2)
-    home: np.ndarray  # int64, (n_threads, 2): stage and kind
-    cost: np.ndarray  # float64, (n_stages, 2, 5), ns
-    options: np.ndarray  # int64, (14,)
-
-
-class ItemBlocks(NamedTuple):
-    """Partial matches by block and row, and the state of the blocks."""
-
-    items: np.ndarray  # int64, (n_blocks, n_rows, width): places, component by component
-    sizes: np.ndarray  # int32, (n_blocks, n_rows, n_components)
-    limits: np.ndarray  # int64, (2, n_blocks, n_rows): position of the last event; of the last that may join
-    header: np.ndarray  # int64, (n_blocks, 16): 7 are used; no two rows share a cache line
-    state: np.ndarray  # int64, (n_blocks,)
-    queue: np.ndarray  # int64, (n_stages, n_blocks): rings; number << 24 | block
-    free: np.ndarray  # int64, (n_blocks,): a stack
-    log: np.ndarray  # int64, (2, n_stages, length, 5): rings; events are LOW to HIGH, a block is LOW
-    memo: np.ndarray  # int64, (n,): tests of pairs of events; see `cepkit.parallel.compile.join_source`
-
-
-class FullMatches(NamedTuple):
-    """Matches in the order of discovery."""
-
-    items: np.ndarray  # int64, (n, width)
-    sizes: np.ndarray  # int32, (n, n_components)
-    branch: np.ndarray  # int64, (n,)
-    time: np.ndarray  # float64, (n,), ns
-
-
-class Own(NamedTuple):
-    """The private arrays of each thread; the last thread is the source."""
-
-    hand: np.ndarray  # int64, (n_threads, 24)
-    spare: np.ndarray  # int64, (n_threads, n): free blocks
-    lists: np.ndarray  # int64, (n_threads, 3, n): blocks, and the begins and ends of ranges of events
-    out: np.ndarray  # int64, (n_threads, 3, MOST_HITS)
-    path: np.ndarray  # int64, (n_threads, width)
-    first: np.ndarray  # int64, (n_threads, n_components)
-    at: np.ndarray  # int64, (n_threads, 4): where a paused join continues
-    report: np.ndarray  # int64, (n_threads, 3)
-    counts: np.ndarray  # int64, (n_threads, n_stages, 10)
-    time: np.ndarray  # float64, (n_threads, 5)
-    marks: np.ndarray  # int64, (n_threads, 2, n_stages)
 
 
 def _arrays(*types):
@@ -177,16 +235,15 @@ def _arrays(*types):
 
 
 _WORLD = _arrays("I2", "B2", "F2", "I2", "F3", "F1", "I1", "B1")
-JOIN = T.FunctionType(
-    T.int64(
-        T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64, T.int64,
-        *_arrays("i1", "i1", "i1", "i2", "i1", "i1"), *_WORLD,
-    )
+# The functions that `cepkit.parallel.compile.join_source` writes for a query; kernels take their addresses.
+_join = function_at(
+    T.int64, T.int64, T.int64, T.int64, *_arrays("i2", "i2", "i3", "s3", "i3", "I2"), T.int64, T.int64,
+    T.int64, *_arrays("i1", "i1", "i1", "i2", "i1", "i1"), *_WORLD,
 )  # fmt: skip
-COMPLETES = T.FunctionType(T.boolean(T.int64, *_arrays("i1", "i1"), *_WORLD))
+_completes = function_at(T.boolean, T.int64, *_arrays("i1", "i1"), *_WORLD)
 _TYPES = (
-    JOIN,
-    COMPLETES,
+    T.int64,  # the address of ``join``
+    T.int64,  # the address of ``completes``
     T.Tuple(_WORLD),  # inputs of conditions; see `cepkit.parallel.compile.join_source`
     T.NamedTuple(_arrays("I2", "I2", "I1", "I2", "I2", "F1", "B3", "I2", "F3", "I1"), Network),
     T.NamedTuple(_arrays("i3", "s3", "i3", "i2", "i1", "i2", "i1", "i4", "i1"), ItemBlocks),
@@ -194,6 +251,7 @@ _TYPES = (
     T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
     *_arrays("i1", "f2"),
 )
+_OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 # A call copies the descriptions of all its array arguments, about 100 numbers: too slow for each pair.
 _INLINED = {**_HELPER, "forceinline": True}
@@ -204,17 +262,17 @@ _INLINED = {**_HELPER, "forceinline": True}
 
 @njit(**_INLINED)
 def _of_stage(stage, what):
-    return (N_OF_RUN + stage * N_OF_STAGE + what) * _LINE
+    return (N_OF_RUN + stage * N_OF_STAGE + what) * LINE
 
 
 @njit(**_INLINED)
 def _of_thread(n_stages, r, what):
-    return (N_OF_RUN + n_stages * N_OF_STAGE + r * N_OF_THREAD + what) * _LINE
+    return (N_OF_RUN + n_stages * N_OF_STAGE + r * N_OF_THREAD + what) * LINE
 
 
 @njit(**_INLINED)
 def _take_lock(control, lock):
-    while not atomic.swap(control, lock * _LINE, 0, 1):
+    while not atomic.swap(control, lock * LINE, 0, 1):
         pass
 
 
@@ -228,16 +286,16 @@ def _take_spare_blocks(free, control, own, r, need):
     if hand[N_SPARE] >= need:
         return True
     _take_lock(control, FREE_LOCK)
-    n_free = atomic.load(control, N_FREE * _LINE)
+    n_free = atomic.load(control, N_FREE * LINE)
     while hand[N_SPARE] < need and n_free > 0:
         n_free -= 1
         block = free[n_free]
         own.spare[r, hand[N_SPARE]] = block
         hand[N_SPARE] += 1
-        if block >= atomic.load(control, N_MADE * _LINE):
-            atomic.store(control, N_MADE * _LINE, block + 1)
-    atomic.store(control, N_FREE * _LINE, n_free)
-    atomic.store(control, FREE_LOCK * _LINE, 0)
+        if block >= atomic.load(control, N_MADE * LINE):
+            atomic.store(control, N_MADE * LINE, block + 1)
+    atomic.store(control, N_FREE * LINE, n_free)
+    atomic.store(control, FREE_LOCK * LINE, 0)
     return hand[N_SPARE] >= need
 
 
@@ -246,8 +304,8 @@ def _publish(blocks, control, block, stage):
     """Append a block to the partial-match queue of a stage."""
     header = blocks.header[block]
     n_blocks = len(blocks.state)
-    atomic.add(control, OUTSTANDING * _LINE, 1)
-    atomic.add(control, N_WAITING * _LINE, header[N_ROWS])
+    atomic.add(control, OUTSTANDING * LINE, 1)
+    atomic.add(control, N_WAITING * LINE, header[N_ROWS])
     atomic.add(control, _of_stage(stage, PARTIALS_QUEUED), header[N_ROWS])
     atomic.store(blocks.state, block, WAITING)
     number = atomic.add(control, _of_stage(stage, TAIL), 1)
@@ -336,7 +394,7 @@ def _continues_with_own(net, control, own):
     if not net.options[IS_REAL] or net.options[ALLOCATION] != FULLY_DYNAMIC:
         return False
     enough = min(len(own.hand) * net.options[BATCH], net.options[BACKLOG])
-    return atomic.load(control, N_WAITING * _LINE) >= enough
+    return atomic.load(control, N_WAITING * LINE) >= enough
 
 
 @njit(**_INLINED)
@@ -386,16 +444,16 @@ def _route_hits(net, blocks, found, own, control, completes, world, r, stage, n_
                 blocks.items, blocks.sizes, path, first, n_components, component, block, row, place
             )
         if is_tested:
-            if row < 0 and not completes(len(net.stages) + stage, path, first, *world):
+            if row < 0 and not _completes(completes, (len(net.stages) + stage, path, first, *world)):
                 continue  # it cannot begin a match
-            goes_on = completes(stage, path, first, *world)
+            goes_on = _completes(completes, (stage, path, first, *world))
         if goes_on and after < 0:
             n_matched += 1
             since = time - net.arrival[last]
             latency += since
             most_latency = max(most_latency, since)
             if is_kept:
-                m = atomic.add(control, N_FOUND * _LINE, 1)
+                m = atomic.add(control, N_FOUND * LINE, 1)
                 for k in range(n_items):
                     found.items[m, k] = path[k]
                 for k in range(n_components):
@@ -441,8 +499,8 @@ def _write_marks(net, blocks, own, control, r):
     In that case an item may have moved from a place not yet visited to a place already visited.
     """
     n_stages, marks = len(net.stages), own.marks[r]
-    n_ended = atomic.load(control, N_ENDED * _LINE)
-    cursor = atomic.load(control, CURSOR * _LINE)
+    n_ended = atomic.load(control, N_ENDED * LINE)
+    cursor = atomic.load(control, CURSOR * LINE)
     source = net.deliveries[1, cursor] if cursor < net.deliveries.shape[1] else END
     for s in range(n_stages):
         head, tail = (
@@ -456,7 +514,7 @@ def _write_marks(net, blocks, own, control, r):
         if mark >= 0:
             s = mark % n_stages
             marks[EVENTS, s] = min(marks[EVENTS, s], mark // n_stages)
-    for b in range(atomic.load(control, N_MADE * _LINE)):
+    for b in range(atomic.load(control, N_MADE * LINE)):
         if atomic.load(blocks.state, b) == WAITING:
             s = blocks.header[b, STAGE]
             marks[PARTIALS, s] = min(marks[PARTIALS, s], blocks.header[b, LEAST_LAST])
@@ -467,17 +525,17 @@ def _write_marks(net, blocks, own, control, r):
             marks[PARTIALS, s] = min(marks[PARTIALS, s], marks[PARTIALS, before], marks[EVENTS, before])
         if net.stages[s, IS_LOOP] or net.stages[s, IS_START]:
             marks[PARTIALS, s] = min(marks[PARTIALS, s], marks[EVENTS, s])
-    return atomic.load(control, N_ENDED * _LINE) == n_ended
+    return atomic.load(control, N_ENDED * LINE) == n_ended
 
 
 @njit(**_HELPER)
 def _remove_expired(net, blocks, own, control, trace, r, now):
     """Remove events and partial matches that cannot be part of any later match."""
-    if not atomic.swap(control, PASS_LOCK * _LINE, 0, 1):
+    if not atomic.swap(control, PASS_LOCK * LINE, 0, 1):
         return
     n_stages, length, n_logged = len(net.stages), blocks.log.shape[2], 0
     is_marked = _write_marks(net, blocks, own, control, r)
-    number = atomic.load(control, PASS * _LINE)
+    number = atomic.load(control, PASS * LINE)
     for s in range(n_stages if is_marked else 0):
         n_events, n_partials = 0, 0
         for kind in range(2):
@@ -520,17 +578,17 @@ def _remove_expired(net, blocks, own, control, trace, r, now):
         if net.options[IS_TRACED] and n_events + n_partials > 0:
             if net.options[IS_REAL]:  # after the begin of every step whose items are removed
                 now = np.float64(atomic.nanoseconds())
-            row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+            row = trace[atomic.add(control, N_TRACED * LINE, 1)]
             row[:] = 0
             row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_REMOVAL, now, now
             row[EVENTS_REMOVED], row[PARTIALS_REMOVED] = n_events, n_partials
     if is_marked:
         _free_retired(net, blocks, own, control, number)
-        atomic.store(control, PASS * _LINE, number + 1)
-        atomic.store(control, N_SINCE * _LINE, 0)
-        n_used = len(blocks.free) - atomic.load(control, N_FREE * _LINE)
-        atomic.store(control, NEXT_PASS * _LINE, 8 + (n_logged + n_used) // 8)
-    atomic.store(control, PASS_LOCK * _LINE, 0)
+        atomic.store(control, PASS * LINE, number + 1)
+        atomic.store(control, N_SINCE * LINE, 0)
+        n_used = len(blocks.free) - atomic.load(control, N_FREE * LINE)
+        atomic.store(control, NEXT_PASS * LINE, 8 + (n_logged + n_used) // 8)
+    atomic.store(control, PASS_LOCK * LINE, 0)
 
 
 @njit(**_HELPER)
@@ -540,14 +598,14 @@ def _free_retired(net, blocks, own, control, number):
     for z in range(len(own.hand)):
         oldest = min(oldest, atomic.load(control, _of_thread(len(net.stages), z, EPOCH)))
     _take_lock(control, FREE_LOCK)
-    n_free = atomic.load(control, N_FREE * _LINE)
-    for b in range(atomic.load(control, N_MADE * _LINE)):
+    n_free = atomic.load(control, N_FREE * LINE)
+    for b in range(atomic.load(control, N_MADE * LINE)):
         if atomic.load(blocks.state, b) == RETIRED and blocks.header[b, PASS_OF] < oldest:
             atomic.store(blocks.state, b, FREE)
             blocks.free[n_free] = b
             n_free += 1
-    atomic.store(control, N_FREE * _LINE, n_free)
-    atomic.store(control, FREE_LOCK * _LINE, 0)
+    atomic.store(control, N_FREE * LINE, n_free)
+    atomic.store(control, FREE_LOCK * LINE, 0)
 
 
 # --- a step of a thread
@@ -624,7 +682,7 @@ def _has_log_room(net, blocks, own, control, stage, kind):
 def _has_trace_room(net, own, control, trace):
     """Return whether the trace has room for one more step of every thread."""
     n_rows = len(own.hand) * (2 * len(net.stages) + 4)
-    return not net.options[IS_TRACED] or atomic.load(control, N_TRACED * _LINE) + n_rows <= len(trace)
+    return not net.options[IS_TRACED] or atomic.load(control, N_TRACED * LINE) + n_rows <= len(trace)
 
 
 @njit(**_INLINED)
@@ -637,7 +695,7 @@ def _share_own_blocks(net, blocks, control, own, hand):
             return
         hand[OWN_CHAIN] = blocks.header[block, CHAIN]
         _publish(blocks, control, block, stage)
-        atomic.add(control, OUTSTANDING * _LINE, -1)  # it was already counted as the thread's own
+        atomic.add(control, OUTSTANDING * LINE, -1)  # it was already counted as the thread's own
 
 
 @njit(**_INLINED)
@@ -678,8 +736,8 @@ def _take_batch(net, blocks, own, control, r, work):
         if work >= 0:
             atomic.add(control, _of_stage(stage, PARTIALS_QUEUED), -n)
     if work >= 0:
-        atomic.add(control, N_WAITING * _LINE, -hand[N_TAKEN])
-    atomic.store(control, _of_thread(n_stages, r, EPOCH), atomic.load(control, PASS * _LINE))
+        atomic.add(control, N_WAITING * LINE, -hand[N_TAKEN])
+    atomic.store(control, _of_thread(n_stages, r, EPOCH), atomic.load(control, PASS * LINE))
     hand[KIND], hand[AT_STAGE] = kind, stage
     # Log entry: first its index, then the ticket. A thread with a higher ticket then finds this entry.
     i = atomic.add(control, _of_stage(stage, EVENTS_NEXT + kind), 1)
@@ -758,20 +816,20 @@ def _join_batch(join, completes, world, net, blocks, found, own, control, r, now
     # In virtual time each match has its own time, so results cannot only be counted.
     is_counted = net.options[IS_REAL] and not _needs_path(net, stage)
     while at[0] < hand[N_BLOCKS]:
-        if atomic.load(control, STOP * _LINE):
+        if atomic.load(control, STOP * LINE):
             return STOPPED
         if not _take_spare_blocks(blocks.free, control, own, r, need):
             return MORE_BLOCKS
         room = len(found.branch) - n_threads * MOST_HITS - net.options[CHUNK]
-        if net.options[IS_KEPT] and atomic.load(control, N_FOUND * _LINE) > room:
+        if net.options[IS_KEPT] and atomic.load(control, N_FOUND * LINE) > room:
             return MORE_MATCHES
         if hand[LONGEST_TAKEN] + 1 > blocks.items.shape[2]:
             return MORE_ITEMS
-        n = join(
+        n = _join(join, (
             stage, hand[N_BLOCKS], hand[N_RANGES], own.lists[r], blocks.header, blocks.items, blocks.sizes,
             blocks.limits, net.events, net.options[IS_SCOPED], net.options[IS_RISING], is_counted, at,
             own.path[r], own.first[r], out, report, blocks.memo, *world
-        )  # fmt: skip
+        ))  # fmt: skip
         counts[COMPARED + kind] += report[0]
         hand[N_COMPARED] += report[0]
         hand[N_LOOKED] += report[1]
@@ -798,13 +856,13 @@ def _end_step(net, blocks, own, control, trace, r, now):
             hand[CHAIN_NEXT] = blocks.header[block, CHAIN]
             blocks.header[block, CHAIN] = hand[OWN_CHAIN]
             hand[OWN_CHAIN] = block
-            atomic.add(control, OUTSTANDING * _LINE, 1)
+            atomic.add(control, OUTSTANDING * LINE, 1)
             atomic.store(blocks.state, block, WAITING)
     else:
         _publish_closed(blocks, control, own, r, OPEN_NEXT)
     _publish_closed(blocks, control, own, r, OPEN_LOOP)
     if net.options[IS_TRACED]:
-        row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+        row = trace[atomic.add(control, N_TRACED * LINE, 1)]
         row[BY_THREAD], row[OF_STAGE], row[ACTION] = r, stage, BY_EVENTS + kind
         row[BEGIN], row[UNTIL], row[WITH_ITEMS] = own.time[r, BEGUN], now, hand[N_TAKEN]
         row[WITH_COMPARED], row[WITH_MATCHES] = hand[N_COMPARED], hand[N_MATCHED]
@@ -813,18 +871,18 @@ def _end_step(net, blocks, own, control, trace, r, now):
         row[WITH_LOOKED], row[WITH_TESTED] = hand[N_LOOKED], hand[N_TESTED]
     own.time[r, BUSY] += now - own.time[r, BEGUN]
     # Before the batch is let go: a thread that is reading watermarks will discard them.
-    atomic.add(control, N_ENDED * _LINE, 1)
+    atomic.add(control, N_ENDED * LINE, 1)
     if kind == EVENTS:
         atomic.store(control, _of_thread(n_stages, r, MARK), -1)
-        atomic.add(control, OUTSTANDING * _LINE, -hand[N_TAKEN])
+        atomic.add(control, OUTSTANDING * LINE, -hand[N_TAKEN])
     else:
         atomic.store(blocks.state, hand[FIRST], HELD)
-        atomic.add(control, OUTSTANDING * _LINE, -1)
+        atomic.add(control, OUTSTANDING * LINE, -1)
     atomic.store(control, _of_thread(n_stages, r, EPOCH), END)
     hand[PHASE] = NOTHING_TAKEN
     if net.options[REMOVAL] != NOTHING:
-        since = atomic.add(control, N_SINCE * _LINE, 1)
-        if since >= atomic.load(control, NEXT_PASS * _LINE):
+        since = atomic.add(control, N_SINCE * LINE, 1)
+        if since >= atomic.load(control, NEXT_PASS * LINE):
             _remove_expired(net, blocks, own, control, trace, r, now)
 
 
@@ -832,7 +890,7 @@ def _end_step(net, blocks, own, control, trace, r, now):
 def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
     """Deliver the source's next events; return FINISHED if no events are left."""
     n_deliveries = net.deliveries.shape[1]
-    cursor = atomic.load(control, CURSOR * _LINE)
+    cursor = atomic.load(control, CURSOR * LINE)
     if cursor >= n_deliveries:
         return FINISHED
     if not _has_trace_room(net, own, control, trace):
@@ -841,7 +899,7 @@ def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
         return MORE_BLOCKS
     if net.options[IS_KEPT]:
         room = len(found.branch) - len(own.hand) * MOST_HITS - net.options[CHUNK]
-        if atomic.load(control, N_FOUND * _LINE) > room:
+        if atomic.load(control, N_FOUND * LINE) > room:
             return MORE_MATCHES
     hand, end = own.hand[r], min(cursor + net.options[CHUNK], n_deliveries)
     if not net.options[IS_REAL]:  # later events may not have arrived yet
@@ -872,20 +930,20 @@ def _deliver(completes, world, net, blocks, found, own, control, trace, r, now):
     _close_open_block(blocks, own, r, OPEN_LOOP)
     _publish_closed(blocks, control, own, r, OPEN_NEXT)
     _publish_closed(blocks, control, own, r, OPEN_LOOP)
-    atomic.add(control, N_WAITING * _LINE, n_waiting)
+    atomic.add(control, N_WAITING * LINE, n_waiting)
     for s in range(-1, len(net.stages) if net.options[IS_TRACED] else -1):
         n_sent = own.counts[r, s, N_SENT] - own.marks[r, 0, s] if s >= 0 else 0
         n_looped = own.counts[r, s, N_LOOPED] - own.marks[r, 1, s] if s >= 0 else 0
         if s < 0 or n_sent + n_looped > 0:
-            row = trace[atomic.add(control, N_TRACED * _LINE, 1)]
+            row = trace[atomic.add(control, N_TRACED * LINE, 1)]
             row[:] = 0
             row[BY_THREAD], row[OF_STAGE], row[ACTION], row[BEGIN], row[UNTIL] = r, s, BY_SOURCE, now, now
             row[WITH_ITEMS] = end - cursor if s < 0 else 0
             row[WITH_SENT], row[WITH_LOOPED] = n_sent, n_looped
             row[WITH_MATCHES] = hand[N_MATCHED] if s < 0 else 0
-    atomic.add(control, N_ENDED * _LINE, 1)
-    atomic.store(control, CURSOR * _LINE, end)
-    atomic.add(control, OUTSTANDING * _LINE, -n_done)
+    atomic.add(control, N_ENDED * LINE, 1)
+    atomic.store(control, CURSOR * LINE, end)
+    atomic.add(control, OUTSTANDING * LINE, -n_done)
     return WENT_ON
 
 
@@ -933,27 +991,28 @@ def _advance(join, completes, world, net, blocks, found, own, control, trace, r,
 # --- threads
 
 
-def _work(join, completes, world, net, blocks, found, own, control, trace, r, n_spins):
+@njit(T.int64(*_TYPES, T.int64, T.int64), **_OPTIONS)
+def work(join, completes, world, net, blocks, found, own, control, trace, r, n_spins):
     """Let a real thread work until the run is finished, another thread stops it, or it idles too long."""
     n_waited = 0
-    while not atomic.load(control, STOP * _LINE):
+    while not atomic.load(control, STOP * LINE):
         now = np.float64(atomic.nanoseconds()) if net.options[IS_TRACED] else 0.0
         code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
         if code == IDLE:
-            if atomic.load(control, OUTSTANDING * _LINE) == 0:
+            if atomic.load(control, OUTSTANDING * LINE) == 0:
                 # A pass that is under way may have begun before the source reached its end.
-                while atomic.load(control, PASS_LOCK * _LINE) and not atomic.load(control, STOP * _LINE):
+                while atomic.load(control, PASS_LOCK * LINE) and not atomic.load(control, STOP * LINE):
                     pass
                 _remove_expired(net, blocks, own, control, trace, r, now)
                 return FINISHED
-            is_wanted = atomic.load(control, N_WAITING * _LINE) < net.options[BACKLOG]
-            if is_wanted and atomic.swap(control, SOURCE_LOCK * _LINE, 0, 1):
+            is_wanted = atomic.load(control, N_WAITING * LINE) < net.options[BACKLOG]
+            if is_wanted and atomic.swap(control, SOURCE_LOCK * LINE, 0, 1):
                 code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
-                atomic.store(control, SOURCE_LOCK * _LINE, 0)
+                atomic.store(control, SOURCE_LOCK * LINE, 0)
         if code == WENT_ON:
             n_waited = 0
         elif code >= MORE_BLOCKS:
-            atomic.swap(control, STOP * _LINE, 0, code)
+            atomic.swap(control, STOP * LINE, 0, code)
             return code
         else:
             n_waited += 1
@@ -974,7 +1033,8 @@ def _wake_threads(net, control, clock, n_threads, now):
                         break
 
 
-def _simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
+@njit(T.int64(*_TYPES, *_arrays("f1", "f2"), T.int64), **_OPTIONS)
+def simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
     """Simulate all threads in virtual time; the thread with the earliest clock goes next.
 
     ``clock`` holds the clocks of the threads and of the source, and the end of the last step. ``held`` holds
@@ -991,16 +1051,16 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
         if now >= NEVER:
             _remove_expired(net, blocks, own, control, trace, n_threads, clock[n_threads + 1])
             return FINISHED
-        n_passed = atomic.load(control, CURSOR * _LINE)
+        n_passed = atomic.load(control, CURSOR * LINE)
         if r == n_threads:
-            if atomic.load(control, N_WAITING * _LINE) >= net.options[BACKLOG]:
+            if atomic.load(control, N_WAITING * LINE) >= net.options[BACKLOG]:
                 clock[r] = NEVER  # the end of a step wakes it
                 continue
             code = _deliver(completes, world, net, blocks, found, own, control, trace, r, now)
         else:
             code = _advance(join, completes, world, net, blocks, found, own, control, trace, r, now)
             if code == IDLE and net.options[SOURCE_BY_THREADS]:
-                cursor = atomic.load(control, CURSOR * _LINE)
+                cursor = atomic.load(control, CURSOR * LINE)
                 if cursor < n_deliveries:
                     arrival = net.arrival[net.deliveries[1, cursor]]
                     if arrival > now:
@@ -1012,7 +1072,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
                         continue
         if code >= MORE_BLOCKS:
             return code
-        n_passed = atomic.load(control, CURSOR * _LINE) - n_passed
+        n_passed = atomic.load(control, CURSOR * LINE) - n_passed
         if code in (IDLE, FINISHED):
             clock[r] = NEVER
         elif r < n_threads:
@@ -1020,7 +1080,7 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
             clock[n_threads + 1] = max(clock[n_threads + 1], clock[r])
         else:
             clock[n_threads + 1] = max(clock[n_threads + 1], now)
-        cursor = atomic.load(control, CURSOR * _LINE)
+        cursor = atomic.load(control, CURSOR * LINE)
         if not net.options[SOURCE_BY_THREADS] and cursor < n_deliveries:
             if r == n_threads:
                 passed = now + (n_passed - 1) * net.options[ROUTE]
@@ -1037,16 +1097,3 @@ def _simulate(join, completes, world, net, blocks, found, own, control, trace, c
         held[0, n_stages] = n_bytes
         held[1, n_stages] = max(held[1, n_stages], n_bytes)
     return WENT_ON
-
-
-@cache
-def work():
-    """Return the kernel of a real thread; it is compiled once per machine."""
-    return njit(T.int64(*_TYPES, T.int64, T.int64), nogil=True, cache=True, error_model="numpy")(_work)
-
-
-@cache
-def simulation():
-    """Return the kernel of all threads in virtual time; it is compiled once per machine."""
-    types = T.int64(*_TYPES, *_arrays("f1", "f2"), T.int64)
-    return njit(types, nogil=True, cache=True, error_model="numpy")(_simulate)
