@@ -95,8 +95,9 @@ def test_everything_that_cepkit_imports_is_declared():
 
 
 def test_everything_that_tests_import_is_locked():
-    # Benchmarks are programs and import each other.
-    own = {canonicalize_name(path.stem) for path in (ROOT / "tests" / "benchmarks").glob("*.py")}
+    # Benchmarks and mutations are programs, and their modules import each other.
+    folders = [ROOT / "tests" / name for name in ("benchmarks", "mutations")]
+    own = {canonicalize_name(path.stem) for folder in folders for path in folder.glob("*.py")}
     assert third_parties("tests").keys() - own - pins("lock.txt").keys() == set()
 
 

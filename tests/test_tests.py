@@ -10,10 +10,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "cepkit"
-FILES = [path for path in sorted(TESTS.rglob("*.py")) if "benchmarks" not in path.parts]
+FILES = [path for path in sorted(TESTS.rglob("*.py")) if not {"benchmarks", "mutations"} & {*path.parts}]
 # The folders beside those that are named like a room of the package.
 OTHER_FOLDERS = {
-    "oracle", "support", "conformance", "fixtures", "benchmarks", "security", "campaigns",
+    "oracle", "support", "conformance", "fixtures", "benchmarks", "mutations", "security", "campaigns",
 }  # fmt: skip
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "time_ns", "perf_counter_ns"}
 MOST_SLEEP_S = 0.5

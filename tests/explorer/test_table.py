@@ -331,6 +331,13 @@ def test_cells_are_grouped_and_times_have_equal_digits():
     assert full[0][:3] == ["1234567", "1234.56789", "1234567.25"] and full[1][1] == "0.30000000000000004"
 
 
+def test_small_numbers_have_six_digits():
+    small = [0.012345678, 0.00123456789, 0.0005, 1e-4, 0.000123456789, 9.9e-5, -2.5e-7, 0.0]
+    assert [row[0] for row in cells(pd.DataFrame({"x": small}))] == [
+        "0.0123457", "0.00123457", "0.0005", "0.0001", "0.000123457", "9.9e-05", "-2.5e-07", "0",
+    ]  # fmt: skip
+
+
 def test_the_zone_of_times_is_named_once():
     times = pd.to_datetime(["2026-03-01 09:30"]).tz_localize("Europe/Berlin").as_unit("us")
     frame = pd.DataFrame({"t": times})

@@ -34,6 +34,19 @@ def test_printing(text, expected):
     assert parse_siddhi(printed) == app
 
 
+def test_words_of_the_language_are_printed_in_backticks():
+    words = [
+        "from", "select", "every", "not", "for", "within", "and", "or", "is", "in", "null", "true", "false",
+        "as", "on", "of", "having", "begin", "end", "define", "partition", "insert", "return", "output",
+        "group", "order", "limit", "offset", "join", "left", "right", "full", "inner", "unidirectional",
+        "asc", "desc",
+    ]  # fmt: skip
+    for word in words:
+        app = parse_siddhi(f"from A select x as `{word}`, y insert into B")
+        assert f"as `{word}`" in str(app)
+        assert parse_siddhi(str(app)) == app
+
+
 @pytest.mark.parametrize(("text", "message"), pairs("siddhi_errors.txt"))
 def test_errors(text, message):
     with pytest.raises(PatternSyntaxError) as caught:

@@ -136,6 +136,8 @@ EXAMPLES = [
     ("str:replaceAll('abxd', 'x*', '-')", "-a-b--d-"),
     ("str:replaceAll('a1b22', '([a-z])([0-9]+)', '$2$1')", "1a22b"),
     ("str:replaceAll('a1', '([a-z])', '$12')", "a21"),
+    ("str:replaceAll('abcdefghij', '(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)', '$10$9')", "ji"),
+    ("str:replaceAll('ab', '(a)(b)', '$2$1$20')", "bab0"),
     ("str:replaceAll('a1', '(?<let>[a-z])', '<${let}>')", "<a>1"),
     (r"str:replaceAll('5', '5', '\\$5')", "$5"),
     ("str:replaceFirst('hello WSO2 A hello', 'hello', 'XXXX')", "XXXX WSO2 A hello"),

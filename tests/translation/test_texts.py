@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.translation.siddhi import name_text
 
 DEFINE = {"low": "price < 3", "up": "price > prev(price)", "down": "price <= prev(price)"}
 TYPED = {"event_type": "kind", "order_by": "ts"}
@@ -132,3 +133,15 @@ def test_the_engines_give_equal_results(query, keywords, targets):
             wanted.sort_values(order, ignore_index=True),
             check_dtype=False,
         )
+
+
+def test_words_of_siddhi_are_written_in_backticks():
+    words = [
+        "stream", "define", "function", "trigger", "table", "app", "from", "partition", "window", "select",
+        "group", "by", "order", "limit", "offset", "asc", "desc", "having", "insert", "delete", "update",
+        "set", "return", "events", "into", "output", "expired", "current", "snapshot", "for", "raw", "of",
+        "as", "or", "and", "in", "on", "is", "not", "within", "begin", "end", "null", "every", "last", "all",
+        "first", "join", "inner", "outer", "right", "left", "full", "unidirectional", "false", "true", "per",
+    ]  # fmt: skip
+    assert [name_text(word, "type") for word in words] == [f"`{word}`" for word in words]
+    assert name_text("DESC", "variable") == "`DESC`" and name_text("price", "variable") == "price"
