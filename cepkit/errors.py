@@ -8,7 +8,9 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Real
 from typing import SupportsIndex, cast
 
@@ -69,8 +71,25 @@ class TieWarning(CepWarning):
     """
 
 
+_collected: ContextVar[list[tuple[str, type[CepWarning]]] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def keep_warnings() -> Iterator[list[tuple[str, type[CepWarning]]]]:
+    """Collect the warnings of a block of code, so that the caller can issue them now and again later."""
+    said: list[tuple[str, type[CepWarning]]] = []
+    before = _collected.set(said)
+    try:
+        yield said
+    finally:
+        _collected.reset(before)
+
+
 def warn(message: str, category: type[CepWarning] = CepWarning) -> None:
     """Issue a warning at the line outside the package that led here."""
+    if (collected := _collected.get()) is not None:
+        collected.append((message, category))
+        return
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _OWN:
         level, frame = level + 1, frame.f_back

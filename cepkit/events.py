@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -232,6 +232,10 @@ class Source(Protocol):
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column has neither values nor a type, such as objects that are all missing."""
+        ...
+
+    def storage(self, name: str) -> Hashable | None:
+        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
         ...
 
     @property

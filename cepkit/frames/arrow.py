@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -210,6 +210,12 @@ class ArrowSource:
     def frame(self) -> pa.Table:
         """The table, without columns that hold no values of their own."""
         return self.table.drop_columns(list(self._carried)) if self._carried else self.table
+
+    def storage(self, name: str) -> Hashable | None:
+        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
+        if name in self.duplicates or name in self._carried:
+            return None
+        return self.table.schema.field(name).type
 
     def column(self, name: str) -> Column:
         """Return a column by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
@@ -51,6 +51,10 @@ class TypedSource(WrappedSource):
     def is_untyped(self, name: str) -> bool:
         """Return whether a column that the query does not name has neither values nor a type."""
         return name not in self._types and self._source.is_untyped(name)
+
+    def storage(self, name: str) -> Hashable | None:
+        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
+        return self._types[name] if name in self._types else self._source.storage(name)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class WrappedSource:
     def is_untyped(self, name: str) -> bool:
         """Return whether a column has neither values nor a type."""
         return self._source.is_untyped(name)
+
+    def storage(self, name: str) -> Hashable | None:
+        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
+        return self._source.storage(name)
 
     @property
     def clock(self) -> str | None:

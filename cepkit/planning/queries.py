@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
+from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.match_recognize.recognizing import call_of_match_recognize, is_match_recognize
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
@@ -16,12 +18,24 @@ from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.patterns import QueryMethods, SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import Arguments
+from cepkit.planning.plans import Recent, key_or_none, remembered
 
 Query = str | Pattern | RegexQuery | SequenceQuery | QueryMethods
 
 
+_queries = Recent(128)
+
+
 def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
-    """Return the query as a value. Keywords cannot repeat what the query itself contains."""
+    """Return the query as a value. Keywords cannot repeat what the query itself contains.
+
+    Equal arguments return the same value, which is a key of the plan cache.
+    """
+    key = key_or_none(query, vars(given), registered_functions())
+    return remembered(_queries, key, partial(_read_query, query, given))
+
+
+def _read_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
     if isinstance(query, str) and is_match_recognize(query):
         raise CepError(
             "this is MATCH_RECOGNIZE of SQL, which match, tag, sql, stream, explain, funnel, why_not and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,29 @@ from cepkit.engines.shared.match_set import MatchSet
 from cepkit.engines.shared.sequence_set import EMPTY
 from cepkit.errors import CepError, column_not_found, nearest, warn
 from cepkit.events import NULL_INTEGER, Events, Source
+from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.checks import check_ready
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.clocks import check_clock
+from cepkit.planning.plans import Plans, Same, key_or_none, known_types
+
+_programs = Plans(128)
 
 
 def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
     """Compile ``value`` for a source, with every check that needs no rows, also of the measures.
 
-    A query without ``order_by`` is ordered by the clock of the source, if it has one.
+    A query without ``order_by`` is ordered by the clock of the source, if it has one. The same query and
+    equal types return the same program, which has the types of the columns that it needs.
     """
+    key = key_or_none(Same(value), registered_functions())
+    return _programs.get(key, source, partial(_compile, value))
+
+
+def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | SequenceProgram:
     if not value.order_by and source.clock is not None:
         value = replace(value, order_by=(source.clock,))
     check_columns(source, "partition_by", value.partition_by)
@@ -55,7 +66,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Progra
             f"{impure} is not declared pure, so the events are matched on one thread; "
             "declare it with @cep.pure if its result depends on its arguments alone",
         )
-    return program
+    return replace(program, schema=known_types(source.schema))
 
 
 def check_columns(source: Source, role: str, names: tuple[str, ...]) -> None:

@@ -39,7 +39,6 @@ from cepkit.results.in_memory.building import (
     all_matches,
     check_building,
     chunks_of,
-    number_of_columns,
 )
 from cepkit.results.in_memory.counting import count_matches, counts_by_last
 from cepkit.results.in_memory.saying import (
@@ -405,8 +404,7 @@ class Matches:
         check_rows(rows)
         most = limit_of(limit, LIMIT)
         if rows == "one":
-            n_columns = number_of_columns(self._found, self._source)
-            return self._frame(all_matches(self._found, most, n_columns))
+            return self._frame(all_matches(self._found, most, self._source))
         return self._native(matched_rows(self._found, all_matches(self._found, most), self._source))
 
     def _frame(self, part: Part) -> Frame:

@@ -7,6 +7,7 @@ events that are not neighbours. If the anchor is given, the condition reads one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from cepkit.compile.counting.state_graph import (
     Between,
@@ -55,6 +56,10 @@ class AnchoredGraph(StateGraph):
 
 def anchored_graph_of(program: SequenceProgram, bound: BoundBranch) -> AnchoredGraph | str:
     """Return the anchored graph of a branch of ``program``, or why it has none, to complete "it …"."""
+    return program.once("anchored", partial(_anchored_graph, program, bound), of=bound)
+
+
+def _anchored_graph(program: SequenceProgram, bound: BoundBranch) -> AnchoredGraph | str:
     components = bound.branch.components
     if reason := why_not_any(bound):
         return reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
@@ -170,6 +170,10 @@ def elements_of(terms: Iterable[Term]) -> list[Term]:
 
 def state_graph_of(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
     """Return the state graph of a branch of ``program``, or why it has none, to complete "it …"."""
+    return program.once("states", partial(_state_graph, program, bound), of=bound)
+
+
+def _state_graph(program: SequenceProgram, bound: BoundBranch) -> StateGraph | str:
     components = bound.branch.components
     if reason := why_not_any(bound):
         return reason

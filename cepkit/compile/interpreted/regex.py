@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -97,6 +97,10 @@ class RegexCode:
 
 def regex_code_of(program: Program) -> RegexCode | str:
     """Return ``program`` for interpretation, or why it cannot be interpreted, to complete "it …"."""
+    return program.once("code", partial(_regex_code, program))
+
+
+def _regex_code(program: Program) -> RegexCode | str:
     if not program.compiled or program.functions:
         return "calls functions of the user"
     for term in program.terms():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -70,6 +71,10 @@ class WalkCode:
 
 def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
     """Return a branch for interpretation, or why it cannot be interpreted, to complete "it …"."""
+    return program.once("walk", partial(_walk_code, program, bound), of=bound)
+
+
+def _walk_code(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
     terms = [*(own.term for own in bound.conditions), *filter(None, bound.untils)]
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason

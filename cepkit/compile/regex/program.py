@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -62,15 +61,10 @@ class Program(BoundQuery):
 
     def _source(self, write, inputs: Inputs) -> KernelSource:
         dtypes = {column: array.dtype.name for column, array in inputs.columns.items()}
-        key = (write, *dtypes.items())
-        if key not in self._written:
-            source = write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled)
-            self._written[key] = source
-        return self._written[key]
-
-    @cached_property
-    def _written(self) -> dict[tuple, KernelSource]:
-        return {}
+        return self.once(
+            (write, *dtypes.items()),
+            lambda: write(self.plan, dtypes, functions=tuple(self.functions), compiled=self.compiled),
+        )
 
     def _kernel(self, name: str, write, inputs: Inputs) -> Kernel:
         source = self._source(write, inputs)

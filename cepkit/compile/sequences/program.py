@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
 
 from cepkit.compile.sequences.elements import EACH, ElementBinder
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -98,11 +96,6 @@ class SequenceProgram(BoundQuery):
         """Yield every term of every branch."""
         for bound in self.branches:
             yield from bound.terms()
-
-    @cached_property
-    def written(self) -> dict[tuple, Any]:
-        """Sources of kernels by purpose, and rows of tests, for a program that sees many small frames."""
-        return {}
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ HELPER = '@njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfu
 NO_LIMIT = 1 << 40  # means no limit on the events of a component
 MODES = {"any": 0, "next": 1, "partition": 2, "strict": 3}
 PREFERENCES = {"all": 0, "greedy": 1, "reluctant": 2}
-_TESTS = ("tests",)  # a key of what a program has written
 # Indices of the search's report.
 START, DEPTH, ENTERING, N_MATCHES, N_ITEMS, WORK, DONE = range(7)
 
@@ -37,12 +36,14 @@ def test_of(program: SequenceProgram, terms: tuple[Term, ...]) -> int:
 
 
 def _row_of_test(program: SequenceProgram) -> dict[tuple[Term, ...], int]:
-    if (found := program.written.get(_TESTS)) is None:
-        found = program.written[_TESTS] = {}
+    def number() -> dict[tuple[Term, ...], int]:
+        rows: dict[tuple[Term, ...], int] = {}
         for bound in program.branches:
             for terms in (*bound.accepts, *bound.absent_accepts):
-                found.setdefault(_anonymous(terms), len(found))
-    return found
+                rows.setdefault(_anonymous(terms), len(rows))
+        return rows
+
+    return program.once("tests", number)
 
 
 def _anonymous(terms: tuple[Term, ...]) -> tuple[Term, ...]:
@@ -114,7 +115,8 @@ def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[s
     Time O(partial matches x window). The search ends early if an output is full or once it has visited
     ``work_limit`` events; the next call continues at that event.
     """
-    return SearchWriter(program, bound, dtypes).write()
+    key = ("search", *dtypes.items())
+    return program.once(key, lambda: SearchWriter(program, bound, dtypes).write(), of=bound)
 
 
 def is_decided_at_begin(bound: BoundBranch, a: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,11 @@ from cepkit.compile.shared.terms import Constant, Derived, Members, Prepared, Ta
 from cepkit.errors import PredicateError
 from cepkit.events import NULL_CODE, TEXT, Column, ColumnType, shared_categories
 from cepkit.language.expressions.functions import RegisteredFunction
+from cepkit.progress import free_after_fork, hold
+
+_T = TypeVar("_T")
+_writing = threading.RLock()
+free_after_fork(_writing)
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,23 @@ class BoundQuery(ABC):
     text_groups: tuple[frozenset[str], ...]
     ordered_text: frozenset[str]
     functions: Mapping[str, RegisteredFunction]
+
+    @cached_property
+    def written(self) -> dict[Hashable, tuple[object, Any]]:
+        """What was written for the program: sources of kernels, graphs, instructions. See `once`."""
+        return {}
+
+    def once(self, key: Hashable, write: Callable[[], _T], of: object = None) -> _T:
+        """Return the result of ``write``, which is called once per key, part ``of`` the program and program.
+
+        Frames and threads share the program, so the result must depend on no frame and never change.
+        """
+        place = key, id(of)
+        if place not in self.written:
+            with hold(_writing):
+                if place not in self.written:
+                    self.written[place] = of, write()  # the part lives as long as its number
+        return self.written[place][1]
 
     @abstractmethod
     def terms(self) -> Iterator[Term]:
@@ -73,11 +96,16 @@ class BoundQuery(ABC):
             shared = shared_categories([columns[name] for name in names], bool(group & self.ordered_text))
             columns.update(zip(names, shared, strict=True))
         arrays = self.arrays(columns)
-        used = {term.data: term for root in self.terms() for term in root.walk() if term.op == "constant"}
-        constants = [self._number(self.constants[i], columns) for i in sorted(used)]
-        tables = [_table(self.tables[i], columns) for i in sorted(used_tables(self.terms()))]
+        used, tables_used = self.once("used", self._used)
+        constants = [self._number(self.constants[i], columns) for i in used]
+        tables = [_table(self.tables[i], columns) for i in tables_used]
         texts = self._texts(columns)
         return Inputs(arrays, tuple(constants), tuple(tables), tuple(texts))
+
+    def _used(self) -> tuple[list[int], list[int]]:
+        """Return the numbers of the constants and of the tables that kernels read."""
+        used = {term.data for root in self.terms() for term in root.walk() if term.op == "constant"}
+        return sorted(used), sorted(used_tables(self.terms()))
 
     def arrays(self, columns: Mapping[str, Column]) -> dict[str, np.ndarray]:
         """Return the arrays that kernels read. Machine code can only ask whether an object is missing."""

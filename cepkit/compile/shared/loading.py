@@ -34,6 +34,8 @@ _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the nam
 _asked: set[str] = set()  # names of modules to compile in the background, each once
 _spent: dict[str, float] = {}  # seconds of interpretation by the name of the module that was not compiled
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
+_absent: dict[tuple, float] = {}  # when a module was looked for in a cache and was not there
+_LOOK_AGAIN_S, _MOST_ABSENT = 0.02, 1000
 _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
 _REQUEST = ".text"  # suffix of a file with the text of a module to compile
 _SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
@@ -124,15 +126,23 @@ def load_requests(folder: str) -> None:
 
 def is_ready(text: str) -> bool:
     """Return whether the module made from kernel source is compiled already, now or by an earlier process."""
-    name = _name_of(text)
+    name, now = _name_of(text), time.monotonic()
     if name in sys.modules or name in _images:
         return True
+    absent = name, os.environ.get("CEPKIT_CACHE")
+    if now - _absent.get(absent, -1.0) < _LOOK_AGAIN_S:
+        return False
     if _is_image_kept(name):
         return True
     try:
-        return name in _names_in(cache_path())
+        if name in _names_in(cache_path()):
+            return True
     except CepError:  # there is no home folder
         return False
+    if len(_absent) > _MOST_ABSENT:
+        _absent.clear()
+    _absent[absent] = now
+    return False
 
 
 def _is_image_kept(name: str) -> bool:

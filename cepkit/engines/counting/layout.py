@@ -77,12 +77,7 @@ class Layout:
 
     def write_once(self, *key: object, write: Callable[[], object]) -> Any:
         """Return the result of ``write``, which is called once per key, program and graph."""
-        known = self.program.written.setdefault((*key, *self.dtypes.items()), [])
-        made = next((made for graph, made in known if graph == self.graph), None)
-        if made is None:
-            made = write()
-            known.append((self.graph, made))
-        return made
+        return self.program.once((*key, *self.dtypes.items()), write, of=self.graph)
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
@@ -100,7 +95,8 @@ class Layout:
 
     def tests_if_new(self, text: str) -> list[tuple[PairTest, ...]] | str:
         """Return the tests of every link for interpretation, or why a generated kernel runs."""
-        return reason_to_compile(text, COUNTING) or counting_tests_of(self.graph)
+        reason = reason_to_compile(text, COUNTING)
+        return reason or self.write_once("tests", write=partial(counting_tests_of, self.graph))
 
     def path_kernel(self, write: Callable[[GraphPathWriter], str], name: str) -> Callable:
         """Return a compiled kernel that follows paths, from a module that ``write`` writes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -77,10 +78,7 @@ def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)
-    key = ("accepting", *dtypes.items())
-    if key not in program.written:
-        program.written[key] = write_accepting(program, dtypes)
-    text = program.written[key].text
+    text = program.once(("accepting", *dtypes.items()), partial(write_accepting, program, dtypes)).text
     if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
         return interpreting(text, _accepted_by_columns, places.n)(places)
     run = load_as(program, text, "accepting")

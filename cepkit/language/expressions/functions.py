@@ -230,6 +230,11 @@ def registered_names() -> frozenset[str]:
     return frozenset(_REGISTRY)
 
 
+def registered_functions() -> tuple[RegisteredFunction, ...]:
+    """Return all registered functions."""
+    return tuple(_REGISTRY.values())
+
+
 def describe_function(call: Callable, name: str) -> RegisteredFunction:
     """Return ``call`` as a registered function named ``name``; it is pure if ``call`` was declared pure."""
     declared = any(known.call is call and known.pure for known in _REGISTRY.values())

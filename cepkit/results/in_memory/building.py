@@ -12,6 +12,7 @@ from cepkit.progress import show_progress
 from cepkit.results.arguments import CURE, PER_CELL, check_limit
 from cepkit.results.found import FoundMatches, Part
 
+_MANY_COLUMNS = 1000  # a frame of few matches that fits with so many is not measured first
 TOGETHER = 1000  # matches that are built at once without a check of their memory
 
 
@@ -20,11 +21,13 @@ def number_of_columns(found: FoundMatches[Any], source: Source) -> int:
     return len(found.measure(found.nothing, source))
 
 
-def all_matches(found: FoundMatches[Any], limit: int | None, n_columns: int = 0) -> Part:
-    """Return all matches if there are at most ``limit``; ``n_columns`` is the number of columns to make."""
+def all_matches(found: FoundMatches[Any], limit: int | None, source: Source | None = None) -> Part:
+    """Return all matches if there are at most ``limit``; the columns of ``source`` need memory as well."""
     n = found.count()
     check_limit(n, limit)
-    check_memory(_bytes_of(found, n, n_columns), f"{count_text(n)} matches")
+    if n > TOGETHER or not fits_memory(_bytes_of(found, n, _MANY_COLUMNS)):
+        n_columns = 0 if source is None else number_of_columns(found, source)
+        check_memory(_bytes_of(found, n, n_columns), f"{count_text(n)} matches")
     return found.all()
 
 

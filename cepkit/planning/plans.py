@@ -1,0 +1,242 @@
+"""The plan cache: the queries and the programs of earlier calls, found again by value."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import keep_warnings, warn
+from cepkit.events import ColumnType, Source
+from cepkit.progress import free_after_fork
+
+_T = TypeVar("_T")
+_MOST_ITEMS = 1000  # of a list or mapping in a key
+_lock = threading.Lock()
+free_after_fork(_lock)
+
+
+class Recent:
+    """A mapping that drops what was used least recently. Threads may share it."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def get(self, key: Hashable) -> Any:
+        """Return the value of a key, or None."""
+        with _lock:
+            if (value := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+            return value
+
+    def keep(self, key: Hashable, value: Any) -> None:
+        """Keep the value of a key; another value of the key gives way."""
+        with _lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with _lock:
+            self._kept.clear()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+# --- keys
+
+
+class Same:
+    """An object that equals itself only, and lives as long as a key holds it."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: object):
+        self.item = item
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and other.item is self.item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+
+class NotAValueError(Exception):
+    """A key would need an object that may change, or whose equality says too little."""
+
+
+# Equal numbers of different types, such as 1, 1.0 and True, are different values here; so are 0.0 and -0.0.
+_SPELLED = (
+    float, complex, Decimal, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, np.generic,
+    type(pd.NaT), type(pd.NA),
+)  # fmt: skip
+
+
+def key_of(value: Any) -> Hashable:
+    """Return a key that is equal for equal values. Functions are equal to themselves only.
+
+    Raises
+    ------
+    NotAValueError
+        For an object whose value nobody can tell.
+    """
+    kind = type(value)
+    if kind is str or value is None:
+        return value
+    if kind is int or kind is bool:
+        return kind, value
+    if kind is dict or kind is list or kind is tuple:
+        if len(value) > _MOST_ITEMS:
+            raise NotAValueError
+        items = value.items() if kind is dict else value
+        return kind, *map(key_of, items)
+    if isinstance(value, _SPELLED):
+        return kind, repr(value)
+    if getattr(kind, "__dataclass_params__", None) is not None and kind.__dataclass_params__.frozen:
+        return kind, *(key_of(getattr(value, item.name)) for item in fields(value))
+    if kind is Same:
+        return value
+    if callable(value):
+        return kind, Same(value)
+    raise NotAValueError
+
+
+def key_or_none(*values: Any) -> Hashable | None:
+    """Return the key of several values, or None if one of them has none."""
+    try:
+        return key_of(values)
+    except (NotAValueError, RecursionError):
+        return None
+
+
+# --- what depends on the types of a source
+
+
+class _Types(Mapping[str, ColumnType]):
+    """The types of a source, with a note of each one that somebody asked for."""
+
+    def __init__(self, schema: Mapping[str, ColumnType], asked: dict[str, ColumnType]):
+        self._schema, self.asked = schema, asked
+
+    def __getitem__(self, name: str) -> ColumnType:
+        of = self.asked[name] = self._schema[name]
+        return of
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._schema
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema)
+
+    def __len__(self) -> int:
+        return len(self._schema)
+
+
+def known_types(schema: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
+    """Return the types that somebody asked for, for a result that is kept; other schemas are unchanged."""
+    return dict(schema.asked) if isinstance(schema, _Types) else schema
+
+
+class _Watched:
+    """A source that notes the types that a compilation asks for, and whether it asks for anything else."""
+
+    def __init__(self, source: Source):
+        self._source = source
+        self.asked: dict[str, ColumnType] = {}
+        self.needs_types_only = True
+        self.schema = _Types(source.schema, self.asked)
+        self.duplicates, self.clock = source.duplicates, source.clock
+
+    def arrow(self, name: str, rows: np.ndarray) -> Any:
+        """Return values as an Arrow array; without rows, the types decide what it is."""
+        self.needs_types_only &= not len(rows)
+        self.schema[name]
+        return self._source.arrow(name, rows)
+
+    def __getattr__(self, name: str) -> Any:
+        self.needs_types_only = False
+        return getattr(self._source, name)
+
+
+class Plans:
+    """Results of a function of a query and the types of a source, for queries that were seen before.
+
+    A result is used again for sources with the same names of columns, and equal types in all columns whose
+    type the function asked for. It must hold neither the source nor its schema: `known_types` has the types.
+
+    Parameters
+    ----------
+    most : int
+        Most results that are kept.
+    """
+
+    def __init__(self, most: int):
+        self._kept = Recent(most)
+
+    def get(self, key: Hashable | None, source: Source, make: Callable[[Any], _T]) -> _T:
+        """Return ``make(source)``, or the result for an equal key and equal types; it warns each time.
+
+        No key, or None, keeps nothing. Errors are not kept.
+        """
+        storage = getattr(source, "storage", None)
+        if key is None or storage is None:
+            return make(source)
+        key = key, source.clock, source.duplicates, tuple(source.schema)
+        known: tuple = self._kept.get(key) or ()
+        for types, result, said in known:
+            if all(source.schema[name] == of and storage(name) == how for name, of, how in types):
+                _say(said)
+                return result
+        watched = _Watched(source)
+        result, said = _made(lambda: make(watched))
+        if watched.needs_types_only:
+            types = tuple((name, of, storage(name)) for name, of in watched.asked.items())
+            if all(how is not None for _, _, how in types):
+                self._kept.keep(key, ((types, result, said), *known[: _MOST_SCHEMAS - 1]))
+        return result
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._kept.clear()
+
+
+_MOST_SCHEMAS = 8  # of one query and the same names of columns
+
+
+def remembered(kept: Recent, key: Hashable | None, make: Callable[[], _T]) -> _T:
+    """Return ``make()``, or what it returned for an equal key. It warns each time; errors are not kept."""
+    if key is None:
+        return make()
+    if (known := kept.get(key)) is None:
+        known = _made(make)
+        kept.keep(key, known)
+        return known[0]
+    _say(known[1])
+    return known[0]
+
+
+def _made(make: Callable[[], _T]) -> tuple[_T, tuple]:
+    """Return a result and the warnings on the way, which are issued at the end."""
+    said: list = []
+    try:
+        with keep_warnings() as said:
+            result = make()
+    finally:
+        _say(said)
+    return result, tuple(said)
+
+
+def _say(said: Iterable) -> None:
+    for message, category in said:
+        warn(message, category)
