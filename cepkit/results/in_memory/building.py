@@ -12,7 +12,7 @@ from cepkit.progress import show_progress
 from cepkit.results.arguments import CURE, PER_CELL, check_limit
 from cepkit.results.found import FoundMatches, Part
 
-_MANY_COLUMNS = 1000  # a frame of few matches that fits with so many is not measured first
+_MANY_COLUMNS = 1000  # few matches that fit with this many columns need no other check
 TOGETHER = 1000  # matches that are built at once without a check of their memory
 
 
