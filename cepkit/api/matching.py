@@ -17,7 +17,7 @@ from cepkit.errors import CepError, UnsupportedQueryError, truth
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
-from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords

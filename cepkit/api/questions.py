@@ -14,7 +14,7 @@ from cepkit.errors import CepError, whole_number
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
-from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks

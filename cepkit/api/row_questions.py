@@ -10,6 +10,7 @@ from cepkit.api.sources import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame, Source
 from cepkit.frames.empty import with_types
+from cepkit.frames.empty_rows import wishes_of_rows
 from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.planning.arguments import read_arguments
@@ -43,7 +44,7 @@ def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> 
     whole = refuse_windows(parse_match_recognize(query), "explain")
     if spark := spark_module(frame):
         return RowExplanation(bind_row_query(whole, spark.EmptySource(frame).schema, params))
-    source = with_types(source_of(frame)[0], whole, params)
+    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
     bound = bind_row_query(whole, source.schema, params, source.clock)
     return RowExplanation(bound, measure_rows(searched_rows(source, bound)))
 
@@ -89,5 +90,5 @@ def _searched(
             f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
             f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
         )
-    source = with_types(source_of(frame)[0], whole, params)
+    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
     return searched_rows(source, bind_row_query(whole, source.schema, params, source.clock)), source

@@ -10,6 +10,7 @@ from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import repeated_column
 from cepkit.frames.empty import with_types
+from cepkit.frames.empty_rows import wishes_of_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.results.doors import open_door
@@ -141,7 +142,7 @@ def match_rows(
     from cepkit.results.match_recognize.memory import RowsInMemory
 
     source, native = source_of(frame)
-    source = with_types(source, query, params)
+    source = with_types(source, wishes_of_rows(query, params or {}))
     _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
     with bound_memory(memory_limit, ROWS_CURE):
         found = RowsInMemory(query, source, native, params)
@@ -168,7 +169,7 @@ def _window_rows(
 
         return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)
-    source = with_types(source, query, params)
+    source = with_types(source, wishes_of_rows(query, params or {}))
     with bound_memory(memory_limit, "Narrow the frame of the WINDOW"):
         return RowPatternWindow(RowWindowInMemory(query, source, native, params))
 

@@ -21,7 +21,7 @@ from cepkit.errors import CepError, CepWarning, nearest
 from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
-from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches

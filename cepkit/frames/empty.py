@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -19,18 +20,16 @@ from cepkit.frames.arrow import column_of_arrow, type_of_arrow
 from cepkit.frames.wrapped import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.expressions.sql_functions import SIGNATURES
-from cepkit.language.match_recognize.patterns import IsTruth, LikeWithEscape, Navigation, RowAggregate
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.regex.patterns import variables
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.patterns import event_patterns
-from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.plans import Recent, Same, remembered
 
-_TEXT, _TIME, _DURATION, _NUMBER, _TRUTH = (
+if TYPE_CHECKING:
+    from cepkit.language.sequences.query import SequenceQuery  # its module loads with the first sequence
+
+TEXTS, TIMES, _DURATION, _NUMBER, TRUTHS = (
     pa.string(), pa.timestamp("ns"), pa.duration("ns"), pa.float64(), pa.bool_()
 )  # fmt: skip
-AnyQuery = RegexQuery | SequenceQuery | RowPatternQuery | SelectedRows | WindowedRows
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
 
@@ -89,8 +88,8 @@ class Wishes:
         Values of parameters.
     types : mapping of str to pyarrow.DataType
         Types that the query gives by other means.
-    is_case_free : bool
-        Whether names may differ from those of the columns in case.
+    dialect : Dialect, optional
+        What SQL adds. With it, names may differ from those of the columns in case.
     """
 
     keys: Sequence[str] = ()
@@ -99,27 +98,38 @@ class Wishes:
     conditions: Sequence[ex.Expression] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    is_case_free: bool = False
+    dialect: Dialect | None = None
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The names of all columns."""
+        in_trees = (name for tree in self.trees for name in columns_in(tree))
+        return frozenset((*self.keys, *self.clocks, *self.types, *in_trees))
 
 
-def with_types(source: Source, query: AnyQuery | Wishes, params: Mapping[str, Any] | None = None) -> Source:
+class Dialect(NamedTuple):
+    """What a language adds to the nodes of all languages."""
+
+    types_of: Callable[[ex.Expression, Mapping[str, ColumnType]], Mapping[str, pa.DataType]]
+    summed_in: Callable[[ex.Expression], Iterable[str]]
+
+
+_wishes = Recent(128)
+
+
+def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> Source:
     """Return the source, or one with types for the columns that have neither values nor a type.
 
     pandas gives columns without values the dtype ``object``, or ``float64`` if they come from empty lists.
     Arrow has a type null. Such a column gets the type that the query compares it with, so that the query has
-    an answer and no error of types. ``params`` are those of MATCH_RECOGNIZE; other queries have their own.
+    an answer and no error of types.
     """
-    wishes = query if isinstance(query, Wishes) else _wishes_of(query, params or {})
-    named = {
-        *wishes.keys,
-        *wishes.clocks,
-        *wishes.types,
-        *(n for tree in wishes.trees for n in _columns(tree)),
-    }
-    if wishes.is_case_free:
+    wishes = query if isinstance(query, Wishes) else _wishes_of(query)
+    named: Collection[str] = wishes.named
+    if wishes.dialect is not None:
         lower = {name.lower() for name in named}
         named = {name for name in source.schema if name.lower() in lower}
-    untyped = [name for name in source.schema if name in named and source.is_untyped(name)]
+    untyped = [name for name in named if name in source.schema and source.is_untyped(name)]
     if not untyped:
         return source
     known = {name: source.schema[name] for name in source.schema if name in named and name not in untyped}
@@ -127,31 +137,28 @@ def with_types(source: Source, query: AnyQuery | Wishes, params: Mapping[str, An
     return TypedSource(source, {name: wanted.get(name, _NUMBER) for name in untyped})
 
 
-def _wishes_of(query: AnyQuery, params: Mapping[str, Any]) -> Wishes:
-    if isinstance(query, RowPatternQuery | SelectedRows | WindowedRows):
-        rows = query if isinstance(query, RowPatternQuery) else query.rows
-        order = [key.column for key in rows.order_by]
-        conditions = [tree for _, tree in rows.define]
-        if isinstance(query, WindowedRows) and query.where is not None:
-            conditions.append(query.where)
-        timed = {order[0]: _TIME} if rows.within and order else {}
-        trees = [*conditions, *(tree for _, tree in rows.measures)]
-        return Wishes(rows.partition_by, order, trees, conditions, params, timed, is_case_free=True)
+def _wishes_of(query: RegexQuery | SequenceQuery) -> Wishes:
+    return remembered(_wishes, Same(query), partial(_read_wishes, query))
+
+
+def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
     types: dict[str, pa.DataType] = {}
     measured = [tree for _, tree in query.measures or ()]
     if isinstance(query, RegexQuery):
         conditions = [tree for _, tree in query.define]
         defined = {name for name, _ in query.define}
-        types |= {of.name: _TRUTH for of in variables(query.pattern) if of.name not in defined}
+        types |= {of.name: TRUTHS for of in variables(query.pattern) if of.name not in defined}
     else:
         conditions = list(query.where)
         if query.event_type is not None:
+            from cepkit.language.sequences.patterns import event_patterns
+
             kinds = {type(event.event_type) for event in event_patterns(query.pattern)}
-            types[query.event_type] = _TEXT if str in kinds else _TRUTH if bool in kinds else _NUMBER
+            types[query.event_type] = TEXTS if str in kinds else TRUTHS if bool in kinds else _NUMBER
     if query.order_by:
         limits = (query.within, getattr(query, "gap_within", None))
         if any(isinstance(limit, str | timedelta) for limit in limits):
-            types[query.order_by[0]] = _TIME
+            types[query.order_by[0]] = TIMES
     return Wishes(
         query.partition_by, query.order_by, [*conditions, *measured], conditions, dict(query.params), types
     )
@@ -161,35 +168,35 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     """Return the types that a query gives to columns, by name; ``known`` has the types that columns have."""
     types: dict[str, pa.DataType] = {}
     for tree in wishes.conditions:
-        types |= {name: _TRUTH for name in _truths_of(tree)}
+        types |= {name: TRUTHS for name in _truths_of(tree)}
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
             found = _types_of(node, wishes.params, known)
-            if wishes.is_case_free:
-                found |= _types_of_arguments(node, known)
+            if wishes.dialect is not None:
+                found |= wishes.dialect.types_of(node, known)
             for name, of in found.items():
                 # Any text can be compared with a text, also one that looks like a time.
-                if not (pa.types.is_temporal(of) and compared.get(name) == _TEXT):
+                if not (pa.types.is_temporal(of) and compared.get(name) == TEXTS):
                     compared[name] = of
     types |= compared
     for tree in wishes.trees:
-        summed = {name for node in tree.walk() for name in _summed(node)}
+        summed = {name for node in tree.walk() for name in _summed(node, wishes.dialect)}
         types |= {name: _NUMBER for name in summed if types.get(name) != _DURATION}
     types |= wishes.types
-    if not wishes.is_case_free:
+    if wishes.dialect is None:
         return types
     of_name = {name.lower(): of for name, of in types.items()}
     return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
 
 
-def _summed(node: ex.Expression) -> Iterator[str]:
+def _summed(node: ex.Expression, dialect: Dialect | None) -> Iterator[str]:
     """Yield the columns in a sum or a mean."""
     match node:
         case ex.Aggregate(function="sum" | "avg", operand=ex.Expression() as operand):
-            yield from _columns(operand)
-        case RowAggregate(function="sum" | "avg", arguments=(operand,)):
-            yield from _columns(operand)
+            yield from columns_in(operand)
+    if dialect is not None:
+        yield from dialect.summed_in(node)
 
 
 def _truths_of(tree: ex.Expression) -> Iterator[str]:
@@ -213,10 +220,10 @@ def _types_of(
             sides = [(left, right), (right, left)]
         case ex.In(operand=operand, options=options):
             sides = [(operand, option) for option in options[:1]]
-        case ex.Like(operand=operand) | LikeWithEscape(operand=operand):
-            return dict.fromkeys(_columns(operand), _TEXT)
+        case ex.Like(operand=operand):
+            return dict.fromkeys(columns_in(operand), TEXTS)
         case ex.Call(function=function, arguments=(operand, *_)) if function in _TEXT_TESTS:
-            return dict.fromkeys(_columns(operand), _TEXT)
+            return dict.fromkeys(columns_in(operand), TEXTS)
         case _:
             return {}
     types: dict[str, pa.DataType] = {}
@@ -224,44 +231,17 @@ def _types_of(
         if isinstance(other, ex.Attribute | ex.Reference):
             of = type_like(known.get(other.name or ""))
             if of is not None and isinstance(operand, ex.Attribute | ex.Reference):
-                types |= dict.fromkeys(_columns(operand), of)
+                types |= dict.fromkeys(columns_in(operand), of)
             continue
         other = other.operand if isinstance(other, ex.Negative) else other
         value = params.get(other.name) if isinstance(other, ex.Parameter) else getattr(other, "value", None)
         if isinstance(value, str):
-            types |= dict.fromkeys(_columns(operand), _type_beside(operand, value))
+            types |= dict.fromkeys(columns_in(operand), _type_beside(operand, value))
         elif isinstance(value, bool):
-            types |= dict.fromkeys(_columns(operand), _TRUTH)
+            types |= dict.fromkeys(columns_in(operand), TRUTHS)
         elif isinstance(value, int | float):
-            types |= dict.fromkeys(_columns(operand), _NUMBER)
+            types |= dict.fromkeys(columns_in(operand), _NUMBER)
     return types
-
-
-def _types_of_arguments(node: ex.Expression, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
-    """Return the types that a function of MATCH_RECOGNIZE, or IS TRUE, needs in its columns."""
-    if isinstance(node, IsTruth):
-        return dict(_columns_alone(node.operand, _TRUTH))
-    signature = SIGNATURES.get(node.function) if isinstance(node, ex.Call) else None
-    if signature is None:
-        return {}
-    others = (known.get(name) for argument in node.arguments for name in _columns(argument))
-    time = next((type_like(of) for of in others if of is not None and of.kind == TIME), None)
-    wanted = {"text": _TEXT, "time": _TIME if time is None else time}
-    places = enumerate(node.arguments)
-    return {
-        name: of
-        for place, argument in places
-        if (kind := wanted.get(signature.types_of(place)[0])) is not None
-        for name, of in _columns_alone(argument, kind)
-    }
-
-
-def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the type for a tree that is one column, also at another row, as in ``PREV(x)``."""
-    if isinstance(tree, Navigation):
-        yield from _columns_alone(tree.operand, of)
-    elif isinstance(tree, ex.Attribute | ex.Reference) and tree.name is not None:
-        yield tree.name, of
 
 
 def type_like(of: ColumnType | None) -> pa.DataType | None:
@@ -272,7 +252,7 @@ def type_like(of: ColumnType | None) -> pa.DataType | None:
         return pa.timestamp(of.unit, of.timezone)
     if of.kind == DURATION:
         return pa.duration(of.unit)
-    return {TEXT: _TEXT, BOOLEAN: _TRUTH, INTEGER: _NUMBER, FLOAT: _NUMBER}.get(of.kind)
+    return {TEXT: TEXTS, BOOLEAN: TRUTHS, INTEGER: _NUMBER, FLOAT: _NUMBER}.get(of.kind)
 
 
 def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
@@ -282,19 +262,20 @@ def _type_beside(operand: ex.Expression, text: str) -> pa.DataType:
     )
     try:
         duration_ticks(text, "ns")
-        return _TIME if is_difference else _DURATION
+        return TIMES if is_difference else _DURATION
     except CepError:
         pass
     try:
         moment = pd.Timestamp(text)
     except ValueError:
-        return _TEXT
+        return TEXTS
     if pd.isna(moment):
-        return _TEXT
-    return _TIME if moment.tzinfo is None else pa.timestamp("ns", "UTC")
+        return TEXTS
+    return TIMES if moment.tzinfo is None else pa.timestamp("ns", "UTC")
 
 
-def _columns(operand: ex.Expression) -> Iterator[str]:
+def columns_in(operand: ex.Expression) -> Iterator[str]:
+    """Yield the names of the columns in an expression."""
     for node in operand.walk(literals=False):
         if isinstance(node, ex.Attribute | ex.Reference) and node.name is not None:
             yield node.name

@@ -14,7 +14,6 @@ from cepkit.compile.shared.terms import Table
 from cepkit.errors import CepError, TieWarning, warn
 from cepkit.events import DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, Column, Events, Source
 from cepkit.language.expressions.trees import Aggregate, Previous
-from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.regex.patterns import AnyEvent, Variable
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
@@ -247,13 +246,13 @@ def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events)
     return equal
 
 
-def depends_on_ties(query: RegexQuery | SequenceQuery | RowsQuery) -> bool:
+def depends_on_ties(query: object) -> bool:
     """Return whether the matches of a query may depend on the order of events that ``order_by`` leaves open.
 
     Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``. SQL
     leaves the order of ties to the engine, so MATCH_RECOGNIZE has no warning.
     """
-    if not query.order_by or isinstance(query, RowsQuery):
+    if not isinstance(query, RegexQuery | SequenceQuery) or not query.order_by:
         return False
     if isinstance(query, SequenceQuery):
         return query.strategy in _CONTIGUOUS

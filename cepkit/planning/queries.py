@@ -10,7 +10,7 @@ from typing import Any
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
 from cepkit.language.builder import QueryBuilder
 from cepkit.language.expressions.functions import registered_functions
-from cepkit.language.match_recognize.recognizing import call_of_match_recognize, is_match_recognize
+from cepkit.language.recognizing import call_of_match_recognize, is_match_recognize
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery

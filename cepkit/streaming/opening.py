@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any, Unpack
 
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.language.match_recognize.recognizing import is_match_recognize
 from cepkit.language.query_parts import Duration
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.planner import check_engine
 from cepkit.planning.queries import Query

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.language.match_recognize.printing import print_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
-from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords

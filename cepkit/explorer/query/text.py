@@ -33,7 +33,7 @@ from cepkit.language.expressions.printing import print_expression
 from cepkit.language.match_recognize.asked import RowsQuery, refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
-from cepkit.language.match_recognize.recognizing import is_match_recognize
+from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.printing import print_pattern
