@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from cepkit.api.sources import source_of, spark_module
 from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Frame, Source
 from cepkit.frames.empty import with_types
 from cepkit.frames.pandas import index_clock
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
 from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked
+
+if TYPE_CHECKING:
+    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.language.sequences.query import SequenceQuery
 
 
 def query_of(
@@ -47,7 +49,7 @@ def program_for(
     name = function.__name__
     value = query_of(function, frame, query, keywords)
     check_engine(engine)
-    if sequences_only and not isinstance(value, SequenceQuery):
+    if sequences_only and isinstance(value, RegexQuery):
         raise UnsupportedQueryError(
             f"{name}() takes event sequences only, and this is a regex query; explain() says how it is "
             "read, and funnel() how far rows get"

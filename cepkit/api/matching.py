@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pandas as pd
 
-from cepkit.api.calls import check_names, query_of
-from cepkit.api.sources import source_of, spark_module
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.regex.matching import Run, match_regex
-from cepkit.errors import CepError, UnsupportedQueryError, truth
-from cepkit.events import Events, Frame, Source
-from cepkit.frames.building import build_events
-from cepkit.frames.empty import with_types
+from cepkit.api.sources import spark_module
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.events import Frame
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.language.sequences.query import SequenceQuery
-from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
+from cepkit.limits import MemoryLimit, memory_limit_of, refuse_limit_on_spark
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
-from cepkit.planning.queries import Query
-from cepkit.planning.validation import compile_checked, warn_of_unknown_types
-from cepkit.progress import show_progress
 from cepkit.results.doors import open_door
-from cepkit.results.matches import Matches
-from cepkit.results.regex_found import RegexFound
 
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
     from cepkit.language.query_parts import Duration
+    from cepkit.planning.planner import EngineValue
+    from cepkit.planning.queries import Query
+    from cepkit.results.matches import Matches
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.streaming.spark.matches import SparkStreamMatches
@@ -178,30 +167,9 @@ def match(
     if isinstance(query, list | tuple) and (spark_module(frame) and frame.isStreaming):
         refuse_limit_on_spark(memory_limit)
         return _match_chain(frame, query, engine, bounded, keywords)
-    value = query_of(match, frame, query, keywords)
-    check_engine(engine, trace=truth("match: trace", trace))
-    if spark := spark_module(frame):
-        if trace:
-            raise UnsupportedQueryError("trace=True: tasks of a Spark frame send back matches only")
-        refuse_limit_on_spark(memory_limit)
-        from cepkit.pipelines.spark_session import worker_python
+    from cepkit.api.searching import search_frame
 
-        matches = spark.match(frame, value, engine, bounded=bounded)
-        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-        return matches
-    source, native = source_of(frame)
-    source = with_types(source, value)
-    is_sequence = isinstance(value, SequenceQuery)
-    what, n_rows = ("searching", None) if is_sequence else ("events", source.n_rows)
-    with show_progress(what, n_rows) as progress:
-        program = compile_checked(value, source)
-        chosen = choose_engine(program, engine, trace=trace)
-        events = build_events(source, program)
-        if isinstance(program, SequenceProgram):
-            warn_of_unknown_types(program, events)
-        warn_of_numbers_as_text(program, events)
-        warn_of_ties(program, source, events)
-        return match_events(program, source, events, native, chosen, progress, memory_limit)
+    return search_frame(match, frame, query, engine, trace, bounded, memory_limit, keywords)
 
 
 def _match_chain(
@@ -307,30 +275,8 @@ def tag(
     >>> tagged["variable"].tolist()
     [<NA>, 'up', 'up', 'down']
     """
-    names = check_names(tag, keywords)
-    return match(frame, query, engine=engine, trace=trace, **names).tag()
-
-
-def match_events(
-    program: Program | SequenceProgram,
-    source: Source,
-    events: Events,
-    native: Callable[[Frame], Frame],
-    engine: Engine,
-    progress: Callable[[int], None] | None = None,
-    memory_limit: MemoryLimit = "auto",
-) -> Matches:
-    """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
-    if isinstance(program, SequenceProgram):
-        from cepkit.engines.after_match import report_matches
-        from cepkit.results.sequence_found import SequenceFound
-
-        with bound_memory(memory_limit, "Narrow the window or the conditions"):
-            found = report_matches(program, engine.of_sequences(program, events))
-        return Matches(SequenceFound(program, found), source, engine, native, memory_limit)
-    run = Run()
-    matchset = match_regex(program, events, progress=progress, run=run)
-    return Matches(RegexFound(program, matchset, run), source, engine, native, memory_limit)
+    read_arguments(tag, keywords)
+    return match(frame, query, engine=engine, trace=trace, **keywords).tag()
 
 
 def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.terms import Table
 from cepkit.errors import CepError, TieWarning, warn
 from cepkit.events import DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, Column, Events, Source
 from cepkit.language.expressions.trees import Aggregate, Previous
 from cepkit.language.regex.patterns import AnyEvent, Variable
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
+
+if TYPE_CHECKING:
+    from cepkit.compile.regex.program import Program
+    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.language.sequences.query import SequenceQuery
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
@@ -252,10 +254,10 @@ def depends_on_ties(query: object) -> bool:
     Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``. SQL
     leaves the order of ties to the engine, so MATCH_RECOGNIZE has no warning.
     """
-    if not isinstance(query, RegexQuery | SequenceQuery) or not query.order_by:
+    if not getattr(query, "order_by", ()):
         return False
-    if isinstance(query, SequenceQuery):
-        return query.strategy in _CONTIGUOUS
+    if not isinstance(query, RegexQuery):
+        return getattr(query, "strategy", None) in _CONTIGUOUS
     if not isinstance(query.pattern, Variable | AnyEvent):
         return True
     return any(isinstance(node, Previous | Aggregate) for _, tree in query.define for node in tree.walk())

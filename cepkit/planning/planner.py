@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
+from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.wings import load_wings
+
+if TYPE_CHECKING:
+    from cepkit.compile.regex.program import Program
+    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.engines.shared.sequence_set import SequenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,21 @@ class Engine:
         """Return the reason why the engine cannot run a program, None when it can."""
         if reason := self.reason_against(program):
             return reason
-        if isinstance(program, SequenceProgram) and program.query.evaluation_order and not self.takes_order:
+        if _is_sequence(program) and program.query.evaluation_order and not self.takes_order:
             return "evaluation_order is given, and it has an order of its own"
         return None
 
 
+def _is_sequence(program: Program | SequenceProgram) -> TypeGuard[SequenceProgram]:
+    return not isinstance(program.query, RegexQuery)
+
+
 def _regex_unsupported(program: Program | SequenceProgram) -> str | None:
-    return None if isinstance(program, Program) else "it runs regex patterns over contiguous rows only"
+    return None if not _is_sequence(program) else "it runs regex patterns over contiguous rows only"
 
 
 def _search_unsupported(program: Program | SequenceProgram) -> str | None:
-    return None if isinstance(program, SequenceProgram) else "it runs event sequences only"
+    return None if _is_sequence(program) else "it runs event sequences only"
 
 
 # The modules of an engine load when it is looked at: a regex must not wait for those of sequences.
@@ -103,6 +110,7 @@ def _run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
 
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
     from cepkit.engines.search.search import search_sequence
+    from cepkit.engines.shared.sequence_set import FoundLater
 
     return FoundLater(events, partial(search_sequence, program, events))
 
@@ -158,7 +166,7 @@ def automatic_engines() -> dict[str, Engine]:
     return {name: engine for name, engine in _ENGINES.items() if engine.automatic}
 
 
-Remark = Callable[[SequenceProgram, Engine], str]
+Remark: TypeAlias = "Callable[[SequenceProgram, Engine], str]"
 _remarks: list[tuple[str, Remark]] = []
 
 
@@ -205,7 +213,7 @@ def choose_engine(
         chosen = engine.planned(trace=trace)
         if reason := chosen.unsupported(program):
             raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
-        if isinstance(program, SequenceProgram):
+        if _is_sequence(program):
             engine.check_agents(program)
         return chosen
     if engine == "auto":

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cepkit.errors import CepError, PatternSyntaxError, UnsupportedQueryError, nearest
-from cepkit.language.builder import QueryBuilder
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.recognizing import call_of_match_recognize, is_match_recognize
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.construction import sequence_query
-from cepkit.language.sequences.patterns import QueryMethods, SequencePattern
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.plans import Recent, key_or_none, remembered
 
-Query = str | Pattern | RegexQuery | SequenceQuery | QueryMethods
+if TYPE_CHECKING:
+    from cepkit.language.sequences.patterns import QueryMethods
+    from cepkit.language.sequences.query import SequenceQuery
+
+Query: TypeAlias = "str | Pattern | RegexQuery | SequenceQuery | QueryMethods"
 
 
 _queries = Recent(128)
@@ -44,9 +44,7 @@ def _read_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
             "Names without a definition are '.', and measures={…} takes the MEASURES. The match that ends "
             "first is reported, and the search continues after its last row"
         )
-    if isinstance(query, SequencePattern | SequenceQuery | QueryBuilder) or (
-        isinstance(query, str) and query.lstrip().upper().startswith("PATTERN")
-    ):
+    if _is_sequence(query):
         return _as_sequence(query, given)
     regex = _check_regex(query)
     _only_for_sequences(
@@ -55,6 +53,18 @@ def _read_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
         after_match=given.after_match, evaluation_order=given.evaluation_order,
     )  # fmt: skip
     return _as_regex(regex, given)
+
+
+def _is_sequence(query: Query) -> bool:
+    if isinstance(query, str):
+        return query.lstrip().upper().startswith("PATTERN")
+    if isinstance(query, Pattern | RegexQuery):
+        return False
+    from cepkit.language.builder import QueryBuilder
+    from cepkit.language.sequences.patterns import SequencePattern
+    from cepkit.language.sequences.query import SequenceQuery
+
+    return isinstance(query, SequencePattern | SequenceQuery | QueryBuilder)
 
 
 def _check_regex(query: object) -> str | Pattern | RegexQuery:
@@ -81,6 +91,8 @@ def _check_regex(query: object) -> str | Pattern | RegexQuery:
 
 
 def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:
+    from cepkit.language.sequences.construction import sequence_query
+
     if given.define:
         raise CepError(
             "define belongs to regex patterns; write the conditions of an event sequence in its WHERE"

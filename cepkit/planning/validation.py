@@ -5,26 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cepkit.compile.regex.program import Program, compile_regex
-from cepkit.compile.sequences.program import SequenceProgram, compile_sequence
-from cepkit.engines.measures.regex_measures import measure, measure_expressions
-from cepkit.engines.measures.sequence_measures import default_measures, sequence_measures
-from cepkit.engines.shared.match_set import MatchSet
-from cepkit.engines.shared.sequence_set import EMPTY
+from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.errors import CepError, column_not_found, nearest, warn
 from cepkit.events import NULL_INTEGER, Events, Source
 from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.expressions.trees import Attribute, Comparison, Literal, Reference
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.checks import check_ready
-from cepkit.language.sequences.patterns import event_patterns
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.clocks import check_clock
 from cepkit.planning.plans import Plans, Same, key_or_none, known_types
+
+if TYPE_CHECKING:
+    from cepkit.compile.regex.program import Program
+    from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.language.sequences.query import SequenceQuery
 
 _programs = Plans(128)
 
@@ -48,15 +45,25 @@ def _compile(value: RegexQuery | SequenceQuery, source: Source) -> Program | Seq
     _check_ambiguous_names(value, source)
     none = np.empty(0, np.int64)
     no_events = Events(0, {}, np.empty(0, np.int32), 0)
-    if isinstance(value, SequenceQuery):
+    program: Program | SequenceProgram
+    if isinstance(value, RegexQuery):
+        from cepkit.compile.regex.program import compile_regex
+        from cepkit.engines.measures.regex_measures import measure
+        from cepkit.engines.shared.match_set import MatchSet
+
+        program = compile_regex(value, source.schema)
+        measure(value, MatchSet(no_events, none, none), source)
+    else:
+        from cepkit.compile.sequences.program import compile_sequence
+        from cepkit.engines.measures.sequence_measures import sequence_measures
+        from cepkit.engines.shared.sequence_set import EMPTY
+        from cepkit.language.sequences.checks import check_ready
+
         check_ready(value)
         if value.event_type is not None:
             check_columns(source, "event_type", (value.event_type,))
         program = compile_sequence(value, source.schema)
         sequence_measures(program, no_events, EMPTY, source)
-    else:
-        program = compile_regex(value, source.schema)
-        measure(value, MatchSet(no_events, none, none), source)
     _check_result_names(value)
     _warn_of_bare_durations(value, source)
     _warn_of_null_comparisons(value)
@@ -115,9 +122,13 @@ def _check_ambiguous_names(value: RegexQuery | SequenceQuery, source: Source) ->
 
 
 def _measures(value: RegexQuery | SequenceQuery) -> tuple[tuple[str, Any], ...]:
-    if not isinstance(value, SequenceQuery):
+    if isinstance(value, RegexQuery):
         return measure_expressions(value)
-    return default_measures(value) if value.measures is None else value.measures
+    if value.measures is not None:
+        return value.measures
+    from cepkit.engines.measures.sequence_measures import default_measures
+
+    return default_measures(value)
 
 
 def _check_result_names(value: RegexQuery | SequenceQuery) -> None:
@@ -133,6 +144,8 @@ def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:
     column = events.columns.get(name)
     if column is None or not events.n_events:
         return
+    from cepkit.language.sequences.patterns import event_patterns
+
     wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
     if column.categories is not None:
         known = list(column.categories)

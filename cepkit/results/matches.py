@@ -14,9 +14,7 @@ from cepkit.errors import whole_number
 from cepkit.events import Frame, Source
 from cepkit.frames.pandas import as_pandas
 from cepkit.language.regex.query import RegexQuery
-from cepkit.language.sequences.query import SequenceQuery
 from cepkit.limits import MemoryLimit
-from cepkit.planning.planner import Engine
 from cepkit.progress import show_progress
 from cepkit.results.arguments import (
     CURE,
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from cepkit.engines.counting.estimate import CountEstimate
+    from cepkit.language.sequences.query import SequenceQuery
+    from cepkit.planning.planner import Engine
     from cepkit.widgets.base import View
 
 

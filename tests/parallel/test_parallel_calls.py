@@ -251,7 +251,7 @@ def test_errors_come_before_work(frame, case, monkeypatch):
     def no_work(*_):
         raise AssertionError("work has started")
 
-    monkeypatch.setattr("cepkit.api.matching.build_events", no_work)
+    monkeypatch.setattr("cepkit.api.searching.build_events", no_work)
     given, said = ERRORS[case]
     with pytest.raises(cep.CepError) as caught:
         frame.cep.match(**{"query": QUERY, **CALL, **given})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cepkit.api.matching import match_events
+from cepkit.api.searching import match_events
 from cepkit.api.sources import source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
