@@ -281,7 +281,7 @@ def test_a_stream_takes_an_order_of_evaluation():
 @pytest.mark.parametrize("of", [PandasSource, ArrowSource, EmptySource, KeptColumns, WrappedSource])
 def test_frames_implement_the_protocol_of_sources(of):
     members = {name for name in vars(Source) if not name.startswith("_")}
-    assert len(members) == 15
+    assert len(members) == 16
     made = {PandasSource: lambda: PandasSource(FRAME), ArrowSource: lambda: ArrowSource(pa.table({"x": [1]}))}
     for name in members:
         asked = vars(Source)[name]
