@@ -18,14 +18,14 @@ from cepkit.errors import CepError
 from cepkit.shedding.live.saved_values import pack_values, unpack_values
 from tests.support.live_cases import QUERY, SETTINGS, arrivals_of, capacity, drive, frame_of, joined, opened
 
-N, N_WARM = 5000, 600
+N, N_WARM = 2000, 500
 STRATEGIES = {
     "darling": cep.Darling(split="darling_scaled", drift=False), "drift": cep.Darling(), "random": "random",
     "random_input": "random_input",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cut", [400, 3300])
+@pytest.mark.parametrize("cut", [300, 1300])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_restored_stream_goes_on_as_if_it_was_never_closed(tmp_path, name, cut):
     shedding = STRATEGIES[name]
