@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from numba import types as T
 
 from cepkit import cache
+from cepkit.compile.shared import background
 from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.errors import CepWarning
 
@@ -178,6 +180,17 @@ def test_a_process_ends_silently_while_kernels_compile(folder):
     )  # fmt: skip
     assert run.stdout.split() == ["True"]
     assert "ResourceWarning" not in run.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/autogroup"), reason="sessions have no shares here")
+def test_compilation_in_the_background_leaves_the_processor_to_others():
+    """Each session has an equal share of the processor, whatever the niceness of its processes."""
+    begin = background._PROGRAM.partition("from cepkit")[0] + "print(open('/proc/self/autogroup').read())"
+    run = subprocess.run(
+        [sys.executable, "-c", begin, json.dumps([[], "texts", ""])], check=True, text=True,
+        capture_output=True, start_new_session=True,
+    )  # fmt: skip
+    assert run.stdout.split()[-2:] == ["nice", "19"]
 
 
 def test_a_new_query_needs_no_numba_after_warmup(folder):

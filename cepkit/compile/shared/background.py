@@ -13,11 +13,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Linux shares the processor among sessions first. Within its own session a niceness has no effect.
 _PROGRAM = """
-import json, os, sys
+import contextlib, json, os, sys
 sys.path[:], what, name = json.loads(sys.argv[1])
 if hasattr(os, "nice"):
     os.nice(10)
+with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as niceness:
+    niceness.write("19")
 from cepkit.compile.shared import loading
 if what == "kernels":
     loading.load_kernels(name, quick=False)
