@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.io._json import to_json_plotly
 
 from cepkit.plots.stills.figure import figure_svg
 from cepkit.plots.stills.png import still_bundle
 
 PLOTLY = "application/vnd.plotly.v1+json"
+# Variables of the environment with which plotly may show figures in another way.
+_OTHER_RENDERERS = (
+    "PLOTLY_RENDERER", "COLAB_NOTEBOOK_ID", "AZURE_NOTEBOOKS_HOST", "VSCODE_PID", "NTERACT_EXE",
+    "COCALC_PROJECT_ID", "DATABRICKS_RUNTIME_VERSION",
+)  # fmt: skip
 FEWEST_NUMBERS = 4  # shorter lists do not become typed arrays
 PRECISION = 1e-5  # largest error in single precision, as a share of the values' range: far below a pixel
 
@@ -67,7 +77,10 @@ class LeanFigure(go.Figure):
         return figure_svg(self.to_dict())
 
     def _repr_mimebundle_(self, *arguments: Any, **keywords: Any) -> Any:
-        bundle = super()._repr_mimebundle_(*arguments, **keywords)
+        if _is_shown_as_json():
+            bundle = {PLOTLY: json.loads(to_json_plotly(self.to_dict()))}
+        else:
+            bundle = super()._repr_mimebundle_(*arguments, **keywords)
         if not bundle or PLOTLY not in bundle or "image/png" in bundle:
             return bundle
         try:
@@ -95,6 +108,19 @@ class LeanFigure(go.Figure):
 
         display(bundle[0], metadata=bundle[1], raw=True)
         return True
+
+
+def _is_shown_as_json() -> bool:
+    """Return whether plotly shows the JSON of a figure here, by its rules for a process without settings.
+
+    plotly imports nbformat to find this out, which takes a second.
+    """
+    if "plotly.io._renderers" in sys.modules or "IPython" not in sys.modules:
+        return False
+    if any(name in os.environ for name in _OTHER_RENDERERS) or Path("/kaggle/input").exists():
+        return False
+    kind = type(sys.modules["IPython"].get_ipython())
+    return kind.__name__ == "ZMQInteractiveShell" and kind.__module__.startswith("ipykernel.")
 
 
 def lean(figure: dict) -> dict:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -13,6 +16,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
+from cepkit.plots import lean
 from cepkit.plots.lean import PLOTLY, LeanFigure
 from cepkit.plots.stills.figure import figure_svg
 from cepkit.plots.stills.png import Picture, png, size_of
@@ -160,6 +164,28 @@ def test_a_figure_carries_an_image(monkeypatch):
     assert other == (data, more) and set(data) == {PLOTLY, "image/png"}
     image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
     assert image.size == (860, 300) and more["metadata"] == {"image/png": {"width": 860}}
+
+
+_SHOWN = """
+import sys
+from ipykernel.zmqshell import ZMQInteractiveShell
+ZMQInteractiveShell.instance()
+import plotly.graph_objects as go
+from cepkit.plots.lean import LeanFigure
+figure = LeanFigure([go.Scatter(y=[1.5, None, 2.5, 3.5, 4.25]), go.Bar(x=["a", "b"], y=[1, 2])])
+mine = figure._repr_mimebundle_()
+was_quick = "nbformat" not in sys.modules
+import plotly.io
+plotly.io.renderers  # plotly's own choice
+print(was_quick, mine == figure._repr_mimebundle_(), sorted(mine[0]))
+"""
+
+
+def test_a_notebook_gets_what_plotly_shows_without_its_slow_imports():
+    names = [*lean._OTHER_RENDERERS]
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run([sys.executable, "-c", _SHOWN], env=environment, text=True, capture_output=True)
+    assert done.stdout == f"True True {sorted([PLOTLY, 'image/png'])}\n", done.stderr
 
 
 def test_a_picture_in_any_letters_has_the_same_bytes_again():

@@ -15,6 +15,7 @@ _COLOURS = 64  # a palette takes a quarter of the bytes, and the eye sees no dif
 _FONTS = [str(Path(__file__).parent / name) for name in ("DejaVuSans.ttf", "DejaVuSansMono.ttf")]
 _NOT_IN_FONTS = re.compile("[^\u0000-\u045f\u1e9e\u2000-\u27ff]")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_THIN = 'stroke-width="1"', 'stroke-width="1.01"'  # resvg takes ten times as long for lines of up to a pixel
 _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 
 
@@ -34,7 +35,7 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     from PIL import Image
 
     full = resvg_py.svg_to_bytes(
-        svg_string=svg.replace(theme.PAGE_INK, theme.INK),
+        svg_string=svg.replace(theme.PAGE_INK, theme.INK).replace(*_THIN),
         zoom=scale,
         font_files=_FONTS,
         skip_system_fonts=not _NOT_IN_FONTS.search(svg),
