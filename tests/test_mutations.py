@@ -38,5 +38,6 @@ def test_tests_of_a_room_exist(room):
         if fault.room == room:
             assert fault.id.startswith(f"{room}/") and fault.seen_by
             for test in fault.seen_by:
-                within = (Path(test).is_relative_to(path) for path in ROOMS[room])
-                assert any(within) and (ROOT / test).exists(), f"{fault.id}: {test}"
+                path, _, function = test.partition("::")
+                assert any(Path(path).is_relative_to(own) for own in ROOMS[room]), f"{fault.id}: {test}"
+                assert f"def {function}" in (ROOT / path).read_text(encoding="utf-8"), f"{fault.id}: {test}"

@@ -22,7 +22,7 @@ TABLES = {  # and where they are; those of the first line are the default path
     "next": "default_path.next_matches", "threads": "default_path.threads", "keys": "default_path.keys",
     "hard": "default_path.hard",
     "kernels": "kernels.table", "sequences": "sequence_kernels.table", "row_patterns": "row_patterns.table",
-    "windows": "windows.table", "agents": "agents.table",
+    "windows": "windows.table", "agents": "agents.table", "esper": "esper.table",
 }  # fmt: skip
 PROGRAMS = {  # with options of their own
     "spark": "spark_streaming", "reactions": "reactions", "shedding": "live_shedding",

@@ -196,6 +196,14 @@ def test_an_index_that_is_no_clock():
     assert quiet(periods, **RISE).query.order_by == ()
 
 
+def test_literals_with_an_offset_keep_it_and_others_are_in_the_zone_of_the_column():
+    times = pd.date_range("2026-03-01 06:00", periods=6, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"ts": times, "n": range(6)})
+    for text, after in [("09:00", 3), ("09:00+01:00", 3), ("09:00Z", 4), ("02:00-05:00", 2)]:
+        found = cep.match(frame, "late", define={"late": f"ts >= '2026-03-01 {text}'"}, order_by="ts")
+        assert found.to_frame()["first_ts"].tolist() == times[after:].tolist(), text
+
+
 # --- numbers as text ----------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from faults import ROOT, Fault, read_faults
 _NOT_COPIED = (".git", ".venv", "__pycache__", ".artefacts", ".pytest_cache", ".ruff_cache", "node_modules")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$", re.M)
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+_NO_END = "no end"
 _NO_FAILURE, _NOT_FOUND, _NO_TESTS = 0, 4, 5  # exit codes of pytest
 
 
@@ -72,7 +73,7 @@ class Copies:
             self._free.put(copy)
 
     def first_failure(self, copy: Path, tests: list[str]) -> str | None:
-        """Return the test that fails first, None if all pass; a run that takes too long is a failure."""
+        """Return the test that fails first, None if all pass. A run may take too long because others run."""
         command = [*_PYTEST, "-x", *tests]
         try:
             run = subprocess.run(
@@ -84,7 +85,7 @@ class Copies:
                 timeout=self._limit_s,
             )
         except subprocess.TimeoutExpired:
-            return "no end"
+            return _NO_END
         if run.returncode == _NO_FAILURE:
             return None
         if run.returncode == _NO_TESTS:
@@ -150,7 +151,7 @@ def main() -> None:
         with ThreadPoolExecutor(n_jobs) as pool:
             list(pool.map(work, faults))
         failing = copies.failures_without_fault({verdict.test for verdict in verdicts})
-    verdicts = [replace(v, what="unclear") if v.test in failing else v for v in verdicts]
+    verdicts = [replace(v, what="unclear") if v.test in {_NO_END, *failing} else v for v in verdicts]
     others = [verdict for verdict in verdicts if verdict.what != "caught"]
     print(
         f"\n{len(verdicts) - len(others)} of {len(verdicts)} caught ({1 - len(others) / len(verdicts):.0%})"
