@@ -33,6 +33,7 @@ INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
     "other",
 )
 NUMBERS = (INTEGER, FLOAT)
+WHOLE = (INTEGER, TIME, DURATION)  # of 64 bits
 
 
 @dataclass(frozen=True, slots=True)

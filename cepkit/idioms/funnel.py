@@ -199,6 +199,8 @@ def reach_steps(
         can, before = can[fits], before[fits]
         if ticks is not None and longest is not None:
             lasted = ticks[order[can]] - ticks[order[before]]
+            if lasted.dtype == np.int64:
+                lasted = lasted.view(np.uint64)  # never negative, so 64 bits without a sign hold it
             fits = (lasted <= longest) if closed else (lasted < longest)
             can, before = can[fits], before[fits]
         rows, started = can, before

@@ -349,16 +349,19 @@ class Words:
     def _aggregate(self, e: ex.Aggregate, seen: Seen) -> ex.Expression:
         names = {"avg": ("sum", "count_of"), "delta": ("last", "first"), "count": ("count_of",)}
         wanted = names.get(e.function, (e.function,))
+        if e.function == "avg" and self._group(e, "high", seen) is not None:
+            wanted = ("high", "low", "count_of")  # the halves of a sum of integers
         if isinstance(e.operand, ex.Reference) and e.operand.name is None:
             wanted = ("count",)
         leaves = [self._group(e, name, seen) for name in wanted]
         if None in leaves:
             return e
         values = [self._group_value(leaf, seen.value_of[leaf]) for leaf in leaves]
-        if None in values or (e.function == "avg" and values[1] == 0):
+        if None in values or (e.function == "avg" and values[-1] == 0):
             return ex.Literal(None)
         if e.function == "avg":
-            return _literal(values[0] / values[1])
+            total = values[0] if len(values) == 2 else values[0] * 2**32 + values[1]
+            return _literal(total / values[-1])
         return _literal(values[0] - values[1] if e.function == "delta" else values[0])
 
     def _group(self, e: ex.Aggregate, name: str, seen: Seen) -> Term | None:
@@ -366,10 +369,13 @@ class Words:
         inside = [node for node in e.walk() if isinstance(node, ex.Reference)]
         over = EARLIER if any(node.index == ex.ALL_BEFORE for node in inside) else ALL
         columns = {node.name for node in inside} - {None}
+        half = name if name in ("high", "low") else None
+        name = "sum" if half else name
         found = [
             leaf
             for leaf in seen.value_of
             if leaf.data == (name, inside[0].variable, over)
+            and _half(leaf) == half
             and {part.data[2] for part in leaf.walk() if part.op == "element"} == columns
         ]
         return found[0] if len(found) == 1 else None
@@ -492,3 +498,8 @@ def _matching(program: SequenceProgram, words: Words, found: Outcome) -> WhyNot:
     reason = f"after_match={policy!r} leaves it out: the earlier match of {taker} is reported"
     head = f"no match: {words.reading()} fulfils all conditions"
     return WhyNot(head, (reason,), ("after_match",), (), False, None, words.table((reason,)))
+
+
+def _half(leaf: Term) -> str | None:
+    """Return which half of its values an aggregate adds, or None if it adds whole values."""
+    return leaf.args[0].op if leaf.args and leaf.args[0].op in ("high", "low") else None

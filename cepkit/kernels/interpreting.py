@@ -13,6 +13,7 @@ from cepkit.kernels.opcodes import (
     ACTION,
     ADD_FLOATS,
     ADD_INTEGERS,
+    ADD_TIMES,
     AND,
     CARRIED,
     COUNT,
@@ -35,11 +36,13 @@ from cepkit.kernels.opcodes import (
     REQUIRE,
     SUBTRACT_FLOATS,
     SUBTRACT_INTEGERS,
+    SUBTRACT_TIMES,
     SUM,
     TO_FLOAT,
 )  # fmt: skip
 
 NULL = -(2**63)
+LARGEST = 2**63 - 1
 NAN = np.nan
 _PARTITION = T.Array(T.int32, 1, "C", readonly=True)
 _READ = T.Array(T.int64, 1, "C", readonly=True)
@@ -229,6 +232,14 @@ def run_instructions(code, f, every, rf, ri):
             rf[target] = rf[left] if ri[right] else NAN
         elif op == INTEGER_OR_NULL:
             ri[target] = ri[left] if ri[right] else NULL
+        elif op == SUBTRACT_TIMES:
+            u, v = ri[left], ri[right]
+            z = u - v
+            ri[target] = z if ((u ^ v) & (u ^ z)) >= 0 else (LARGEST if u >= 0 else -LARGEST)
+        elif op == ADD_TIMES:
+            u, v = ri[left], ri[right]
+            z = u + v
+            ri[target] = z if ((u ^ z) & (v ^ z)) >= 0 else (LARGEST if u >= 0 else -LARGEST)
     return f
 
 

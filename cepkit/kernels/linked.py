@@ -326,7 +326,7 @@ def advance_runs(pattern, events, store, parts, work, out, start, stop, output, 
             report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
             return
         p, t = partition[e], time[e]
-        limit = t - window if window >= 0 else NO_TIME
+        limit = t - window if window >= 0 and t > NO_TIME + window else NO_TIME
         live = n_live[p]
         if report[N_FREE] < 2 * live + 1:
             report[REASON], report[NEED] = MORE_SLOTS, 2 * live + 1
@@ -684,7 +684,7 @@ def advance_chains(pattern, events, store, parts, work, out, start, stop, output
             report[REASON], report[NEED] = MORE_WIDTH, report[WIDEST] + 2
             return
         p, t = partition[e], time[e]
-        limit = t - window if window >= 0 else NO_TIME
+        limit = t - window if window >= 0 and t > NO_TIME + window else NO_TIME
         latest = last_event[p]
         # An event outside the window may have been removed together with its chains.
         same = latest >= 0 and time[latest] >= limit

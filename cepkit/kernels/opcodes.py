@@ -15,6 +15,8 @@ TO_FLOAT = 26  # an integer as a float
 FLOAT_OR_NAN = 27  # the left float if the truth on the right is 1, else NaN
 INTEGER_OR_NULL = 28  # the left integer if the truth on the right is 1, else null
 
+SUBTRACT_TIMES, ADD_TIMES = 29, 30  # a result that does not fit is the nearest integer that does, but null
+
 SIGNS = ("==", "!=", "<", "<=", ">", ">=")
 CODES = {
     **{f"{sign} floats": COMPARE_FLOATS + i for i, sign in enumerate(SIGNS)},
@@ -23,6 +25,7 @@ CODES = {
     "+ floats": ADD_FLOATS, "- floats": SUBTRACT_FLOATS,
     "* floats": MULTIPLY_FLOATS, "/ floats": DIVIDE_FLOATS,
     "+ integers": ADD_INTEGERS, "- integers": SUBTRACT_INTEGERS, "* integers": MULTIPLY_INTEGERS,
+    "- times": SUBTRACT_TIMES, "+ times": ADD_TIMES,
     "negative floats": NEGATE_FLOAT, "negative integers": NEGATE_INTEGER,
     "abs floats": ABS_FLOAT, "abs integers": ABS_INTEGER,
     "to float": TO_FLOAT, "float or nan": FLOAT_OR_NAN, "integer or null": INTEGER_OR_NULL,

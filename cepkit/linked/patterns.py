@@ -294,7 +294,7 @@ class PlainEvents:
         time = np.asarray(self.time)
         if time.dtype.kind not in "iu":
             raise CepError(f"time has dtype {time.dtype}. It must be whole ticks, int64")
-        falls = np.flatnonzero(np.diff(time) < 0)
+        falls = np.flatnonzero(time[1:] < time[:-1])
         if len(falls):
             raise OrderError(f"time falls at event {falls[0] + 1}. Events must be in stream order")
         if latest is not None and self.n_events and time[0] < latest:

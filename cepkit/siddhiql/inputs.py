@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -148,6 +149,11 @@ def events_of(stream: StreamRows, is_time: bool) -> tuple[list[tuple], list[Even
         values = plain_values(source.column(name)).tolist()
         convert = _CONVERT.get(kind) if isinstance(kind, str) else None
         if convert is not None:
+            if convert is int and math.inf in map(abs, filter(None, values)):
+                raise CepError(
+                    f"stream {stream.name}: {name!r} is defined as {kind}, and its column holds an infinite "
+                    "number; define it as double, or drop these rows"
+                )
             values = [None if value is None else convert(value) for value in values]
         elif kind == BOOL:
             values = [None if value is None else bool(value) for value in values]

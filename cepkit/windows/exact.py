@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.errors import CepError
 
 SUMS = "cepkit.kernels.window.sums"
 _MANTISSA_BITS, _BASE_BITS, _COUNT_BITS = 53, 30, 32
-LARGEST_SQUARED = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,8 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
         mantissa = np.where(present, values, 0)
         place = np.zeros(len(values), np.int64)
         if scale is None:
-            scale = scale_between(0, int(np.abs(mantissa).max(initial=0)).bit_length())
+            largest = max(int(mantissa.max(initial=0)), -int(mantissa.min(initial=0)))
+            scale = scale_between(0, largest.bit_length())
         return ScaledNumbers(mantissa, place - scale.lowest, scale)
     if scale is None:
         scale = scale_of(values, present)
@@ -89,7 +88,6 @@ def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndar
 
 def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
-    check_squares(numbers)
     out, digits = np.empty(len(start)), np.zeros(6 * numbers.scale.n_digits + 2, np.int64)
     load_kernels(SUMS).exact_spreads(
         numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
@@ -103,12 +101,6 @@ def deviations_of(spread: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.sqrt(spread / (n * n))
 
 
-def check_squares(numbers: ScaledNumbers) -> None:
-    """Raise for integers whose squares need more digits than the kernels have."""
-    if int(np.abs(numbers.mantissa).max(initial=0)) >= LARGEST_SQUARED:
-        raise CepError("std() of integers beyond 2^62; cast the column to float64 first")
-
-
 def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of every range, int64, (n_ranges, n_digits); digits of parts add up."""
     out = np.empty((len(start), numbers.scale.n_digits), np.int64)
@@ -120,7 +112,6 @@ def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) ->
 
 def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of squares of every range, int64, (n_ranges, 2 * n_digits)."""
-    check_squares(numbers)
     out = np.empty((len(start), 2 * numbers.scale.n_digits), np.int64)
     load_kernels(SUMS).partial_squares(
         numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out

@@ -422,3 +422,16 @@ def test_translated_queries_have_the_matches_of_match(seed):
     assert found.sort_values(list(found)).to_numpy().tolist() == (
         expected[list(found)].sort_values(list(found)).to_numpy().tolist()
     )
+
+
+@pytest.mark.parametrize("kind", ["int", "long"])
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_an_infinite_number_is_no_integer(kind, value):
+    text = f"define stream S (x {kind}); from S select x insert into Out;"
+    frame = pd.DataFrame({"x": [1.0, value]})
+    with pytest.raises(
+        cep.CepError, match=f"stream S: 'x' is defined as {kind}, and its column holds an inf"
+    ):
+        cep.siddhi(text, S=frame).to_frame()
+    numbers = cep.siddhi(text.replace(kind, "double"), S=frame).to_frame()
+    assert numbers["x"].tolist() == [1.0, value]

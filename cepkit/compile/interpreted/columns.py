@@ -126,6 +126,24 @@ def _of_floats(function: Callable) -> Callable:
     return lambda left, right: np.where(right != 0, function(left, right), np.nan)
 
 
+def _subtract_times(left: Values, right: Values) -> Values:
+    found = np.subtract(left, right)
+    return _nearest(found, (left ^ right) & (left ^ found), left)
+
+
+def _add_times(left: Values, right: Values) -> Values:
+    found = np.add(left, right)
+    return _nearest(found, (left ^ found) & (right ^ found), left)
+
+
+def _nearest(found: Values, wrapped: Values, left: Values) -> Values:
+    """Return what was found, or the nearest integer above null where ``wrapped`` is negative."""
+    if not np.any(wrapped < 0):
+        return found
+    largest = np.int64(2**63 - 1)
+    return np.where(wrapped < 0, np.where(left >= 0, largest, -largest), found)
+
+
 def _root(x: Values) -> Values:
     return np.where(x >= 0, np.sqrt(x), np.nan)
 
@@ -155,6 +173,8 @@ _BOTH: dict[str, Callable[..., Any]] = {
 OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"{name} {kind}": function for name, function in _BOTH.items() for kind in ("floats", "integers")},
     **{f"{name} floats": _rounded(i) for i, name in enumerate(ROUNDED)},
+    "- times": _subtract_times, "+ times": _add_times,
+    "high integers": lambda x: np.right_shift(x, 32), "low integers": lambda x: np.bitwise_and(x, 2**32 - 1),
     "!= integers": np.not_equal,
     "!= floats": lambda left, right: (left < right) | (left > right),
     "/ floats": _divide, "// integers": _whole(np.floor_divide), "% integers": _whole(np.remainder),

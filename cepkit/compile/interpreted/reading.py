@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from cepkit.compile.shared.loading import are_kernels_ready
+from cepkit.compile.shared.term_writing import may_precede_all
 from cepkit.compile.shared.terms import Term
-from cepkit.events import BOOLEAN, FLOAT, NULL_INTEGER, OTHER, TEXT
+from cepkit.events import BOOLEAN, DURATION, FLOAT, NULL_INTEGER, OTHER, TEXT, TIME
 
 LEAVES = ("column", "previous", "first", "count_of", "sum", "max", "min", "element", "group")
 _FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -32,7 +33,7 @@ _EXACT = (
     "bit_or",
     "bit_xor",
 )
-_ARITHMETIC = ("+", "-", "*", "/", "//", "%", "negative")
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%", "negative", "elapsed", "high", "low", "joined")
 _TRUTHS = ("not", "and", "or", "never", "always", "truth", "is_null", "compare", "table", "member")
 
 
@@ -118,6 +119,11 @@ class Reader(ABC):
         if term.kind == BOOLEAN:
             return self.apply("truth code", self.true(term), self.false(term))
         parts = [self.as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
+        if op == "joined":
+            high = self.apply("* floats", parts[0], self.apply("to float", self.number(2**32)))
+            return self.apply("+ floats", high, parts[1])
+        if op in ("+", "-", "elapsed") and term.kind in (TIME, DURATION):
+            op, kind = "+" if op == "+" else "-", "times"
         whole = parts[0]
         if len(parts) == 1:
             return self.apply(f"{op} {kind}", whole)
@@ -137,6 +143,8 @@ class Reader(ABC):
             return []
         if term.kind in (TEXT, BOOLEAN, OTHER):
             return [self.apply(">= integers", self.value(term), self.number(0))]
+        if may_precede_all(term):
+            return [self.apply(">= integers", self.number_of_row(), self.number(term.data))]
         if term.op in LEAVES:
             return [self.apply("!= integers", self.value(term), self.number(NULL_INTEGER))]
         known = [one for arg in term.args for one in self.valid(arg)]

@@ -6,7 +6,7 @@ A condition reads the events of a partial match, the *path*. The tables say wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -34,7 +34,7 @@ from cepkit.compile.sequences.search_source import (
     is_decided_at_begin,
     without_variable,
 )
-from cepkit.compile.shared.terms import Term, conjuncts_of
+from cepkit.compile.shared.terms import ALWAYS, Term, conjuncts_of
 from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import opcodes
 from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
@@ -43,6 +43,7 @@ _GROUPS = {
     "count": opcodes.NUMBER, "count_of": opcodes.NUMBER_KNOWN, "sum": opcodes.TOTAL, "min": opcodes.LOWEST,
     "max": opcodes.HIGHEST, "first": opcodes.FIRST, "last": opcodes.LAST,
 }  # fmt: skip
+THERE = "there"  # a leaf that is true where its event exists, else null
 Depth = tuple[int, int]  # a base, and an offset from it
 
 
@@ -118,6 +119,9 @@ class PathInstructions(InstructionWriter):
         """Return the registers of truths that must hold for a value not to be null."""
         if term.kind == FLOAT or not term.nullable:
             return []
+        if term.op == "element" and term.args:
+            there = self.leaf(replace(term, op=THERE, args=(), kind=BOOLEAN))
+            return [self.apply(">= integers", there, self.number(0))]
         found = self._of_event(ALL_VALID, term)
         return [found] if found else super(InstructionWriter, self).valid(term)
 
@@ -251,8 +255,10 @@ class BranchWriter:
         for value, index in writer.values.items():
             self._load(value, number["event", index], *depth(writer.leaf_of_value[index]), 0)
         for i, leaf in enumerate(writer.carried):
-            if leaf.op == "element":
+            if leaf.op in ("element", THERE):
                 read = EventValue(VALUE, leaf, leaf.kind == FLOAT)
+                if leaf.op == THERE:
+                    read = EventValue(TRUE, ALWAYS, False)
                 self._load(read, number["carried", i], *depth(leaf), int(leaf.kind in (TEXT, BOOLEAN)))
                 continue
             _, variable, over = leaf.data

@@ -165,7 +165,7 @@ def _with_past(term: Term) -> Term:
     args = tuple(map(_with_past, term.args))
     if args == term.args:
         return term
-    if term.op in ("compare", "and", "or", "not", "+", "-", "*", "negative"):
+    if term.op in ("compare", "and", "or", "not", "+", "-", "*", "negative", "elapsed"):
         return replace(term, args=args, nullable=any(arg.nullable for arg in args))
     return replace(term, args=args)
 
@@ -225,7 +225,7 @@ def _is_window(term: Term, clock: Term | None) -> bool:
         return False
     left, right = term.args
     return (
-        left.op == "-"
+        left.op in ("-", "elapsed")
         and left.args[0] == clock
         and left.args[1].op == "first"
         and left.args[1].args[0] == clock

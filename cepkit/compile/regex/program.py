@@ -17,7 +17,7 @@ from cepkit.compile.shared.loading import load
 from cepkit.compile.shared.state_layout import StateArray
 from cepkit.compile.shared.terms import EVENT, START, Constant, Term
 from cepkit.errors import CepError, PredicateError
-from cepkit.events import DURATION, INTEGER, TIME, ColumnType
+from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
@@ -238,8 +238,9 @@ def _window(
     ticks = query.within if clock.unit is None else duration_ticks(query.within, clock.unit)
     binder.columns.setdefault(clock.data)
     first = Term("first", (clock,), clock.kind, clock.unit, clock.nullable, None, START)
-    kind = DURATION if clock.unit else clock.kind
-    span = Term("-", (clock, first), kind, clock.unit, clock.nullable, None, START)
+    kind = FLOAT if clock.kind == FLOAT else DURATION
+    op = "-" if kind == FLOAT else "elapsed"  # the clock never decreases, so 64 bits without a sign hold it
+    span = Term(op, (clock, first), kind, clock.unit, clock.nullable, None, START)
     number = Constant(INTEGER if isinstance(ticks, int) else "float", ticks)
     binder.constants.append(number)
     limit = Term("constant", (), kind, clock.unit, False, len(binder.constants) - 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cepkit.compile.shared.binding import Binder, holds_lists
-from cepkit.compile.shared.terms import EVENT, Prepared, Term
-from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, ColumnType
+from cepkit.compile.shared.operations import mean
+from cepkit.compile.shared.terms import ALWAYS, EVENT, Prepared, Term
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, TEXT, TIME, WHOLE, ColumnType
 from cepkit.language.expressions import trees as ex
 
 # Which event of its variable an element means, unless it is a whole number k for the k-th: each in turn
@@ -19,6 +20,7 @@ class ElementBinder(Binder):
 
     Its leaves are ``element`` terms with data (variable, which event, column), and ``group`` terms with
     data (aggregate, variable, which events). The argument of a group is computed for each of its events.
+    An element with the argument ``ALWAYS`` is null only where its event is missing.
     """
 
     range_of_aggregate: str | None = None  # while binding an aggregate's argument
@@ -55,9 +57,10 @@ class ElementBinder(Binder):
 
     def _element(self, e: ex.Reference, column: Term) -> Term:
         which = self._which(e)
-        nullable = column.nullable or isinstance(which, int)
+        may_miss = isinstance(which, int)
         data = (e.variable, which, column.data)
-        return Term("element", (), column.kind, column.unit, nullable, data, EVENT)
+        known = (ALWAYS,) if may_miss and not column.nullable and column.kind in WHOLE else ()
+        return Term("element", known, column.kind, column.unit, column.nullable or may_miss, data, EVENT)
 
     def _similarity(self, e: ex.Call) -> Term:
         arrays = tuple(self._array(argument, e) for argument in e.arguments)
@@ -124,8 +127,8 @@ class ElementBinder(Binder):
         return super().bind(expression)
 
     def _finish_aggregate(self, e: ex.Aggregate, function: str, variable: str, over: str, arg: Term) -> Term:
-        def group(name: str, kind: str = arg.kind, nullable: bool = True) -> Term:
-            return Term("group", (arg,), kind, arg.unit, nullable, (name, variable, over), EVENT)
+        def group(name: str, kind: str = arg.kind, nullable: bool = arg.nullable, of: Term = arg) -> Term:
+            return Term("group", (of,), kind, of.unit, nullable, (name, variable, over), EVENT)
 
         if function == "count":
             return group("count_of", INTEGER, False)
@@ -135,7 +138,8 @@ class ElementBinder(Binder):
             if arg.kind not in (TIME, DURATION, *NUMBERS):
                 raise self.wrong(e, "delta() needs times or numbers")
             kind = DURATION if arg.kind in (TIME, DURATION) else arg.kind
-            return Term("-", (group("last"), group("first")), kind, arg.unit, True, None, EVENT)
+            ends = group("last"), group("first")
+            return Term("-", ends, kind, arg.unit, arg.nullable, None, EVENT)
         if function in ("min", "max"):
             if arg.kind == BOOLEAN:
                 raise self.wrong(e, f"{function}() needs an ordered value, but this is a truth value")
@@ -146,4 +150,4 @@ class ElementBinder(Binder):
             raise self.wrong(e, f"{function}() needs numbers")
         if function == "sum":
             return group("sum")
-        return Term("/", (group("sum"), group("count_of", INTEGER, False)), FLOAT, None, True, None, EVENT)
+        return mean(arg, lambda of: group("sum", of=of), group("count_of", INTEGER, False))

@@ -40,6 +40,12 @@ class PathWriter(TermWriter):
         """Return the code of the value; a plain column is that of the event at ``y``."""
         return self.load(term.data, "y") if term.op == "column" else super().value(term)
 
+    def valid(self, term: Term) -> list[str]:
+        """Return the conditions for a value that is not null."""
+        if term.op == "element" and term.args:
+            return [f"{self.value(term)}_there"]
+        return super().valid(term)
+
     def similarity(self, term: Term) -> str:
         """Return the code of a function of two arrays; null if one of the events is missing."""
         code = super().similarity(term)
@@ -142,7 +148,8 @@ class PathWriter(TermWriter):
                 add(f"{v} = {self.load(column, f'path[{end(component_of[variable])}]')}")
             else:
                 c = component_of[variable]
-                add(f"{v} = {_null(leaf)}", f"if first[{c}] + {which - 1} <= {end(c)}:")
+                add(f"{v} = {_null(leaf)}", f"{v}_there = first[{c}] + {which - 1} <= {end(c)}")
+                add(f"if {v}_there:")
                 add(f"    {v} = {self.load(column, f'path[first[{c}] + {which - 1}]')}")
         for leaf in groups:
             c = component_of[leaf.data[1]]

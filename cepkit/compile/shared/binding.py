@@ -330,7 +330,8 @@ class Binder:
     @_bind.register
     def _(self, e: ex.Previous) -> Term:
         arg = event_level(self, e, "prev")
-        return Term("previous", (arg,), arg.kind, arg.unit, True, e.offset, EVENT)
+        of, rows = (arg.args[0], arg.data) if arg.op == "previous" else (arg, 0)
+        return Term("previous", (of,), of.kind, of.unit, True, e.offset + rows, EVENT)
 
     @_bind.register
     def _(self, e: ex.Aggregate) -> Term:

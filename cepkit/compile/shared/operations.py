@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from cepkit.compile.shared.comparisons import TermBinder, check_zones, in_unit, same_unit
 from cepkit.compile.shared.terms import ANY_KIND, CONSTANT, EVENT, START, Term, described, level_of
 from cepkit.errors import CepError
@@ -70,15 +73,28 @@ def aggregate(binder: TermBinder, e: ex.Aggregate) -> Term:
         return Term(function, (arg,), arg.kind, arg.unit, arg.nullable, None, START)
     if arg.kind not in NUMBERS and (function, arg.kind) != ("sum", DURATION):
         raise binder.wrong(e, f"{function}() needs numbers, {str(e.operand)!r} is a {described(arg)}")
-    total = Term("sum", (arg,), arg.kind, arg.unit, arg.nullable, None, START)
+
+    def total(of: Term) -> Term:
+        return Term("sum", (of,), of.kind, of.unit, of.nullable, None, START)
+
     if function == "sum":
-        return total
+        return total(arg)
     counted = (
         Term("count_of", (arg,), INTEGER, None, False, None, START)
         if arg.nullable
         else (Term("count", (), INTEGER, None, False, None, START))
     )
-    return Term("/", (total, counted), FLOAT, None, True, None, START)
+    return mean(arg, total, counted)
+
+
+def mean(arg: Term, total: Callable[[Term], Term], counted: Term) -> Term:
+    """Return the mean for the term of a sum; a sum of integers is in two halves, so it cannot wrap around."""
+    if arg.kind == INTEGER:
+        halves = (replace(arg, op=half, args=(arg,), data=None) for half in ("high", "low"))
+        whole = Term("joined", tuple(map(total, halves)), FLOAT, None, True, None, counted.level)
+    else:
+        whole = total(arg)
+    return Term("/", (whole, counted), FLOAT, None, True, None, counted.level)
 
 
 def number(binder: TermBinder, operand: ex.Expression, whole: ex.Expression) -> Term:

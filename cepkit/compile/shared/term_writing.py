@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 
 from cepkit.compile.shared.state_layout import StateArray
 from cepkit.compile.shared.terms import Term
-from cepkit.events import BOOLEAN, FLOAT, NULL_CODE, NULL_INTEGER, OTHER, TEXT
+from cepkit.events import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    NULL_CODE,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    WHOLE,
+)
 
 _FLIP = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MATH = {
@@ -43,6 +53,16 @@ _HELPER_OF = {
     "log2": "log2_of", "log10": "log10_of", "power": "power_of",
 }  # fmt: skip
 _SIMILARITY = {"corr": _OF_PREPARED, "cosine": _OF_PREPARED, "l2": _OF_ROWS}
+# A time or a duration that does not fit is the nearest one that does; the least integer is null.
+_OF_TIMES = {
+    "-": """    z = x - y
+    return z if ((x ^ y) & (x ^ z)) >= 0 else (9223372036854775807 if x >= 0 else -9223372036854775807)
+""",
+    "+": """    z = x + y
+    return z if ((x ^ z) & (y ^ z)) >= 0 else (9223372036854775807 if x >= 0 else -9223372036854775807)
+""",
+}
+_NAME_OF_TIMES = {"-": "subtract_times", "+": "add_times"}
 _IS_MEMBER = """    high = stop
     while low < high:
         middle = (low + high) >> 1
@@ -67,6 +87,8 @@ def helper_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
     if "member" in ops:
         helpers.append(("is_member(values, low, stop, x, wanted)", _IS_MEMBER))
     helpers += [_operation(op) for op in sorted(ops & set(_HELPER_OF)) if _is_nested(terms, op)]
+    of_times = {term.op for root in terms for term in root.walk() if _is_of_times(term)}
+    helpers += [(f"{_NAME_OF_TIMES[op]}(x, y)", _OF_TIMES[op]) for op in sorted(of_times)]
     options = "no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False"
     lines = []
     for signature, body in helpers:
@@ -81,6 +103,11 @@ def _operation(op: str) -> tuple[str, str]:
         return f"{_HELPER_OF[op]}(x, y, null)", f"    return x {op} y if y != 0 else null"
     names = ("x", "y")[: 2 if op == "power" else 1]
     return f"{_HELPER_OF[op]}({', '.join(names)})", f"    return {_MATH[op].format(*names)}"
+
+
+def _is_of_times(term: Term) -> bool:
+    """Return whether a term is a sum or difference that must not wrap around."""
+    return term.op in ("+", "-") and term.kind in (TIME, DURATION)
 
 
 def _is_nested(terms: Iterable[Term], op: str) -> bool:
@@ -122,7 +149,11 @@ class TermWriter:
         self.texts = self._texts_of_functions(every) if python else []
         self.pasts = list(dict.fromkeys((t.args[0], t.data) for t in every if t.op == "previous"))
         self.uses_count = any(t.op == "count" for t in every)
-        self.uses_ordinal = self.uses_count or any(offset > 1 for _, offset in self.pasts)
+        self.uses_ordinal = (
+            self.uses_count
+            or any(offset > 1 for _, offset in self.pasts)
+            or any(may_precede_all(t) for t in every)
+        )
 
     def _texts_of_functions(self, terms: list[Term]) -> list[str]:
         calls = (term for term in terms if term.op == "call")
@@ -248,6 +279,14 @@ class TermWriter:
         parts = [self._as_float(arg) if term.kind == FLOAT else self.value(arg) for arg in args]
         if op == "negative":
             return f"(-{parts[0]})"
+        if _is_of_times(term):
+            return f"{_NAME_OF_TIMES[op]}({parts[0]}, {parts[1]})"
+        if op == "elapsed":
+            return f"np.uint64({parts[0]} - {parts[1]})"
+        if op in ("high", "low"):
+            return f"({parts[0]} {'>> 32' if op == 'high' else '& 4294967295'})"
+        if op == "joined":
+            return f"({parts[0]} * 4294967296.0 + {parts[1]})"
         if op in ("+", "-", "*"):
             return f"({parts[0]} {op} {parts[1]})"
         if op in ("/", "//", "%"):
@@ -311,6 +350,8 @@ class TermWriter:
             return [f"{self.value(term)} is not None"]
         if term.kind in (BOOLEAN, OTHER):
             return [f"{self.value(term)} >= 0"]
+        if may_precede_all(term):
+            return [f"n >= {term.data}"]
         if term.op in ("column", "previous", "first", "sum", "max", "min", "element", "group"):
             return [f"{self.value(term)} != NULL"]
         conditions = [c for arg in term.args for c in self.valid(arg)]
@@ -377,6 +418,8 @@ class TermWriter:
         left, right = term.args
         sign = term.data if wanted else _FLIP[term.data]
         one, other = self.value(left), self.value(right)
+        if left.op == "elapsed":
+            other = f"np.uint64({other})"
         known = self.valid(left) + self.valid(right)
         if sign == "!=" and FLOAT in (left.kind, right.kind):
             return _join("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
@@ -401,6 +444,13 @@ class TermWriter:
 
     def _arguments_known(self, term: Term) -> list[str]:
         return [c for arg in term.args for c in self.valid(arg) + self._not_nan(arg)]
+
+
+def may_precede_all(term: Term) -> bool:
+    """Return whether an earlier value is null only because no row is there; then any integer is a value."""
+    if term.op != "previous" or not term.nullable or term.args[0].nullable:
+        return False
+    return term.kind in WHOLE
 
 
 def _table_dtype(term: Term) -> str:

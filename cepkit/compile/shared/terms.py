@@ -85,7 +85,7 @@ class Prepared:
 
 
 ANY_KIND = "any"  # of a user function's result, until its context decides
-NEVER = Term("never", kind=BOOLEAN)
+NEVER, ALWAYS = Term("never", kind=BOOLEAN), Term("always", kind=BOOLEAN)
 
 
 def comparison(sign: str, left: Term, right: Term) -> Term:

@@ -42,7 +42,11 @@ class _Weights:
 
 
 def aggregate(
-    counter: PathCounter, component: int, values: np.ndarray | None, function: str
+    counter: PathCounter,
+    component: int,
+    values: np.ndarray | None,
+    function: str,
+    present: np.ndarray | None = None,
 ) -> int | float | None:
     """Return an aggregate of a component's events over all matches.
 
@@ -53,10 +57,13 @@ def aggregate(
     component : int
         The component whose events are aggregated. An event counts once for every match it is part of.
     values : ndarray of int64 or float64, shape (n_places,), or None
-        An attribute by place; the null of integers and NaN do not count. None counts events.
+        An attribute by place; NaN and, without ``present``, the null of integers do not count. None counts
+        events.
     function : str
         One of ``FUNCTIONS``, or ``total``: a sum without rounding, for floats a fraction, so that sums of
         several graphs can be added up.
+    present : ndarray of bool, shape (n_places,), optional
+        Which values count.
 
     Returns
     -------
@@ -75,8 +82,11 @@ def aggregate(
     layout = counter.layout
     if values is None:
         values = np.zeros(layout.places.n, np.int64)
-    own = values[layout.members(layout.graph.pool_of_component(component))]
+    members = layout.members(layout.graph.pool_of_component(component))
+    own = values[members]
     known = own == own if own.dtype.kind == "f" else own != NULL_INTEGER
+    if present is not None:
+        known = present[members]
     if function in ("min", "max"):
         found = own[known & taking_part(counter, component)]
         return None if not len(found) else (found.min() if function == "min" else found.max()).item()

@@ -32,7 +32,7 @@ from cepkit.engines.shared.sequence_set import (
     draw_numbers,
     joined,
 )
-from cepkit.events import NULL_INTEGER, Events
+from cepkit.events import Events
 from cepkit.language.sequences.lines import Component
 
 _MUCH_WORK = 1 << 30  # entries that the counting of anchored matches looks at in about a second
@@ -411,17 +411,16 @@ class CountedMatches(SequenceSet):
         values, present : ndarray, shape (n_events,), optional
             int64 or float64 by position, and whether each is present; None counts events.
         """
-        by_place = None
+        by_place = known = None
         if values is not None:
-            null = np.nan if values.dtype.kind == "f" else NULL_INTEGER
-            by_place = np.where(present, values, null)[self._places.position_of_place]
+            by_place, known = (of[self._places.position_of_place] for of in (values, present))
         wanted = {"avg": ("total", "count"), "sum": ("total",)}.get(function, (function,))
         found: dict[str, list] = {name: [] for name in wanted}
         for counter in self._counters:
             for c, component in enumerate(counter.graph.branch.branch.components):
                 if component.variable == variable:
                     for name in wanted:
-                        made = aggregate(counter, c, by_place, name)
+                        made = aggregate(counter, c, by_place, name, known)
                         found[name] += [] if made is None else [made]
         if function == "count":
             return sum(found["count"])

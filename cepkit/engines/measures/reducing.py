@@ -50,10 +50,10 @@ def reduce_items(
     if function in ("min", "max"):
         best = pa.array(_extreme(function, numbers, present, starts), mask=none)
         return best if _is_number(kind) else best.cast(_stored(kind)).cast(kind)
-    total = _segments(np.add, numbers, starts)
     if function == "avg":
         with np.errstate(invalid="ignore", divide="ignore"):
-            return pa.array(total / counts, mask=none)
+            return pa.array(_total(numbers, starts) / counts, mask=none)
+    total = _segments(np.add, numbers, starts)
     result = pa.array(total, mask=none)
     return result.cast(kind) if pa.types.is_duration(kind) else result
 
@@ -137,6 +137,14 @@ def _extreme(function: str, values: np.ndarray, present: np.ndarray, starts: np.
         limits = np.iinfo(values.dtype)
         neutral = limits.min if is_max else limits.max
     return _segments(np.maximum if is_max else np.minimum, np.where(present, values, neutral), starts)
+
+
+def _total(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return the sums as floats; integers are added in two halves, so they cannot wrap around."""
+    if numbers.dtype.kind == "f":
+        return _segments(np.add, numbers, starts)
+    high, low = (_segments(np.add, half, starts) for half in (numbers >> 32, numbers & 0xFFFFFFFF))
+    return high * 2.0**32 + low
 
 
 def _segments(operation: np.ufunc, values: np.ndarray, starts: np.ndarray) -> np.ndarray:

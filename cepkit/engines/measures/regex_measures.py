@@ -357,6 +357,8 @@ class Evaluator:
 
     def _arithmetic(self, e: ex.Expression, operator: str, left, right):
         left, right = self._unify(e, left, right)
+        if operator in "+-" and (pa.types.is_temporal(left.type) or pa.types.is_temporal(right.type)):
+            return _combine_times(operator, left, right)
         if operator in "+-":
             return _clean((pc.add if operator == "+" else pc.subtract)(left, right))
         if operator == "*":
@@ -468,6 +470,23 @@ def _compare_exactly(sign: str, left, right):
     below = sign in ("<", "<=", "!=")
     found = pc.if_else(is_tie, _COMPARE[sign](left, whole), unequal)
     return pc.if_else(pc.and_(pc.equal(as_floats, floats), too_large), pa.scalar(below), found)
+
+
+def _combine_times(sign: str, left, right):
+    """Return a sum or difference of times; one that does not fit is the nearest that does."""
+    try:
+        return (pc.add_checked if sign == "+" else pc.subtract_checked)(left, right)
+    except pa.ArrowInvalid as error:
+        if "overflow" not in str(error):
+            raise
+    wrapped = (pc.add if sign == "+" else pc.subtract)(left, right)
+    one, other, found = (
+        np.asarray(side.cast(pa.int64()).fill_null(0) if isinstance(side, pa.Array) else side.value)
+        for side in (left, right, wrapped)
+    )
+    overflows = ((one ^ found) & ((other if sign == "+" else ~other) ^ found)) < 0
+    nearest = pa.array(np.where(overflows, np.where(one >= 0, 2**63 - 1, 1 - 2**63), found))
+    return pc.if_else(wrapped.is_valid(), nearest, pa.scalar(None, pa.int64())).cast(wrapped.type)
 
 
 def _is_literal_text(side) -> bool:

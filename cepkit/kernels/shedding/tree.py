@@ -158,9 +158,9 @@ def _bounds(row, component, cells, is_group):
 
 @njit(**_HELPER)
 def _fits(first, last, limits, time, rank):
-    """Return whether two events of a partition fit into the window."""
+    """Return whether two events of a partition fit into the window. A difference that wraps is negative."""
     base = limits[BASE]
-    if limits[WITHIN] >= 0 and time[last - base] - time[first - base] > limits[WITHIN]:
+    if limits[WITHIN] >= 0 and not 0 <= time[last - base] - time[first - base] <= limits[WITHIN]:
         return False
     return limits[WITHIN_EVENTS] == 0 or rank[last - base] - rank[first - base] < limits[WITHIN_EVENTS]
 
@@ -172,9 +172,9 @@ def _follows(before, after, is_next, limits, time):
         return False
     base = limits[BASE]
     passed = time[after - base] - time[before - base]
-    if limits[IS_STRICT] and passed <= 0:
+    if limits[IS_STRICT] and passed == 0:
         return False
-    return not is_next or limits[GAP] < 0 or passed <= limits[GAP]
+    return not is_next or limits[GAP] < 0 or 0 <= passed <= limits[GAP]
 
 
 @njit(**_HELPER)
@@ -391,9 +391,9 @@ def _absent_kills(slot, is_over, tables, events, state, own_counts):
                 break
             is_between = own[TO] < 0 or y < high
             if is_between and own[FROM] < 0 and limits[WITHIN] >= 0:
-                is_between = time[row[LAST] - base] - time[y - base] <= limits[WITHIN]
+                is_between = 0 <= time[row[LAST] - base] - time[y - base] <= limits[WITHIN]
             if is_between and own[TO] < 0 and limits[WITHIN] >= 0:
-                is_between = time[y - base] - time[row[FIRST] - base] <= limits[WITHIN]
+                is_between = 0 <= time[y - base] - time[row[FIRST] - base] <= limits[WITHIN]
             if is_between:
                 kills = reading in (KILLS, ALLOWED_ALONE) or pool[at, IS_CLOSED] == 0
                 if own[FIRST_BESIDE] < own[LAST_BESIDE] and pool[at, IS_CLOSED]:
@@ -502,7 +502,7 @@ def advance(
             # Partial matches whose window is over.
             while info[SWEEP] < p:
                 s = info[SWEEP] - base
-                is_over = limits[WITHIN] >= 0 and time[own] - time[s] > limits[WITHIN]
+                is_over = limits[WITHIN] >= 0 and not 0 <= time[own] - time[s] <= limits[WITHIN]
                 if not is_over and limits[ENDS_BY_EVENTS]:
                     is_over = chain[s] < 0
                     if partition[s] == k:

@@ -15,6 +15,7 @@ BASE_BITS = 30
 _MASK = (1 << BASE_BITS) - 1
 _HALF_BITS = 31
 _HALF = (1 << _HALF_BITS) - 1
+_UPPER = (1 << 33) - 1  # of a number of 64 bits without a sign: 2^63 is one, and it is negative in int64
 _TOP_BITS = 61  # of the digits that are rounded to a float, so that one bit can say that others follow
 
 _INTS, _OUT_INTS = T.Array(T.int64, 1, "C", readonly=True), T.Array(T.int64, 1, "C")
@@ -34,11 +35,11 @@ _LEAST = 1 - _BIAS  # exponent of the least normalised float
 
 @njit(**_HELPER)
 def _add(digits, part, place, sign):
-    """Add ``sign * part * 2^place`` to digits; ``0 <= part < 2^63``."""
+    """Add ``sign * part * 2^place`` to digits; ``0 <= part <= 2^63``, which int64 holds as -2^63."""
     i = place // BASE_BITS
     shift = place - i * BASE_BITS
     low = (part & _HALF) << shift
-    high = (part >> _HALF_BITS) << (shift + 1)
+    high = ((part >> _HALF_BITS) & _UPPER) << (shift + 1)
     digits[i] += sign * (low & _MASK)
     digits[i + 1] += sign * ((low >> BASE_BITS) + (high & _MASK))
     digits[i + 2] += sign * (high >> BASE_BITS)
@@ -46,12 +47,13 @@ def _add(digits, part, place, sign):
 
 @njit(**_HELPER)
 def _add_square(digits, part, place, sign):
-    """Add ``sign * (part * 2^place)^2`` to digits; ``0 <= part < 2^62``."""
-    high, low = part >> _HALF_BITS, part & _HALF
+    """Add ``sign * (part * 2^place)^2`` to digits; ``0 <= part <= 2^63``, which int64 holds as -2^63."""
+    high, low = (part >> _HALF_BITS) & _UPPER, part & _HALF
     _add(digits, low * low, 2 * place, sign)
     if high:
         _add(digits, high * low, 2 * place + _HALF_BITS + 1, sign)
-        _add(digits, high * high, 2 * place + 2 * _HALF_BITS, sign)
+        _add(digits, high * (high >> 1), 2 * place + 2 * _HALF_BITS + 1, sign)
+        _add(digits, high if high & 1 else 0, 2 * place + 2 * _HALF_BITS, sign)
 
 
 @njit(**_HELPER)
@@ -221,8 +223,7 @@ def _spread(digits, squares, count, lowest, scratch, wide):
 def exact_spreads(mantissa, place, count, start, stop, lowest, digits, out):
     """Write ``n * sum(x^2) - sum(x)^2`` of every range, rounded once; ``count`` has n of every range.
 
-    The other parameters are those of `exact_sums`; a mantissa has at most 62 bits, and ``digits`` has
-    ``6 * n_digits + 2`` zeros.
+    The other parameters are those of `exact_sums`; ``digits`` has ``6 * n_digits + 2`` zeros.
 
     Notes
     -----

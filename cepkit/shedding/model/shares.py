@@ -203,9 +203,13 @@ def _counts(term: Term) -> bool:
     """Return whether a term reads a number of events. A mean does not, although it divides by one."""
     if term.op == "group":
         return term.data[0] in ("count", "count_of")
-    if term.op == "/" and _is_aggregate(term.args[0], "sum") and _is_aggregate(term.args[1], "count_of"):
+    if term.op == "/" and _is_sum(term.args[0]) and _is_aggregate(term.args[1], "count_of"):
         return False
     return any(map(_counts, term.args))
+
+
+def _is_sum(term: Term) -> bool:
+    return _is_aggregate(term, "sum") or term.op == "joined"
 
 
 def _is_aggregate(term: Term, name: str) -> bool:
