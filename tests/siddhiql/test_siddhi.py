@@ -433,5 +433,5 @@ def test_an_infinite_number_is_no_integer(kind, value):
         cep.CepError, match=f"stream S: 'x' is defined as {kind}, and its column holds an inf"
     ):
         cep.siddhi(text, S=frame).to_frame()
-    numbers = cep.siddhi(text.replace(kind, "double"), S=frame).to_frame()
+    numbers = cep.siddhi(text.replace(f"x {kind}", "x double"), S=frame).to_frame()
     assert numbers["x"].tolist() == [1.0, value]

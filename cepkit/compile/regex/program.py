@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Progra
             Binder(schema, query).predicate(f"predicate {name!r}", expression)
     clock = _clock(query, schema)
     window = _window(query, schema, binder, clock)
-    plan = plan_matching(automaton, truths, window, clock)
+    plan = plan_matching(automaton, [(name, _with_ages(t, clock)) for name, t in truths], window, clock)
     _no_start_terms_in_front(plan)
     used = {t.data for root in (*plan.terms(), *plan.slots) for t in root.walk() if t.op == "column"}
     return Program(
@@ -247,6 +247,17 @@ def _window(
     return Term(
         "compare", (span, limit), "boolean", None, clock.nullable, "<=" if query.within_closed else "<", START
     )
+
+
+def _with_ages(term: Term, clock: Term | None) -> Term:
+    """Return a condition in which the time since the start, next to a duration, is never negative."""
+    if clock is None or clock.unit is None or not term.args:
+        return term
+    if term.op == "compare" and term.args[0].op == "-" and term.args[1].op == "constant":
+        left, right = term.args
+        if left.args[0] == clock and left.args[1].op == "first" and left.args[1].args == (clock,):
+            return replace(term, args=(replace(left, op="elapsed"), right))
+    return replace(term, args=tuple(_with_ages(arg, clock) for arg in term.args))
 
 
 def _no_start_terms_in_front(plan: Plan) -> None:

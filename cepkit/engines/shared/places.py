@@ -115,7 +115,8 @@ class Places:
         start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
         places = np.ascontiguousarray(places, np.int64)
         own = places, self.time, start, window.within, int(window.closed), out
-        load_kernels(WINDOWS).window_starts_of(*own)
+        with np.errstate(over="ignore"):
+            load_kernels(WINDOWS).window_starts_of(*own)
         return out
 
     def _search_starts(self) -> np.ndarray | None:
@@ -140,7 +141,8 @@ class Places:
         if out is None:
             out = np.empty(self.n, np.int64)
             find = getattr(load_kernels(WINDOWS), kernel)
-            find(self.time, of_partition, width, int(closed), out)
+            with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
+                find(self.time, of_partition, width, int(closed), out)
             with _keeping:
                 known[key] = out
                 while len(known) > _KEPT_LIMITS:
