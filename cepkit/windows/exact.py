@@ -80,18 +80,20 @@ def common_scale(*scales: DigitScale) -> DigitScale:
 def sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the sum of every range of rows as float64, exact and rounded once."""
     out, digits = np.empty(len(start)), np.zeros(2 * numbers.scale.n_digits, np.int64)
-    load_kernels(SUMS).exact_sums(
-        numbers.mantissa, numbers.place, start, stop, numbers.scale.lowest, digits, out
-    )
+    with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
+        load_kernels(SUMS).exact_sums(
+            numbers.mantissa, numbers.place, start, stop, numbers.scale.lowest, digits, out
+        )
     return out
 
 
 def deviations(numbers: ScaledNumbers, count: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the standard deviation of every range of rows, of ``count`` present values each; 0 for none."""
     out, digits = np.empty(len(start)), np.zeros(6 * numbers.scale.n_digits + 2, np.int64)
-    load_kernels(SUMS).exact_spreads(
-        numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
-    )
+    with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
+        load_kernels(SUMS).exact_spreads(
+            numbers.mantissa, numbers.place, count, start, stop, numbers.scale.lowest, digits, out
+        )
     return deviations_of(out, count)
 
 
@@ -104,18 +106,20 @@ def deviations_of(spread: np.ndarray, count: np.ndarray) -> np.ndarray:
 def partial_sums(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of every range, int64, (n_ranges, n_digits); digits of parts add up."""
     out = np.empty((len(start), numbers.scale.n_digits), np.int64)
-    load_kernels(SUMS).partial_sums(
-        numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
-    )
+    with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
+        load_kernels(SUMS).partial_sums(
+            numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
+        )
     return out
 
 
 def partial_squares(numbers: ScaledNumbers, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Return the digits of the sum of squares of every range, int64, (n_ranges, 2 * n_digits)."""
     out = np.empty((len(start), 2 * numbers.scale.n_digits), np.int64)
-    load_kernels(SUMS).partial_squares(
-        numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
-    )
+    with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
+        load_kernels(SUMS).partial_squares(
+            numbers.mantissa, numbers.place, start, stop, np.zeros(out.shape[1], np.int64), out
+        )
     return out
 
 
