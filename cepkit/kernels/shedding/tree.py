@@ -8,6 +8,7 @@ are the instructions of `cepkit.kernels.interpreted_walk`.
 Source: ZStream, left-deep trees; DARLING, section 3.
 """
 
+import numpy as np
 from numba import types as T
 
 from cepkit.kernels.interpreted_walk import NEEDS
@@ -157,10 +158,18 @@ def _bounds(row, component, cells, is_group):
 
 
 @njit(**_HELPER)
+def _is_within(begin, end, limit):
+    """Return whether a later time is at most ``limit`` away; 64 bits without a sign hold the distance."""
+    return np.uint64(end - begin) <= np.uint64(limit)
+
+
+@njit(**_HELPER)
 def _fits(first, last, limits, time, rank):
-    """Return whether two events of a partition fit into the window. A difference that wraps is negative."""
+    """Return whether two events of a partition fit into the window."""
     base = limits[BASE]
-    if limits[WITHIN] >= 0 and not 0 <= time[last - base] - time[first - base] <= limits[WITHIN]:
+    if limits[WITHIN] >= 0 and not np.uint64(time[last - base] - time[first - base]) <= np.uint64(
+        limits[WITHIN]
+    ):
         return False
     return limits[WITHIN_EVENTS] == 0 or rank[last - base] - rank[first - base] < limits[WITHIN_EVENTS]
 
@@ -171,10 +180,10 @@ def _follows(before, after, is_next, limits, time):
     if after <= before:
         return False
     base = limits[BASE]
-    passed = time[after - base] - time[before - base]
-    if limits[IS_STRICT] and passed == 0:
+    begin, end = time[before - base], time[after - base]
+    if limits[IS_STRICT] and begin == end:
         return False
-    return not is_next or limits[GAP] < 0 or 0 <= passed <= limits[GAP]
+    return not is_next or limits[GAP] < 0 or _is_within(begin, end, limits[GAP])
 
 
 @njit(**_HELPER)
@@ -391,9 +400,9 @@ def _absent_kills(slot, is_over, tables, events, state, own_counts):
                 break
             is_between = own[TO] < 0 or y < high
             if is_between and own[FROM] < 0 and limits[WITHIN] >= 0:
-                is_between = 0 <= time[row[LAST] - base] - time[y - base] <= limits[WITHIN]
+                is_between = _is_within(time[y - base], time[row[LAST] - base], limits[WITHIN])
             if is_between and own[TO] < 0 and limits[WITHIN] >= 0:
-                is_between = 0 <= time[y - base] - time[row[FIRST] - base] <= limits[WITHIN]
+                is_between = _is_within(time[row[FIRST] - base], time[y - base], limits[WITHIN])
             if is_between:
                 kills = reading in (KILLS, ALLOWED_ALONE) or pool[at, IS_CLOSED] == 0
                 if own[FIRST_BESIDE] < own[LAST_BESIDE] and pool[at, IS_CLOSED]:
@@ -502,7 +511,9 @@ def advance(
             # Partial matches whose window is over.
             while info[SWEEP] < p:
                 s = info[SWEEP] - base
-                is_over = limits[WITHIN] >= 0 and not 0 <= time[own] - time[s] <= limits[WITHIN]
+                is_over = limits[WITHIN] >= 0 and not np.uint64(time[own] - time[s]) <= np.uint64(
+                    limits[WITHIN]
+                )
                 if not is_over and limits[ENDS_BY_EVENTS]:
                     is_over = chain[s] < 0
                     if partition[s] == k:
