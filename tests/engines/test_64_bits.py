@@ -9,28 +9,13 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.regex import regex_code_of
-from cepkit.engines.ordered import ordered
-from cepkit.engines.regex import tiers
-from cepkit.engines.search import search
-from cepkit.engines.shared import kernels
 from tests.oracle import naive_sequences
-from tests.support.interpreted import interpret
 from tests.support.regex_runs import check as check_query
+from tests.support.sizes import seeds
 
 LEAST, LARGEST = -(2**63), 2**63 - 1
 EPOCH = 1_760_000_000_000_000_000  # nanoseconds, in 2025
 BORDERS = (LEAST, LEAST + 1, -(2**62), -1, 0, 1, 2**32 - 1, 2**53 + 1, 2**62, LARGEST - 1, LARGEST)
-
-
-@pytest.fixture(params=["interpreted", "compiled", "default"])
-def tier(request, monkeypatch):
-    """How queries run."""
-    monkeypatch.setenv("CEPKIT_TIER", "compiled" if request.param == "compiled" else "")
-    if request.param == "interpreted":
-        monkeypatch.setattr(tiers, "code_if_new", lambda program, *_: regex_code_of(program))
-        interpret(monkeypatch, ordered, search, kernels)
-    return request.param
 
 
 def rows_of(**columns) -> list[dict]:
@@ -258,7 +243,7 @@ def random_times(rng: Random, n: int) -> list[int]:
     return sorted(rng.choice((start + rng.randint(0, 30), rng.randint(LEAST + 1, LARGEST))) for _ in range(n))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_random_values_at_the_border(tier, seed):
     rng = Random(seed)
     n = rng.randint(2, 8)
@@ -278,7 +263,7 @@ def test_random_values_at_the_border(tier, seed):
         check(pattern, used, rows, measures=["avg(x)", "min(x)"], params=params, **call)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_random_sequences_at_the_border(tier, seed):
     rng = Random(seed)
     n = rng.randint(3, 8)
