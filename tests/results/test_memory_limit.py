@@ -16,6 +16,7 @@ from cepkit.engines.counting import counts
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Cancellation, Cancelled, cancellable
 from cepkit.results.in_memory import writing
+from tests.support.sizes import seeds
 
 PAIRS = "PATTERN SEQ(a x, b y)"
 OPTIONS = {"event_type": "kind", "order_by": "ts"}
@@ -194,7 +195,7 @@ def test_rows_of_match_recognize_are_written(rows, kind, tmp_path):
 # --- numbers of a million bits
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, 4))
 @pytest.mark.parametrize(
     "query",
     [

@@ -38,8 +38,8 @@ def test_killed_streams_lose_and_double_nothing(seed):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ks.KINDS if kind not in QUICK])
-def test_each_kind_of_stream(kind):
-    kill_streams("--kills", "12", "--seed", "2", "--kinds", kind)
+def test_each_kind_of_stream(kind, full):
+    kill_streams("--kills", "12" if full else "3", "--seed", "2", "--kinds", kind)
 
 
 @pytest.mark.slow

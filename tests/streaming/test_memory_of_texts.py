@@ -12,6 +12,7 @@ import cepkit as cep
 from cepkit.language.expressions.functions import _REGISTRY
 from cepkit.streaming import codes
 from cepkit.streaming.codes import TextCodes
+from tests.support.sizes import seeds
 
 SCHEMA = {"i": "int64 not null", "k": "string", "user": "string", "other": "string", "n": "int64"}
 MEASURES = {"first": "first(i)", "last": "last(i)", "rows": "count()"}
@@ -82,7 +83,7 @@ def events(seed: int, n: int = 160) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("rows", ["one", "all"])
 def test_a_stream_that_forgets_texts_finds_the_same(name, rows, seed, tmp_path, is_alike):
