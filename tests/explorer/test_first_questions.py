@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FRAME = """import cepkit as cep
 import numpy as np
@@ -52,12 +52,7 @@ def server(browser, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("theme", "width"),
-    [
-        pytest.param("light", 1400, id="light"),
-        pytest.param("dark", 1400, id="dark", marks=pytest.mark.slow),
-        pytest.param("light", 600, id="narrow", marks=pytest.mark.slow),
-    ],
+    "theme, width", [("light", 1400), ("dark", 1400), ("light", 600)], ids=["light", "dark", "narrow"]
 )
 def test_the_first_questions_are_answered_in_the_board(browser, server, theme, width):
     page, ask, wait = browser.page, browser.ask, browser.wait_until

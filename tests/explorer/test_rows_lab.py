@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FRAME = """import cepkit as cep
 from cepkit.datasets import load_sample
@@ -27,7 +27,7 @@ def server(browser, tmp_path_factory):
         yield started
 
 
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_pasted_text_is_recognised_run_and_explained(browser, server, theme):
     page, ask, wait = browser.page, browser.ask, browser.wait_until
     page.set_viewport_size({"width": 1400, "height": 900})

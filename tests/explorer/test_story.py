@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LOAD = """import cepkit as cep
 from cepkit.datasets import BarParameters, minute_bars
@@ -116,15 +116,8 @@ class Person:
         raise AssertionError(f"{said} is not found on the timeline")
 
 
-@pytest.mark.parametrize(
-    ("theme", "size"),
-    [
-        pytest.param("light", (1280, 800), id="light-1280"),
-        pytest.param("dark", (1280, 800), id="dark-1280", marks=pytest.mark.slow),
-        pytest.param("light", (1920, 1080), id="light-1920", marks=pytest.mark.slow),
-        pytest.param("dark", (1920, 1080), id="dark-1920", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)], ids=["1280", "1920"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_newcomer_finds_the_m_that_was_missed(browser, server, theme, size):
     page = browser.page
     page.set_viewport_size({"width": size[0], "height": size[1]})

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELL = """import cepkit as cep
 from cepkit.datasets import load_sample
