@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -152,8 +152,7 @@ class Events:
         """Start and end (exclusive) of the partition of every entry of `by_partition`."""
         size = np.bincount(self.partition_of_event, minlength=max(1, self.n_partitions))
         end = np.cumsum(size)
-        own = self.partition_of_event[self.by_partition]
-        return (end - size)[own].astype(np.int64), end[own].astype(np.int64)
+        return np.repeat(end - size, size), np.repeat(end, size)
 
     @cached_property
     def limits(self) -> dict[tuple, np.ndarray]:
@@ -169,13 +168,15 @@ class Events:
     def _values_by_partition(self) -> dict[str, np.ndarray]:
         return {}
 
-    def values_by_partition(self, name: str) -> np.ndarray:
-        """Return the values of a column in the order of `by_partition`."""
+    def values_by_partition(
+        self, name: str, place: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Return the values of a column in the order of `by_partition`; ``place`` may compute them."""
         values = self.columns[name].values
         if self.n_partitions < 2:
             return values
         if name not in self._values_by_partition:
-            self._values_by_partition[name] = values[self.by_partition]
+            self._values_by_partition[name] = place(values) if place else values[self.by_partition]
         return self._values_by_partition[name]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cepkit import limits
 from cepkit.compile.regex.program import (
     LIST_FULL,
     MOST_LIVE,
@@ -32,7 +30,7 @@ from cepkit.engines.regex.tiers import (
     tier_of,
 )
 from cepkit.engines.shared.match_set import LINEAGE, MatchSet
-from cepkit.errors import CepError, short_text, whole_number
+from cepkit.engines.shared.placing import usable_threads
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
 
@@ -48,25 +46,6 @@ _EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take ove
 # Visited partial matches. To interpret this many takes about as long as to compile a kernel.
 MOST_INTERPRETED_WORK = 1 << 25
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
-
-
-def usable_threads() -> int:
-    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process.
-
-    Raises
-    ------
-    CepError
-        When ``CEPKIT_THREADS`` is not a whole number, or more than 512.
-    """
-    named = os.environ.get("CEPKIT_THREADS")
-    if named:
-        try:
-            return whole_number("CEPKIT_THREADS", max(1, int(named)), most=limits.THREADS)
-        except ValueError:
-            raise CepError(
-                f"CEPKIT_THREADS={short_text(repr(named))}: expected a whole number of threads"
-            ) from None
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass

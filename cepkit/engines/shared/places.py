@@ -11,6 +11,7 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.shared.placing import Placing, can_place, placing_of
 from cepkit.events import Events
 from cepkit.progress import free_after_fork
 
@@ -46,12 +47,24 @@ class Places:
     @property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
+        known = vars(self.events)  # where the events keep it, too
+        if "by_partition" not in known and self._placing is not None:
+            known["by_partition"] = self._placing.place(np.arange(self.n))
         return self.events.by_partition
 
     @property
     def place_of_position(self) -> np.ndarray:
         """Place of every position, int64, (n,)."""
         return self.events.rank_by_partition
+
+    @cached_property
+    def _placing(self) -> Placing | None:
+        return placing_of(self.events)
+
+    def _place(self, values: np.ndarray) -> np.ndarray:
+        if self._placing is not None and can_place(values):
+            return self._placing.place(values)
+        return values[self.position_of_place]
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -64,8 +77,8 @@ class Places:
     def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
         column = self.events.columns.get(name)
         if column is not None and column.values is values:  # texts may have other codes
-            return self.events.values_by_partition(name)
-        return values[self.position_of_place]
+            return self.events.values_by_partition(name, self._place)
+        return self._place(values)
 
     @cached_property
     def start_of_partition(self) -> np.ndarray:
@@ -80,7 +93,7 @@ class Places:
     @cached_property
     def time(self) -> np.ndarray:
         """The clock of every place, int64 or float64, (n,), contiguous."""
-        values = self.events.values_by_partition(self.program.clock)
+        values = self.events.values_by_partition(self.program.clock, self._place)
         return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
     # --- limits, all int64, (n,)

@@ -1,0 +1,94 @@
+"""Sort values by partition with kernels: they read in order and write to a few places, on threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit import limits
+from cepkit.compile.shared.loading import load_kernels
+from cepkit.errors import CepError, short_text, whole_number
+from cepkit.events import Events
+from cepkit.progress import checkpoint, run_on_threads
+
+KERNELS = "cepkit.kernels.row_patterns.finding"
+_FEWEST_EVENTS = 1 << 18  # numpy is done before the kernels are loaded
+_MOST_PARTITIONS = 1 << 14  # to write to more places takes as long as to read from everywhere
+_FEWEST_PER_THREAD = 1 << 20
+_WIDTHS = (1, 2, 4, 8)
+
+
+def usable_threads() -> int:
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process.
+
+    Raises
+    ------
+    CepError
+        When ``CEPKIT_THREADS`` is not a whole number, or more than 512.
+    """
+    named = os.environ.get("CEPKIT_THREADS")
+    if named:
+        try:
+            return whole_number("CEPKIT_THREADS", max(1, int(named)), most=limits.THREADS)
+        except ValueError:
+            raise CepError(
+                f"CEPKIT_THREADS={short_text(repr(named))}: expected a whole number of threads"
+            ) from None
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Runs of events, and where the events of each partition go in each run. Threads take one run each."""
+
+    partition: np.ndarray  # int32, (n_events,)
+    cuts: np.ndarray  # int64, (n_runs + 1,)
+    cursor: np.ndarray  # int64, (n_runs, n_partitions): the place of the first event of the run
+
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """Return values of events, (n_events,), by partition. O(n_events)."""
+        placed = np.empty(len(values), values.dtype)
+        bits = np.dtype(f"u{values.dtype.itemsize}")
+        source, target = np.ascontiguousarray(values).view(bits), placed.view(bits)
+
+        def place_run(run: int, own: slice) -> None:
+            cursor = self.cursor[run].copy()
+            load_kernels(KERNELS).place_values(self.partition[own], cursor, source[own], target)
+
+        _for_each_run(self.cuts, place_run)
+        return placed
+
+
+def placing_of(events: Events) -> Placing | None:
+    """Return how to place the values of events by partition, or None if numpy is as fast."""
+    n, n_partitions = events.n_events, events.n_partitions
+    if not (n >= _FEWEST_EVENTS and 2 <= n_partitions <= _MOST_PARTITIONS):
+        return None
+    n_runs = max(1, min(usable_threads(), n // _FEWEST_PER_THREAD))
+    cuts, partition = np.linspace(0, n, n_runs + 1).astype(np.int64), events.partition_of_event
+    counts, first = np.zeros((2, n_runs, n_partitions), np.int64)
+
+    def count(run: int, own: slice) -> None:
+        load_kernels(KERNELS).count_by_partition(partition[own], counts[run], first[run])
+
+    _for_each_run(cuts, count)
+    before = np.cumsum(counts, axis=0) - counts
+    size = counts.sum(axis=0)
+    return Placing(partition, cuts, np.cumsum(size) - size + before)
+
+
+def can_place(values: np.ndarray) -> bool:
+    """Return whether `Placing` takes these values."""
+    return values.ndim == 1 and values.dtype.kind != "O" and values.dtype.itemsize in _WIDTHS
+
+
+def _for_each_run(cuts: np.ndarray, work: Callable[[int, slice], None]) -> None:
+    checkpoint()
+    runs = [slice(begin, stop) for begin, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)]
+    if len(runs) == 1:
+        work(0, runs[0])
+    else:
+        run_on_threads(lambda run: work(run, runs[run]), len(runs), len(runs))
