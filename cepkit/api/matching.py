@@ -276,7 +276,12 @@ def tag(
     [<NA>, 'up', 'up', 'down']
     """
     read_arguments(tag, keywords)
-    return match(frame, query, engine=engine, trace=trace, **keywords).tag()
+    found = match(frame, query, engine=engine, trace=trace, **keywords)
+    if isinstance(query, str) and is_match_recognize(query):
+        from cepkit.language.match_recognize.asked import refuse_windows
+
+        refuse_windows(found.query, "tag")
+    return found.tag()
 
 
 def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:

@@ -43,6 +43,8 @@ def query_as_json(query: Any) -> dict[str, Any]:
         return {"language": _ROW_PATTERN, **_row_pattern_as_json(query)}
     if isinstance(query, SequenceQuery):
         return {"language": _SEQUENCE, **_sequence_as_json(query)}
+    if not isinstance(query, RegexQuery):
+        raise CepError(f"a query of type {type(query).__name__} cannot be saved; open its text as a stream")
     return {"language": _REGEX, **_regex_as_json(query)}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cepkit.compile.shared.comparisons import compare
+from cepkit.compile.shared.like import text_tests
 from cepkit.compile.shared.operations import MATH, aggregate, arithmetic, event_level, mathematics, number
 from cepkit.compile.shared.terms import (
     ANY_KIND,
@@ -228,6 +229,8 @@ class Binder:
         arg = self.bind(operand)
         if arg.op == "null":
             return NEVER
+        if arg.op == "quoted":
+            return Term("truth", (), BOOLEAN, None, False, text_tests(text)[test](arg.data))
         if arg.kind != TEXT:
             raise self.wrong(
                 whole, f"{test} needs a text on its left, {str(operand)!r} is a {described(arg)}"

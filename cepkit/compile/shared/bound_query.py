@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cepkit.compile.shared.like import like_test
+from cepkit.compile.shared.like import text_tests
 from cepkit.compile.shared.terms import Constant, Derived, Members, Prepared, Table, Term
 from cepkit.errors import PredicateError
 from cepkit.events import NULL_CODE, TEXT, Column, ColumnType, shared_categories
@@ -177,13 +177,10 @@ def _truth_table(table: Table, column: Column) -> np.ndarray:
     compare = {
         "==": lambda x: x == table.text, "!=": lambda x: x != table.text, "<": lambda x: x < table.text,
         "<=": lambda x: x <= table.text, ">": lambda x: x > table.text, ">=": lambda x: x >= table.text,
-        "starts_with": lambda x: x.startswith(table.text), "ends_with": lambda x: x.endswith(table.text),
-        "contains": lambda x: table.text in x,
+        **text_tests(table.text),
     }  # fmt: skip
     order = column.type.ordered
-    if table.test == "like":
-        test = like_test(table.text)
-    elif order is not None and table.test in ("<", "<=", ">", ">="):
+    if order is not None and table.test in ("<", "<=", ">", ">="):
         return _ordered_table(table, column, order)
     else:
         test = compare[table.test]

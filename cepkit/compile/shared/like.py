@@ -45,6 +45,14 @@ def like_test(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
     return fits
 
 
+def text_tests(text: str) -> dict[str, Callable[[str], bool]]:
+    """Return the tests of a text by their names."""
+    return {
+        "starts_with": lambda x: x.startswith(text), "ends_with": lambda x: x.endswith(text),
+        "contains": lambda x: text in x, "like": like_test(text),
+    }  # fmt: skip
+
+
 def _pieces(pattern: str, escape: str | None) -> list[list[str]]:
     """Return the regex of each character, in lists between the signs for any text."""
     pieces: list[list[str]] = [[]]

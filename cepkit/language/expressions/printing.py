@@ -103,6 +103,8 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
             return f"not {_at_least(_NOT, operand)}", _NOT
         case ex.In() | ex.IsNull() | ex.Like():
             return _test(expression, ""), _TEST
+    if hasattr(expression, "in_sql"):  # a node of MATCH_RECOGNIZE, whose room is above this one
+        return expression.in_sql(), _ITEM
     raise TypeError(f"no text for {type(expression).__name__}")
 
 

@@ -128,8 +128,20 @@ class IntervalLiteral(Literal):
     """A length of time, ``INTERVAL '5' MINUTE``; ``value`` is the duration as text, such as ``5 min``."""
 
 
+class SqlExpression(Expression):
+    """Base of the nodes that only SQL spells."""
+
+    __slots__ = ()
+
+    def in_sql(self) -> str:
+        """Return the node as SQL."""
+        from cepkit.language.match_recognize.printing import print_sql
+
+        return print_sql(self)
+
+
 @dataclass(frozen=True, slots=True)
-class Navigation(Expression):
+class Navigation(SqlExpression):
     """FIRST, LAST, PREV or NEXT: ``operand`` at another row.
 
     ``offset`` is None if the text does not give one. ``final`` is True for FINAL, False for RUNNING, and None
@@ -143,7 +155,7 @@ class Navigation(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class RowAggregate(Expression):
+class RowAggregate(SqlExpression):
     """One of ``AGGREGATES_OF_ROWS`` over the rows of a match.
 
     ``count`` without arguments is COUNT(*), or COUNT(A.*) with ``variable``. ``final`` is as in `Navigation`.
@@ -157,19 +169,19 @@ class RowAggregate(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Classifier(Expression):
+class Classifier(SqlExpression):
     """CLASSIFIER(): the variable of a row; with ``variable`` the last row among this variable's rows."""
 
     variable: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class MatchNumber(Expression):
+class MatchNumber(SqlExpression):
     """MATCH_NUMBER(): the number of the match in its partition, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class MatchRowtime(Expression):
+class MatchRowtime(SqlExpression):
     """Flink's MATCH_ROWTIME(): the time of the last row of the match.
 
     ``operand`` is the column of the time. The parser takes the first column of ORDER BY if there is none.
@@ -179,12 +191,12 @@ class MatchRowtime(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut(Expression):
+class TimedOut(SqlExpression):
     """TIMED_OUT(): whether the row is a partial match that ran out of time, and no match."""
 
 
 @dataclass(frozen=True, slots=True)
-class OverWindow(Expression):
+class OverWindow(SqlExpression):
     """``operand OVER window``: a measure of the window, or a function of the rows of the match."""
 
     operand: Expression
@@ -192,12 +204,12 @@ class OverWindow(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class EveryColumn(Expression):
+class EveryColumn(SqlExpression):
     """``*`` among other columns in the list after SELECT: all columns of the result of the clause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(Expression):
+class Joined(SqlExpression):
     """``left || right``: two texts, one after the other. Null if a side is null."""
 
     left: Expression
@@ -205,7 +217,7 @@ class Joined(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class IsTruth(Expression):
+class IsTruth(SqlExpression):
     """``operand IS TRUE`` or ``operand IS FALSE``. Never null."""
 
     operand: Expression
@@ -213,7 +225,7 @@ class IsTruth(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class IsDistinct(Expression):
+class IsDistinct(SqlExpression):
     """``left IS DISTINCT FROM right``: two nulls are not distinct. Never null."""
 
     left: Expression
@@ -221,7 +233,7 @@ class IsDistinct(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class LikeWithEscape(Expression):
+class LikeWithEscape(SqlExpression):
     """``operand LIKE pattern ESCAPE escape``: the character after ``escape`` stands for itself."""
 
     operand: Expression
@@ -230,7 +242,7 @@ class LikeWithEscape(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(Expression):
+class Cast(SqlExpression):
     """``CAST(operand AS type)``; ``kind`` is the type in lower case, such as ``varchar(7)``."""
 
     operand: Expression
@@ -238,14 +250,14 @@ class Cast(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOf(Expression):
+class ArrayOf(SqlExpression):
     """``ARRAY[…]``: a list of values."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class CaseWhen(Expression):
+class CaseWhen(SqlExpression):
     """``CASE WHEN … THEN … ELSE … END``. Conditions and values alternate in ``branches``."""
 
     branches: tuple[Expression, ...]
