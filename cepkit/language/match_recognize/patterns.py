@@ -129,15 +129,9 @@ class IntervalLiteral(Literal):
 
 
 class SqlExpression(Expression):
-    """Base of the nodes that only SQL spells."""
+    """Base of the nodes that only SQL spells. `printing` gives them the method ``in_sql``."""
 
     __slots__ = ()
-
-    def in_sql(self) -> str:
-        """Return the node as SQL."""
-        from cepkit.language.match_recognize.printing import print_sql
-
-        return print_sql(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,9 @@ def print_sql(expression: ex.Expression) -> str:
     return _expression(expression)[0]
 
 
+rp.SqlExpression.in_sql = print_sql  # for texts of conditions, whose room is below this one
+
+
 def _expression(expression: ex.Expression) -> tuple[str, int]:
     """Return the text of a node and its binding strength."""
     match expression:
