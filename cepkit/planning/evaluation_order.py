@@ -50,7 +50,7 @@ class BranchOrder:
 
 def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
     """Return the matches. The search, in the best order, runs when they are first needed."""
-    return FoundLater(events, partial(_search, program, events))
+    return FoundLater(events, partial(_search, program), is_final=not program.can_be_forbidden_later)
 
 
 def _search(program: SequenceProgram, events: Events, most_calls: int | None = None) -> SequenceSet:

@@ -112,7 +112,7 @@ def _search(program: SequenceProgram, events: Events) -> SequenceSet:
     from cepkit.engines.search.search import search_sequence
     from cepkit.engines.shared.sequence_set import FoundLater
 
-    return FoundLater(events, partial(search_sequence, program, events))
+    return FoundLater(events, partial(search_sequence, program), is_final=not program.can_be_forbidden_later)
 
 
 class EngineValue(ABC):

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
+from cepkit.engines.shared.sequence_set import FEW_MATCHES
 from cepkit.errors import CepError, ResultTooLargeError, WrongTypeError, short_text, whole_number
 from cepkit.language.numbers import count_text
 from cepkit.limits import bound_memory
@@ -130,6 +131,13 @@ def bounds_of(key: slice, n: int) -> tuple[int, int, int]:
         raise WrongTypeError(
             f"matches are numbered from 0; the slice {short_text(str(key))} has other bounds"
         ) from None
+
+
+def most_needed(key: slice) -> int | None:
+    """Return how many first matches tell which ones a slice means, or None if these are not a few."""
+    bounds = [0 if bound is None else bound for bound in (key.start, key.stop, key.step)]
+    are_numbers = all(isinstance(bound, int | np.integer) and bound >= 0 for bound in bounds)
+    return int(key.stop) if are_numbers and key.stop is not None and 0 < key.stop <= FEW_MATCHES else None
 
 
 def array_of_range(numbers: range) -> np.ndarray:

@@ -27,6 +27,7 @@ from cepkit.results.arguments import (
     check_rows,
     length_of,
     limit_of,
+    most_needed,
     number_of,
     number_of_items,
 )
@@ -322,13 +323,21 @@ class Matches:
 
         A slice of a sequence query has at most a million matches.
         """
-        n = self.count()
         if isinstance(key, slice):
+            most = most_needed(key)
+            n = self.count() if most is None else len(self._found.first(most))
             found = self._found.narrow(range(*bounds_of(key, n)))
             return Matches(found, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
-        number = number_of(key, n)
-        return next(self._one_by_one(self._found.take([number]), number))
+        most = most_needed(slice(key + 1))
+        if most is None:
+            number = number_of(key, self.count())
+            part = self._found.take([number])
+        else:  # without a count of all
+            part = self._found.first(most)
+            number = number_of(key, len(part))
+            part = part.take(slice(number, number + 1))
+        return next(self._one_by_one(part, number))
 
     def __iter__(self) -> Iterator[Match]:
         """Yield the matches in their order."""

@@ -113,7 +113,7 @@ class SequenceSearch(Search):
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
         made = self._results(program, source, events, block)
-        if _waits(program) and events.n_events:
+        if program.can_be_forbidden_later and events.n_events:
             self._searched_at = int(self._latest(_times(program, events)))
         keep = self._is_needed(program, events)
         if not keep.any():
@@ -154,7 +154,7 @@ class SequenceSearch(Search):
         block = found.ending(first_new, events.n_events)
         again = int((position[block.last] == done).sum())
         block = block.take(slice(min(n_there, again), None))
-        if is_last or not _waits(program) or not len(block):
+        if is_last or not program.can_be_forbidden_later or not len(block):
             return block
         window, time, within = program.window, _times(program, events), _window(program)
         age = self._latest(time) - time[block.first]
@@ -169,7 +169,7 @@ class SequenceSearch(Search):
 
     def _first_of_waiting(self, program: SequenceProgram, events: Events, n_old: int) -> int:
         """Return the first event at which a match can end that waits or is new."""
-        if not _waits(program):
+        if not program.can_be_forbidden_later:
             return n_old
         if self._searched_at is None:
             return 0
@@ -189,7 +189,7 @@ class SequenceSearch(Search):
     def _span_needed(self, program: SequenceProgram) -> float:
         """Return for how long an event is needed, in ticks."""
         # A waiting match began at most one window ago; an event that forbids it, at most two.
-        n_windows = 1 + _waits(program) * (2 if _looks_back(program) else 1)
+        n_windows = 1 + program.can_be_forbidden_later * (2 if _looks_back(program) else 1)
         return n_windows * _window(program)
 
     def _report(
@@ -304,11 +304,6 @@ def _window(program: SequenceProgram) -> float:
     """Return the length of the window of time, in ticks."""
     assert program.window.within is not None
     return program.window.within
-
-
-def _waits(program: SequenceProgram) -> bool:
-    """Return whether an event after a match can forbid the match."""
-    return any(a.before >= len(b.branch.components) for b in program.branches for a in b.branch.absences)
 
 
 def _looks_back(program: SequenceProgram) -> bool:

@@ -65,7 +65,7 @@ def test_few_matches_of_many_events_need_no_walk(monkeypatch):
     frame["k"] = rng.integers(0, 40, n)
     query = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x + 0.3 AND c.x > b.x WITHIN 200"
     call = {"order_by": "t", "event_type": "kind", "partition_by": "k"}
-    monkeypatch.setattr(CountedMatches, "_first_of_few_events", lambda *_: None)
+    monkeypatch.setattr(CountedMatches, "_first_as_python", lambda *_: None)
     matches = cep.match(frame, query, **call, engine="chain")
     found, n_matches = matches._found.whole, matches.count()
     own = [*range(100), n_matches // 2, n_matches - 1, 7]

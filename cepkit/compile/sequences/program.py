@@ -105,6 +105,11 @@ class SequenceProgram(BoundQuery):
         clock = (self.clock,) if timed and self.clock else ()
         return tuple(dict.fromkeys((*self.columns, *clock)))
 
+    @cached_property
+    def can_be_forbidden_later(self) -> bool:
+        """Whether an event after a match can forbid the match."""
+        return any(a.before >= len(b.branch.components) for b in self.branches for a in b.branch.absences)
+
     @property
     def clock(self) -> str | None:
         """Column that is the clock, if the query needs one."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
-from cepkit.compile.shared.loading import interpreting
+from cepkit.compile.shared.loading import interpreting, is_ready
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
@@ -16,7 +16,8 @@ from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
-_PAIRS_TO_INTERPRET = 1 << 31  # about as many as are looked at while a kernel compiles
+_PAIRS_TO_INTERPRET = 1 << 31  # with more, a kernel is compiled at once
+_FEW_PAIRS = 1 << 26
 _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
 _SLACK = 1.01  # rounding of floats loses less than this factor
 _MUCH = 1 << 26  # bytes of exact numbers; only their sum is computed when they could take more
@@ -34,10 +35,23 @@ class PathCounter:
     for the numbers by last event.
     """
 
-    work = 0.0  # counting takes little time at any number of matches
-
     def __init__(self, layout: Layout):
         self.layout, self.graph, self.places = layout, layout.graph, layout.places
+
+    @cached_property
+    def work(self) -> float:
+        """About how many pairs of events a count looks at."""
+        if self._is_free_of_conditions:
+            return 0.0
+        layout, pools = self.layout, [self.graph.pool(edge.source) for edge in self.graph.edges]
+        most = len(self.last) * sum(map(layout.n_members, pools))
+        if most <= _FEW_PAIRS:
+            return float(most)
+        inside = {
+            pool: (layout.n_before(pool, self.last) - layout.n_before(pool, self.since)).sum()
+            for pool in set(pools)
+        }
+        return float(sum(inside[pool] for pool in pools))
 
     @cached_property
     def last(self) -> np.ndarray:
@@ -215,7 +229,10 @@ class PathCounter:
             if not isinstance(tests, str) and self._is_quick_to_interpret():
                 layout.tier = "interpreted"
                 count = interpreting(made.text, count_interpreted, self.places.n)
-                return [count(layout, tests, self.last, self.since)]
+                found = count(layout, tests, self.last, self.since, lambda: is_ready(made.text))
+                if found is not None:
+                    return [found]
+                layout.tier = "interpreted, then compiled"
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
         def numbers(state: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph
 from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.compile.shared.loading import reason_to_compile
+from cepkit.compile.shared.loading import interpreting, reason_to_compile
 from cepkit.engines.counting.aggregates import aggregate, ratio
 from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
 from cepkit.engines.counting.anchored_walking import AnchoredWalk
@@ -30,19 +30,20 @@ from cepkit.engines.shared.sequence_set import (
     SequenceSet,
     collect,
     draw_numbers,
+    first_of_few_events,
     joined,
 )
 from cepkit.events import Events
 from cepkit.language.sequences.lines import Component
 
-_MUCH_WORK = 1 << 30  # entries that the counting of anchored matches looks at in about a second
+_MUCH_WORK = 1 << 30  # events that counting looks at in about a second
 _MOST_GLANCED = 1 << 14
 _FIRST_MATCHES = 100  # up to this many first matches lie in few events
 _EVENTS_AS_PYTHON = 600  # kernels run as Python for some hundredths of a second
 _PART_OF_ALL = 16  # a part of the events is searched again up to one in 16
-_FEW_MATCHES = 24  # fewer matches than this are found one by one
 _MOST_TO_LIST = 1 << 20  # matches that a search lists while the kernel of their walk is new
 _CALLS_TO_LIST = 8
+_not_listed: set[tuple] = set()  # kernels and numbers of events for which a search took too long
 
 
 def counting_unsupported(program: BoundQuery) -> str | None:
@@ -174,18 +175,24 @@ class CountedMatches(SequenceSet):
     @cached_property
     def _listed(self) -> KnownMatches | None:
         """All matches, if their walk would have to be compiled first and a short search finds them."""
-        is_short = not self._as_python and "_walks" not in self.__dict__ and not self._is_much
-        if not is_short or self._total > _MOST_TO_LIST:
+        if self._as_python or "_walks" in self.__dict__ or not (texts := self._texts_to_compile):
             return None
-        if not self._is_new_to_walk:
+        key = (*texts, self.events.n_events)
+        if key in _not_listed or self._is_much or self._total > _MOST_TO_LIST:
             return None
-        return find_without_compiling(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
+        find = find_without_compiling
+        for text in texts:
+            find = interpreting(text, find, self.events.n_events)
+        found = find(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
+        if found is None:
+            _not_listed.add(key)
+        return found
 
     @property
-    def _is_new_to_walk(self) -> bool:
-        """Whether kernels that list matches would have to be compiled."""
+    def _texts_to_compile(self) -> list[str]:
+        """The modules of kernels that would have to be compiled to list matches."""
         texts = [text for layout in self._layouts for text in layout.texts_to_list]
-        return any(reason_to_compile(text, COUNTING) is None for text in texts)
+        return [text for text in texts if reason_to_compile(text, COUNTING) is None]
 
     @cached_property
     def _total(self) -> int:
@@ -198,8 +205,7 @@ class CountedMatches(SequenceSet):
     @cached_property
     def _is_slow(self) -> bool:
         """Whether the matches are not counted yet and counting them takes more than about a second."""
-        own = (counter for counter in self._counters if isinstance(counter, AnchoredCounter))
-        return sum(counter.work for counter in own) > _MUCH_WORK
+        return sum(counter.work for counter in self._counters) > _MUCH_WORK
 
     @cached_property
     def _is_much(self) -> bool:
@@ -269,23 +275,38 @@ class CountedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` of the first matches."""
-        if (block := self._first_of_few_events(n)) is not None:
+        if (block := self._first_of_first_events(n)) is not None:
+            return block
+        return self._first_of_all(n)
+
+    first = glance
+
+    def _first_of_first_events(self, n: int) -> MatchBlock | None:
+        """Return the first ``n`` matches if they end at the first events and no walk is prepared."""
+        if self._as_python or "_walks" in self.__dict__ or self.program.can_be_forbidden_later:
+            return None
+        program = self.program
+        return first_of_few_events(
+            self.events, n, 4, lambda few, n: CountedMatches(program, few)._first_of_all(n)
+        )
+
+    def _first_of_all(self, n: int) -> MatchBlock:
+        if (block := self._first_as_python(n)) is not None:
             return block
         if self._listed:
             return self._listed.glance(n)
         is_known = "_total" in self.__dict__ and not any(counter.are_long for counter in self._counters)
         if len(self._walks) > 1 and self._is_much and not is_known:
             return joined([_first_of(walk, n) for walk in self._walks]).sorted().take(slice(0, n))
-        if len(self._walks) > 1 or (n < _FEW_MATCHES and self._walks[0].is_line and not self._is_much):
-            return super().glance(n)  # its kernel compiles in half the time of the walk's
-        return _first_of(self._walks[0], n)
+        return super().glance(n) if len(self._walks) > 1 else _first_of(self._walks[0], n)
 
     def take(self, numbers: list[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order."""
         if not numbers:
             return joined([])
-        if (block := self._first_of_few_events(max(numbers) + 1)) is not None:
-            return block.take(np.array(numbers))
+        for find in (self._first_of_first_events, self._first_as_python):
+            if min(numbers) >= 0 and (block := find(max(numbers) + 1)) is not None:
+                return block.take(np.array(numbers))
         if (block := self._in_their_windows(numbers)) is not None:
             return block
         if self._listed:
@@ -294,7 +315,7 @@ class CountedMatches(SequenceSet):
             return super().take(numbers)
         return self._walks[0].take(numbers, self._counts[0])
 
-    def _first_of_few_events(self, n: int) -> MatchBlock | None:
+    def _first_as_python(self, n: int) -> MatchBlock | None:
         """Return the first ``n`` matches from the events around them, without compiling; None if it cannot.
 
         All matches that end at an event begin in its window. So the events from the first of these windows to
@@ -305,7 +326,7 @@ class CountedMatches(SequenceSet):
             return None
         if any(counter.are_long for counter in self._counters):
             return None
-        if not self._is_new_to_walk:
+        if not self._texts_to_compile:
             return None
         positions, counts = self.ends()
         if not len(positions):

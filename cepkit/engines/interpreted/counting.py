@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from cepkit.engines.shared.kernels import COUNTING
 from cepkit.progress import checkpoint
 
 _WORK_PER_CALL = 1 << 24
+_SHARE_TO_BEGIN_AGAIN = 2  # a kernel takes a small part of the time, but loading it takes time, too
 
 
 def counting_tests_of(graph: StateGraph) -> list[tuple[PairTest, ...]] | str:
@@ -49,9 +50,15 @@ class PoolReaders:
 
 
 def count_interpreted(
-    layout, tests: list[tuple[PairTest, ...]], last: np.ndarray, since: np.ndarray
-) -> np.ndarray:
+    layout,
+    tests: list[tuple[PairTest, ...]],
+    last: np.ndarray,
+    since: np.ndarray,
+    is_compiled: Callable[[], bool],
+) -> np.ndarray | None:
     """Return how many matches end at each member of the last pool, modulo 2^64, uint64.
+
+    Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
 
     Parameters
     ----------
@@ -61,6 +68,8 @@ def count_interpreted(
         The tests of every link.
     last, since : ndarray of int64
         The members of the last pool, and the first places in their windows.
+    is_compiled : callable
+        Returns whether the kernel is compiled.
     """
     graph = layout.graph
     readers = PoolReaders(layout)
@@ -117,8 +126,10 @@ def count_interpreted(
     run = load_kernels(COUNTING).count
     with np.errstate(all="ignore"):
         while done < len(last):
-            checkpoint()
+            checkpoint(done / len(last))
             done = run(done, len(last), _WORK_PER_CALL, *arguments, out)
+            if _SHARE_TO_BEGIN_AGAIN * done < len(last) and is_compiled():
+                return None
     return out
 
 

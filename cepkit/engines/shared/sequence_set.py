@@ -14,11 +14,15 @@ import numpy as np
 
 from cepkit.events import Events
 from cepkit.limits import check_memory
+from cepkit.progress import checkpoint
 
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
 CALLS_OF_A_LOOK = 8  # calls of a kernel for a first look, each of some hundredths of a second
 _CELLS = 1 << 25  # largest table for sorting matches
+FEW_MATCHES = 1 << 14  # up to this many first matches are found in the first events
+_FIRST_EVENTS = 1 << 9
+_PART_OF_ALL = 8  # then all events are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,24 @@ class SearchRun:
     tier: str
 
 
+def first_of_few_events(
+    events: Events, n: int, growth: int, find: Callable[[Events, int], MatchBlock]
+) -> MatchBlock | None:
+    """Return the first ``n`` matches if they end at the first events, otherwise None.
+
+    ``find`` returns the first matches of some events. Events after a match must not forbid it. The first
+    events grow by a factor, up to an eighth of all.
+    """
+    n_events = _FIRST_EVENTS
+    while 0 < n <= FEW_MATCHES and n_events * _PART_OF_ALL <= events.n_events:
+        checkpoint()
+        block = find(events.between(0, n_events), n)
+        if len(block) >= n:
+            return block
+        n_events *= growth
+    return None
+
+
 class SequenceSet(ABC):
     """The matches of a program in canonical order.
 
@@ -288,22 +310,22 @@ class KnownMatches(SequenceSet):
 
 
 class FoundLater(SequenceSet):
-    """Matches that an engine finds when they are first needed.
+    """Matches that ``find`` finds in events when they are first needed.
 
-    Methods that must be quick first look for them within limits: ``find(most_calls=…)``.
+    Methods that must be quick first look for them within limits: ``find(events, most_calls=…)``.
+    ``is_final`` says that no event after a match forbids it.
     """
 
-    def __init__(self, events: Events, find: Callable[..., SequenceSet]):
-        self.events, self._find = events, find
+    def __init__(self, events: Events, find: Callable[..., SequenceSet], *, is_final: bool):
+        self.events, self._find, self._is_final = events, find, is_final
 
     @cached_property
     def _looked(self) -> SequenceSet:
-        return self._find(most_calls=CALLS_OF_A_LOOK)
+        return self._find(self.events, most_calls=CALLS_OF_A_LOOK)
 
     @cached_property
     def _found(self) -> SequenceSet:
-        looked = self.__dict__.get("_looked")
-        return looked if isinstance(looked, KnownMatches) else self._find()
+        return self._looked if self._has_looked_at_all else self._find(self.events)
 
     @property
     def run(self) -> SearchRun | None:
@@ -335,7 +357,15 @@ class FoundLater(SequenceSet):
 
     def first(self, n: int) -> MatchBlock:
         """Return the first ``n`` matches, or all when there are no more."""
-        return self._found.first(n)
+        block = None
+        if self._is_final and "_found" not in self.__dict__ and not self._has_looked_at_all:
+            # The work of a search may rise with a power of the events, so they only double.
+            block = first_of_few_events(self.events, n, 2, lambda few, n: self._find(few).first(n))
+        return self._found.first(n) if block is None else block
+
+    @property
+    def _has_looked_at_all(self) -> bool:
+        return isinstance(self.__dict__.get("_looked"), KnownMatches)
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` matches that are quick to find, if possible the first ones."""

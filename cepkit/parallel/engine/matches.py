@@ -52,7 +52,9 @@ class ParallelMatches(SequenceSet):
 
     def __init__(self, program: SequenceProgram, events: Events, engine: Runner, trace: bool):
         self.program, self.events, self.engine, self.trace = program, events, engine, trace
-        self._look = FoundLater(events, partial(search_sequence, program, events))
+        self._look = FoundLater(
+            events, partial(search_sequence, program), is_final=not program.can_be_forbidden_later
+        )
 
     @cached_property
     def run(self) -> ParallelRun:

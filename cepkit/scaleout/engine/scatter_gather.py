@@ -176,7 +176,9 @@ class ScatteredMatches(SequenceSet):
 
     def __init__(self, program: SequenceProgram, events: Events, engine: ScatterGather):
         self.program, self.events, self.engine = program, events, engine
-        self._look = FoundLater(events, partial(search_sequence, program, events))
+        self._look = FoundLater(
+            events, partial(search_sequence, program), is_final=not program.can_be_forbidden_later
+        )
 
     @cached_property
     def _made(self) -> tuple[KnownMatches, list[ScatterRun]]:

@@ -113,7 +113,7 @@ def match_by_tree(
     made = TreeProgram.of(program, order=order)
     if isinstance(made, str):
         raise TypeError(f"the tree cannot run this query: {made}")
-    return FoundLater(events, partial(_find, made, events))
+    return FoundLater(events, partial(_find, made), is_final=not program.can_be_forbidden_later)
 
 
 def _find(program: TreeProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
