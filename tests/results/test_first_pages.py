@@ -14,9 +14,9 @@ from cepkit.planning.planner import automatic_engines
 from cepkit.results.arguments import most_needed
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.interpreted import sequence_stream
 from tests.support.sequence_runs import as_matches, bound
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
+from tests.support.tiers import sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 STATIC = ("chain", "ordered", "search")
@@ -24,7 +24,7 @@ STATIC = ("chain", "ordered", "search")
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", cases(metafunc.config, range(4), range(80)))
+        metafunc.parametrize("seed", seeds(4, 80))
 
 
 @pytest.mark.parametrize("family", list(gs.FAMILIES))

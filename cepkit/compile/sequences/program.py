@@ -105,7 +105,7 @@ class SequenceProgram(BoundQuery):
         clock = (self.clock,) if timed and self.clock else ()
         return tuple(dict.fromkeys((*self.columns, *clock)))
 
-    @cached_property
+    @property
     def can_be_forbidden_later(self) -> bool:
         """Whether an event after a match can forbid the match."""
         return any(a.before >= len(b.branch.components) for b in self.branches for a in b.branch.absences)
