@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,9 +21,11 @@ from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
 from cepkit.idioms.groups import Groups
+from cepkit.language.expressions.functions import registered_functions
 from cepkit.language.query_parts import Duration
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
+from cepkit.planning.plans import Recent, Same, key_or_none, remembered
 from cepkit.planning.validation import compile_checked
 from cepkit.results.doors import open_door
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from cepkit.frames.spark.tasks import TaskMatches
 
 ONE, ALL = "one", "all"
+_queries = Recent(128)
 
 
 class Idiom(Protocol):
@@ -108,7 +112,7 @@ def answer(frame: Frame, idiom: Idiom, rows: str) -> Frame:
     if is_spark(frame):
         return _answer_on_spark(frame, idiom, rows)
     source, native = source_and_native(frame)
-    source = with_types(source, replace(idiom.query, within=idiom.gap))
+    source = with_types(source, _timed(idiom))
     program, events = _bind(source, idiom.query)
     is_member = None if idiom.takes_all else mask_of(match_regex(program, events))
     groups = idiom.group(program.query, source, events, is_member, rows == ALL)
@@ -118,6 +122,14 @@ def answer(frame: Frame, idiom: Idiom, rows: str) -> Frame:
         numbers = pd.arrays.IntegerArray(number, is_none) if is_none.any() else number
         return native(source.tagged({idiom.noun: numbers}))
     return native(source.result(_columns(idiom, program.query, source, events, groups)))
+
+
+def _timed(idiom: Idiom) -> RegexQuery:
+    """Return the query with the gap as a window, from which the type of an empty clock follows."""
+    query, gap = idiom.query, idiom.gap
+    if gap is None:
+        return query
+    return remembered(_queries, key_or_none(Same(query), gap), partial(replace, query, within=gap))
 
 
 def _numbers(groups: Groups, events: Events) -> np.ndarray:
@@ -229,6 +241,12 @@ def _names(frame: Frame) -> Sequence[Any]:
     if isinstance(frame, pd.DataFrame):
         return [*frame.columns, *frame.index.names]
     return list(getattr(frame, "columns", ())) if not isinstance(frame, pa.Table) else frame.column_names
+
+
+def kept_query(make: Callable[..., RegexQuery], *given: Any, **keywords: Any) -> RegexQuery:
+    """Return what ``make`` returns; equal arguments return the same value, a key of the plan cache."""
+    key = key_or_none(Same(make), given, keywords, registered_functions())
+    return remembered(_queries, key, partial(make, *given, **keywords))
 
 
 def as_measures(measures: Mapping[str, str] | None) -> dict[str, Any]:

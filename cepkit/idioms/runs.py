@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.errors import UnsupportedQueryError, underline
 from cepkit.events import Events, Frame, Source
-from cepkit.idioms.asking import answer, as_measures, free_name
+from cepkit.idioms.asking import answer, as_measures, free_name, kept_query
 from cepkit.idioms.groups import Groups, group_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import check_built, parse_expression
@@ -105,13 +105,16 @@ def runs(
     >>> cep.runs(walk, "price > prev(price)", rows="all")["run"].tolist()
     [<NA>, 1, 1, <NA>, 2, 2, 2]
     """
-    _refuse_aggregates(condition)
-    name = free_name("condition", frame)
-    query = regex_query(
-        name, define={name: condition}, partition_by=partition_by, order_by=order_by, params=params,
-        **as_measures(measures),
+    query = kept_query(
+        _query_of_row, free_name("condition", frame), condition, partition_by=partition_by, order_by=order_by,
+        params=params, **as_measures(measures),
     )  # fmt: skip
     return answer(frame, ConditionRuns(query), rows)
+
+
+def _query_of_row(name: str, condition: Any, **keywords: Any) -> RegexQuery:
+    _refuse_aggregates(condition)
+    return regex_query(name, define={name: condition}, **keywords)
 
 
 def _refuse_aggregates(condition: object) -> None:

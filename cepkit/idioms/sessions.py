@@ -11,7 +11,7 @@ import numpy as np
 
 from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Events, Frame, Source
-from cepkit.idioms.asking import answer, as_measures
+from cepkit.idioms.asking import answer, as_measures, kept_query
 from cepkit.idioms.groups import Groups, group_rows
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.query_parts import Duration
@@ -137,7 +137,7 @@ def sessions(
     >>> cep.sessions(clicks, gap="30 min", partition_by="user", order_by="ts", rows="all")["session"].tolist()
     [1, 1, 1, 2, 2]
     """
-    query = regex_query(
-        ".", partition_by=partition_by, order_by=order_by, params=params, **as_measures(measures)
+    query = kept_query(
+        regex_query, ".", partition_by=partition_by, order_by=order_by, params=params, **as_measures(measures)
     )
     return answer(frame, PausedSessions(query, gap), rows)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
+from cepkit.compile.regex import program
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, UnsupportedQueryError
 from tests.oracle import idioms as oracle
 from tests.support.spark_cases import plain, rows_of
@@ -182,6 +183,18 @@ def test_a_run_may_take_a_function_and_parameters():
     assert cep.runs(frame, "price > :least", params={"least": 4}, measures={"n": "count()"})[
         "n"
     ].tolist() == [2]
+
+
+def test_equal_calls_compile_once(monkeypatch):
+    compiled, before = [], program.compile_regex
+    monkeypatch.setattr(program, "compile_regex", lambda *given: compiled.append(given) or before(*given))
+    for price in ([1.0, 7.5, 8.5], [9.5, 0.5, 0.5]):
+        frame = pd.DataFrame({"price": price, "ts": [1, 5, 50]})
+        found = cep.runs(frame, "price > 7.25", order_by="ts")
+        assert found["length"].tolist() == [2 if price[0] == 1 else 1]
+        assert len(cep.sessions(frame, gap=11, order_by="ts")) == 2
+        assert len(cep.sessions(frame, gap=3, order_by="ts")) == 3
+    assert len(compiled) <= 2  # an earlier test may have asked for the rows of sessions
 
 
 @pytest.mark.parametrize("rows", ["one", "all"])
