@@ -131,6 +131,7 @@ def test_engine_is_the_definition(name, seed, engine):
     assert as_matches(program, found.ending(0, events.n_events)) == wanted
 
 
+@pytest.mark.skipif(JIT, reason="machine code of agents for each query; the tests without the JIT run it")
 @pytest.mark.parametrize("name", QUERIES)
 def test_whatever_engine_is_chosen(name):
     rows, value, wanted = expected(name, 1)
