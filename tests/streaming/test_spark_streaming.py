@@ -471,7 +471,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, full):
         wait_for_start(process, tmp_path, len(places))
         wait_for_batch(process, tmp_path, n_before + rng.choice([0, 0, 1]))
         try:
-            process.wait(rng.uniform(0, 4))
+            process.wait(rng.uniform(0, 4 if full else 1))
         except subprocess.TimeoutExpired:
             kill(process)
             n_kills += 1
@@ -482,7 +482,9 @@ def test_a_killed_driver_loses_and_doubles_nothing(seed, spark, tmp_path, full):
     run_stream(found, tmp_path, found.parquet_by_batch(tmp_path / "out") if sink == "by batch" else None)
     wanted = rows_wanted(frame, query)
     print(f"{n_kills} kills, after {places} micro-batches; {sum(wanted.values())} matches")
-    assert n_kills and wanted and rows_written(spark, tmp_path / "out") == wanted
+    assert wanted and rows_written(spark, tmp_path / "out") == wanted
+    if not n_kills:
+        pytest.skip("the query ended before it was killed")
 
 
 def forget_last_commit(folder: Path) -> None:
