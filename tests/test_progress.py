@@ -220,7 +220,7 @@ for attempt in range(3):
     try:
         work()
     except KeyboardInterrupt:
-        print(sum(thread.name.startswith("cepkit") for thread in threading.enumerate()), flush=True)
+        print(sum(thread.name.startswith("cepkit worker") for thread in threading.enumerate()), flush=True)
 """
 
 
