@@ -12,7 +12,7 @@ from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, tes
 from cepkit.compile.shared.loading import is_ready
 from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
 from cepkit.engines.counting.engine import counter_of, graph_of
-from cepkit.engines.search.search import search_of
+from cepkit.engines.search.search import BranchSearch
 from cepkit.engines.shared.kernels import accepted, kernel, per_call
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
@@ -244,28 +244,31 @@ def searched_count(
     """Count the matches of a branch by a search through its partial matches.
 
     ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
-    After ``most_work`` tested events, the number found so far is returned as a lower bound. If matches begin
-    at few events, plain Python tests them first, since compiling takes longer.
+    After ``most_work`` tested events, the number found so far is returned as a lower bound. New queries are
+    interpreted. If that is impossible and matches begin at few events, plain Python tests them before the
+    search is compiled, which takes longer.
     """
-    text, arguments, scratch = search_of(places, accept, bound)
-    program = places.program
+    program, branch = places.program, BranchSearch(places, accept, bound, 0)
+    text = branch.text
     most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
     ways = []
     is_quick = _has_few_beginnings(places, accept, bound) and not is_ready(text)
-    if is_quick or not program.compiled:
+    if branch.tier == "interpreted":
+        ways.append((lambda: branch.search, _WORK_PER_CALL))
+    elif is_quick or not program.compiled:
         ways.append((lambda: plain_module(program, text)["search"], _FEW))
-    if program.compiled:
+    if program.compiled and branch.tier == "compiled":
         ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
     for way, work in ways:
         search, outputs, report = way(), outputs_of(places, bound), np.zeros(7, np.int64)
         report[START], report[DEPTH] = -1, -1
-        is_last, size = way is ways[-1][0], per_call(search, work)
+        is_last, size = way is ways[-1][0], work if search == branch.search else per_call(search, work)
         most = most_work if is_last else min(work, most_work)
         while not report[DONE] and report[WORK] < most:
             checkpoint(int(report[START]) / max(1, places.n))
             with np.errstate(all="ignore"):
                 limit = min(size, most - int(report[WORK]))
-                search(places.n, 0, places.n, 0, limit, *arguments, *scratch, *outputs, report)
+                search(places.n, 0, places.n, 0, limit, *branch.arguments, *branch.scratch, *outputs, report)
         if report[DONE]:
             break
     return Count(sum(outputs[0].tolist()), bool(report[DONE]))

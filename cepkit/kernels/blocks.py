@@ -1,22 +1,30 @@
 """Kernels that split events into blocks of partitions; each block is a stream in the same order."""
 
-import numpy as np
+from numba import types as T
 
 from cepkit.kernels.jit import njit
+
+_READ, _INT4, _INT8 = (
+    T.Array(T.int32, 1, "C", readonly=True),
+    T.Array(T.int32, 1, "C"),
+    T.Array(T.int64, 1, "C"),
+)
+_WIDTHS = (T.uint8, T.uint16, T.uint32, T.uint64)  # values of any type are read as unsigned integers
+_OPTIONS = {"cache": True, "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 # The block of a partition is block_of_group[partition >> shift]. With many partitions a group is a block and
 # the table is small. With few partitions, shift is 0 and the table maps each partition to its block. The
 # number of a partition within its block is partition & mask.
 
 
-@njit(cache=True, nogil=True)
+@njit([(_READ, T.int64, _READ, _INT8)], **_OPTIONS)
 def count_events(partition, shift, block_of_group, n_events_of_block):
     """Add the number of events of each block to ``n_events_of_block``. O(n_events)."""
     for e in range(len(partition)):
         n_events_of_block[block_of_group[partition[e] >> shift]] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit([(_READ, *[T.int64] * 3, _READ, _INT8, _INT4, rows) for rows in (_INT4, _INT8)], **_OPTIONS)
 def scatter_events(
     partition, first_event, shift, mask, block_of_group, cursor, local_partition, event_of_row
 ):
@@ -35,7 +43,13 @@ def scatter_events(
         event_of_row[row] = first_event + e
 
 
-@njit(cache=True, nogil=True)
+@njit(
+    [
+        (_READ, T.int64, _READ, _INT8, T.Array(of, 1, "C", readonly=True), T.Array(of, 1, "C"))
+        for of in _WIDTHS
+    ],
+    **_OPTIONS,
+)
 def scatter_column(partition, shift, block_of_group, cursor, values, out):
     """Write each event's value to the next row of its block; ``cursor`` as in scatter_events. O(n_events)."""
     for e in range(len(partition)):
@@ -43,24 +57,3 @@ def scatter_column(partition, shift, block_of_group, cursor, values, out):
         row = cursor[b]
         cursor[b] = row + 1
         out[row] = values[e]
-
-
-def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarray:
-    """Return the block of each partition; the largest partitions go first, each to the emptiest block.
-
-    Parameters
-    ----------
-    events_of_partition : ndarray of int64, shape (n_partitions,)
-    n_blocks : int
-
-    Returns
-    -------
-    ndarray of int32, shape (n_partitions,)
-    """
-    load = np.zeros(n_blocks, np.int64)
-    block = np.zeros(len(events_of_partition), np.int32)
-    for p in np.argsort(-events_of_partition, kind="stable"):
-        b = int(load.argmin())
-        block[p] = b
-        load[b] += events_of_partition[p]
-    return block

@@ -25,6 +25,7 @@ from cepkit.compile.shared.images import hash_of, image_path, llvm, machine_code
 from cepkit.compile.shared.loading import are_kernels_ready, general_name, image_name
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
+from cepkit.engines.regex.matching import BLOCKS
 from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
@@ -189,7 +190,7 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     for module in (places, layout):
         monkeypatch.setattr(module, "_FEW", 0)
     # `tests/parallel` compares the agents with the oracle; numba takes 15 s to compile them.
-    compared = set(INTERPRETING) - {AGENTS}
+    compared = set(INTERPRETING) - {AGENTS, BLOCKS}
     both = {name: shipped_and_numbas(name, quick=seed == 2) for name in compared}
     assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[LINEAGE][0]).values())
     frame, results, used = stream(seed, 2500), [], []
@@ -210,7 +211,7 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
 
 
 def arrays_of(seed: int) -> dict[str, list[tuple]]:
-    """Return random arguments for the kernels of windows and of paths; the last argument is the result."""
+    """Return random arguments for kernels of windows, paths and blocks; the last one is the result."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 400))
     time = np.cumsum(rng.integers(0, 4, n))
@@ -236,15 +237,24 @@ def arrays_of(seed: int) -> dict[str, list[tuple]]:
     edges = np.array([0, 1, 2, 2, 3]), np.array([0, 1, 3, 5]), np.array([0, 0, 1], np.uint8)
     paths = np.eye(4, dtype=np.uint64)
     found["count_graph"] = [(sets, window, *edges, np.uint64(1), paths, np.zeros(n, np.uint64))]
+    partition, block = rng.integers(0, 6, n).astype(np.int32), rng.integers(0, 2, 6).astype(np.int32)
+    first = np.array([0, np.count_nonzero(block[partition] == 0)])
+    found["count_events"] = [(partition, 0, block, np.zeros(2, np.int64))]
+    found["scatter_events"] = [
+        (partition, 5, 0, -1, block, first.copy(), np.empty(n, np.int32), np.empty(n, of))
+        for of in (np.int32, np.int64)
+    ]
+    values = [rng.integers(0, 256, n).astype(f"u{width}") for width in (1, 2, 4, 8)]
+    found["scatter_column"] = [(partition, 0, block, first.copy(), of, np.empty_like(of)) for of in values]
     return found
 
 
 @jit
 @known
 @pytest.mark.parametrize("seed", seeds(6, 20))
-def test_windows_and_paths_are_those_of_plain_python(seed, folder):
+def test_windows_paths_and_blocks_are_those_of_plain_python(seed, folder):
     names = {}
-    for module in (WINDOWS, PATHS):
+    for module in (WINDOWS, PATHS, BLOCKS):
         shipped, numbas = shipped_and_numbas(module)
         names |= {key: (getattr(shipped, key), getattr(numbas, key)) for key in vars(shipped)}
     assert names.keys() == arrays_of(seed).keys()

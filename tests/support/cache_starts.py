@@ -50,7 +50,7 @@ with warnings.catch_warnings(record=True) as caught:
     if kind == "numba":
         from cepkit.kernels.blocks import count_events
         n_events = np.zeros(2, np.int64)
-        count_events(np.array([0, 1, 1]), 0, np.array([0, 1]), n_events)
+        count_events(np.array([0, 1, 1], np.int32), 0, np.array([0, 1], np.int32), n_events)
         text = '''from numba import types as T
 from cepkit.kernels.jit import njit
 @njit([(T.int64,), (T.float64,)], nogil=True, cache=True)

@@ -45,6 +45,7 @@ _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
 _EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
 # Visited partial matches. To interpret this many takes about as long as to compile a kernel.
 MOST_INTERPRETED_WORK = 1 << 25
+BLOCKS = "cepkit.kernels.blocks"
 _EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
 
 
@@ -288,14 +289,34 @@ class PartitionBlocks:
     inputs: Inputs
 
 
+def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarray:
+    """Return the block of each partition; the largest partitions go first, each to the emptiest block.
+
+    Parameters
+    ----------
+    events_of_partition : ndarray of int64, shape (n_partitions,)
+    n_blocks : int
+
+    Returns
+    -------
+    ndarray of int32, shape (n_partitions,)
+    """
+    load = np.zeros(n_blocks, np.int64)
+    block = np.zeros(len(events_of_partition), np.int32)
+    for p in np.argsort(-events_of_partition, kind="stable"):
+        b = int(load.argmin())
+        block[p] = b
+        load[b] += events_of_partition[p]
+    return block
+
+
 def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBlocks:
     """Rearrange the columns so that each block of partitions lies together.
 
     Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
     cut into blocks with a state that fits the cache.
     """
-    from cepkit.kernels.blocks import balanced_blocks, count_events, scatter_column, scatter_events
-
+    kernels = load_kernels(BLOCKS)
     partition, n_partitions = events.partition_of_event, events.n_partitions
     if n_partitions > _MOST_PARTITIONS_AT_ONCE:
         shift = (PARTITIONS_PER_BLOCK - 1).bit_length()
@@ -318,19 +339,19 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
     first_row = np.zeros(n_blocks + 1, np.int64)
 
     def count(t: int) -> None:
-        count_events(partition[cuts[t] : cuts[t + 1]], shift, block, counts[t])
+        kernels.count_events(partition[cuts[t] : cuts[t + 1]], shift, block, counts[t])
 
     def scatter(t: int) -> None:
         run = slice(cuts[t], cuts[t + 1])
         cursor = first_row[:-1] + counts[:t].sum(axis=0)
-        scatter_events(
+        kernels.scatter_events(
             partition[run], cuts[t], shift, mask, block, cursor.copy(), own_partition, event_of_row
         )
         for name, values in inputs.columns.items():
             # As unsigned integers of the same width: four compiled variants serve all types.
             bits = np.dtype(f"u{values.dtype.itemsize}")
             out = columns[name].view(bits)
-            scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
+            kernels.scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
 
     run_on_threads(count, n_runs, threads)
     np.cumsum(counts.sum(axis=0), out=first_row[1:])

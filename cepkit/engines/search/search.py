@@ -102,29 +102,29 @@ class BranchSearch:
         self._given_work, self._n_looked_at = work_of_a_look, 0
         self._compile_later = compile_later
         self.n_components = len(bound.accepts)
-        self._text, self.arguments, self.scratch = search_of(places, accept, bound)
+        self.text, self.arguments, self.scratch = search_of(places, accept, bound)
         self._walk = None if load_as else self._interpreted()
         self._load_as = load_as or kernel
         self.tier = "compiled" if self._walk is None else "interpreted"
 
     def _interpreted(self) -> Callable | None:
         """Return the function that interprets the branch if the query is new and this is possible."""
-        if reason_to_compile(self._text, KERNELS):
+        if reason_to_compile(self.text, KERNELS):
             return None
         code = walk_code_of(self.places.program, self.bound)
         if isinstance(code, str):
             return None
         if self._compile_later:
-            compile_if_it_pays(self._text, self.places.n)
+            compile_if_it_pays(self.text, self.places.n)
         return interpreted_walk(self.places, code)
 
     @cached_property
     def _compiled(self) -> Callable:
-        return self._load_as(self.places.program, self._text, "search")
+        return self._load_as(self.places.program, self.text, "search")
 
     def search(self, *arguments) -> None:
         """Run the walk; the arguments are those of `write_search`. A compiled kernel takes over."""
-        if self._walk is not None and (self._n_looked_at > _MOST_TO_INTERPRET or is_ready(self._text)):
+        if self._walk is not None and (self._n_looked_at > _MOST_TO_INTERPRET or is_ready(self.text)):
             self._walk, self.tier = None, "interpreted, then compiled"
         before = int(arguments[-1][WORK])
         (self._walk or self._compiled)(*arguments)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.regex.matching import balanced_blocks
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.limits import TICKS
@@ -243,8 +244,6 @@ def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_l
     if how == "hash":
         mixed = np.arange(len(size), dtype=np.uint64) * _GOLDEN >> np.uint64(33)
         return (mixed % np.uint64(threads)).astype(np.int64)
-    from cepkit.kernels.blocks import balanced_blocks
-
     return balanced_blocks(size, threads).astype(np.int64)
 
 
