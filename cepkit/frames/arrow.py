@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 
 import numpy as np
@@ -112,13 +113,21 @@ def _text(array: pa.Array, of: ColumnType) -> Column:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices.cast(pa.int32()), NULL_CODE).to_numpy(zero_copy_only=False)
-    categories = np.array(array.dictionary.to_pylist(), dtype=object)
-    if any(text is None for text in categories):  # a dictionary may have null as a value
+    categories = objects_of_texts(array.dictionary)
+    if array.dictionary.null_count:  # a dictionary may have null as a value
         is_null = np.array([text is None for text in categories])
         codes = np.where(is_null[codes] & (codes >= 0), NULL_CODE, codes)
         categories = np.array(["" if text is None else text for text in categories], dtype=object)
         of = ColumnType(TEXT, nullable=True)
     return Column(of, codes, categories)
+
+
+def objects_of_texts(array: pa.Array) -> np.ndarray:
+    """Return texts as an array of Python's objects; null is None."""
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        with suppress(pa.ArrowException):  # for a text that is not valid
+            return array.to_numpy(zero_copy_only=False)
+    return np.array(array.to_pylist(), dtype=object)
 
 
 def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Column:
