@@ -246,6 +246,25 @@ def test_a_window_without_unit_fits_a_clock_that_is_a_number(run, peaks):
     assert code == 2 and "a duration needs a unit" in err
 
 
+def test_a_window_may_leave_its_limit_out(run, peaks):
+    frame = pd.DataFrame({"ts": [0, 1, 3, 10, 12], "price": [1, 2, 3, 1, 2]})
+    frame.to_parquet(peaks / "limits.parquet")
+    query = [
+        ". up",
+        "--define",
+        "up=price > prev(price)",
+        "--order-by",
+        "ts",
+        "--within",
+        "2",
+        "--limit",
+        "0",
+    ]
+    for more, n in (([], 2), (["--within-exclusive"], 1)):
+        code, _, err = run("match", peaks / "limits.parquet", *query, *more)
+        assert code == 0 and err.startswith(f"{n} match"), err
+
+
 def test_names_may_be_given_apart_or_with_commas(run, peaks):
     frame = load_sample("peaks").assign(seq=np.arange(60))
     frame.to_parquet(peaks / "seq.parquet")

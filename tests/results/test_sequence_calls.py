@@ -215,3 +215,12 @@ def test_explain_says_that_a_loop_may_have_no_events():
     query = "PATTERN SEQ(a p, b q, d{0,3} r[]) WHERE sum(r.x) > 3"
     said = str(cep.explain(frame, query, event_type="kind", order_by="t"))
     assert "on a loop without events, or on a whole loop" in said
+
+
+def test_explain_lists_the_branches_with_loops_and_absent_events():
+    frame = pd.DataFrame({"kind": list("abcab"), "ts": range(5)})
+    said = cep.explain(
+        frame, "PATTERN SEQ(a x, b{2,3} y[], !c w, b? v, a+ z[]) WITHIN 5", event_type="kind", order_by="ts"
+    )
+    lines = [line.strip() for line in str(said).splitlines()]
+    assert {"x y{2,3} !w v z{1,}", "x y{2,3} !w z{1,}"} <= set(lines)
