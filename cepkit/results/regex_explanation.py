@@ -7,6 +7,7 @@ from cepkit.compile.regex.automaton import ANY, states
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.terms import START, Term
 from cepkit.engines.measures.regex_measures import measure_expressions
+from cepkit.engines.regex.matching import PARTITIONS_PER_BLOCK
 from cepkit.language.saying import say_query
 from cepkit.planning.planner import Engine
 
@@ -79,9 +80,17 @@ def _class_of(program: Program, name: str) -> str:
 def _kernel(program: Program) -> str:
     if not program.compiled:
         return f"runs as Python, since {', '.join(program.reasons_for_python)} is a plain Python function"
-    threads = (
-        "threads over partitions" if program.pure else "one thread, since a function is not declared pure"
-    )
+    if not program.query.partition_by:
+        threads = "one thread, since all rows are one stream"
+    elif not program.pure:
+        threads = "one thread, since a function is not declared pure"
+    elif program.functions:
+        threads = "threads over partitions"
+    else:
+        threads = (
+            f"threads pay for more than {PARTITIONS_PER_BLOCK:,} partitions or on three cores, as dealing "
+            "takes time"
+        )
     return f"machine code, {threads}"
 
 

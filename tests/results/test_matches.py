@@ -366,7 +366,7 @@ measure      mean: avg(price)
 measure      start: first(ts)
 automaton    4 states, 3 positions
 engine       regex: generated kernel over contiguous rows of a partition
-kernel       machine code, threads over partitions
+kernel       machine code, threads pay for more than 2,048 partitions or on three cores, as dealing takes time
 new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions, first(ts)
 queue        partial matches wait at 'up' in order of their starts""",
@@ -387,7 +387,7 @@ predicate    calm: delta(ts) < '5 min'  [looks at the match so far]
 predicate    jump: price > first(price) * 1.05  [looks at the match so far]
 automaton    3 states, 3 positions
 engine       regex: generated kernel over contiguous rows of a partition
-kernel       machine code, threads over partitions
+kernel       machine code, one thread, since all rows are one stream
 new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions, first(ts), first(price)
 queue        partial matches wait at 'calm' in order of their starts""",
@@ -405,7 +405,7 @@ predicate    down: price < 9  [looks at the event alone]
 measure      count: count()
 automaton    3 states, 2 positions
 engine       regex: generated kernel over contiguous rows of a partition
-kernel       machine code, threads over partitions
+kernel       machine code, one thread, since all rows are one stream
 new query    is interpreted until its kernel is compiled
 remembers    per partial match: start, positions
 dominance    at up only the earliest start is kept""",
@@ -421,7 +421,7 @@ predicate    .: any event  [looks at the event alone]
 predicate    apart: bit_and(size, first(size)) == 0  [looks at the match so far]
 automaton    3 states, 2 positions
 engine       regex: generated kernel over contiguous rows of a partition
-kernel       machine code, threads over partitions
+kernel       machine code, one thread, since all rows are one stream
 new query    is compiled first, since it computes 'bit_and' with values of several events
 remembers    per partial match: start, positions, first(size)
 queue        partial matches wait at '.' in order of their starts
