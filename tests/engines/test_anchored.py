@@ -55,7 +55,7 @@ def test_cases_have_matches_of_every_kind():
     assert kinds["some"] >= 90, kinds
 
 
-@pytest.mark.parametrize("seed", range(20 if JIT else 60))
+@pytest.mark.parametrize("seed", seeds(20, 60))
 def test_every_arithmetic_counts_the_same(seed):
     case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
     counter = AnchoredCounter(layout_of(case, rows))
@@ -68,7 +68,7 @@ def test_every_arithmetic_counts_the_same(seed):
     assert counter.bound >= max(expected, default=0)
 
 
-@pytest.mark.parametrize("seed", range(20 if JIT else 60))
+@pytest.mark.parametrize("seed", seeds(20, 60))
 def test_sums_are_those_of_all_matches(seed):
     case, rows, _ = case_of(seed % 2 if JIT else seed, seed)
     layout, matches = layout_of(case, rows), case.matches(rows)

@@ -46,7 +46,7 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(4 if JIT else 40))
+@pytest.mark.parametrize("seed", seeds(4, 40))
 def test_a_compiled_kernel_takes_over(seed, interpreted, monkeypatch):
     case, rows, _ = case_of(seed, seed)
     own = layout_of(case, rows)

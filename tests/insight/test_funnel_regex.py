@@ -87,7 +87,7 @@ def check_conditions(case: generate.Case, made: FunnelResult) -> None:
             assert step.n_alone == len(case.rows)
 
 
-@pytest.mark.parametrize("seed", range(5) if JIT else range(60))
+@pytest.mark.parametrize("seed", seeds(5, 60))
 def test_many_events_are_counted_by_the_engine(seed, monkeypatch):
     case = generate.case(seed, n_events=30)
     with warnings.catch_warnings():
