@@ -21,10 +21,12 @@ from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.match_recognize.found_rows import FINDING
 from cepkit.engines.match_recognize.measuring import MEASURING
+from cepkit.engines.next.places import KERNELS as NEXT
 from cepkit.engines.regex.matching import BLOCKS
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
+from cepkit.engines.shared.sequence_set import ORDER
 from cepkit.errors import TieWarning
 from cepkit.idioms.groups import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
@@ -39,7 +41,7 @@ from cepkit.windows.ranges import RANGES
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, BLOCKS,
+    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, BLOCKS, NEXT, ORDER,
 )  # fmt: skip
 
 

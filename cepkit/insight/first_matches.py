@@ -16,6 +16,7 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.counting.engine import CountedMatches, match_by_counting
+from cepkit.engines.next.engine import match_next
 from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.search.search import search_sequence
 from cepkit.engines.shared.places import Places
@@ -67,7 +68,7 @@ class FirstMatchFinder:
     events : Events
         The whole stream.
     engine : str
-        The engine with compiled kernels: ``search``, ``ordered`` or ``chain``. Other engines find nothing.
+        The engine: ``search``, ``next``, ``ordered`` or ``chain``. Other engines find nothing.
     is_cold : bool
         Whether kernels of this shape are not compiled yet; then they run as Python.
     orders : list of tuple of int, optional
@@ -92,6 +93,8 @@ class FirstMatchFinder:
             self._look = partial(search_sequence, program, **limits, **plain)
         elif engine == "search":
             self._look = partial(search_sequence, program, **limits)
+        elif engine == "next":
+            self._look = partial(match_next, program)
         elif engine == "chain":
             self._look = partial(match_by_counting, program)
         elif engine == "ordered":

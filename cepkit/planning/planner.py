@@ -108,6 +108,26 @@ def _run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
     return run_in_order(program, events)
 
 
+def _next_unsupported(program: Program | SequenceProgram) -> str | None:
+    from cepkit.engines.next.engine import next_unsupported
+
+    return next_unsupported(program)
+
+
+def _match_next(program: SequenceProgram, events: Events) -> SequenceSet:
+    from cepkit.engines.next.engine import match_next
+
+    return match_next(program, events)
+
+
+def _next_details(program: SequenceProgram) -> list[tuple[str, str]]:
+    return [
+        ("counting", "without a list of the matches; a condition on two neighbours is tested once for all"),
+        ("new query", "no kernel is compiled: those of all queries find the matches"),
+        ("threads", "slices of the events, unless windows are longer than a quarter of a million of them"),
+    ]
+
+
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
     from cepkit.engines.search.search import search_sequence
     from cepkit.engines.shared.sequence_set import FoundLater
@@ -144,6 +164,7 @@ _ENGINES: dict[str, Engine] = {
         _run_in_order,
         takes_order=True,
     ),
+    "next": Engine("next", "jumps to the next event that fits, in threads", _next_unsupported, _match_next),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import interpreting, load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.slices import even_cuts, in_slices
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences
@@ -58,33 +59,55 @@ def chunk_readers(
         yield rows, ColumnReader({name: values[rows] for name, values in columns.items()}, *constants)
 
 
-def _accepted_by_columns(places: Places) -> np.ndarray:
+def _accepted_by_columns(places: PlacedEvents, threads: int) -> np.ndarray:
     """Return the same as `accepted`, computed by numpy."""
     tests = tests_of(places.program)
     accept = np.zeros((len(tests), places.n), np.uint8)
     constants = constants_of(places.program, places.inputs)
-    with np.errstate(all="ignore"):
-        for rows, reader in chunk_readers(places.inputs.columns, places.n, constants):
-            for row, terms in zip(accept, tests, strict=True):
-                row[rows] = reader.all(map(reader.true, terms))
+
+    def test(begin: int, stop: int) -> None:
+        columns = {name: values[begin:stop] for name, values in places.inputs.columns.items()}
+        with np.errstate(all="ignore"):
+            for rows, reader in chunk_readers(columns, stop - begin, constants):
+                for row, terms in zip(accept[:, begin:stop], tests, strict=True):
+                    row[rows] = reader.all(map(reader.true, terms))
+
+    in_slices(test, even_cuts(places.n), threads=threads)
     return accept
+
+
+class PlacedEvents(Protocol):
+    """The events of a program in any order."""
+
+    @property
+    def program(self) -> SequenceProgram:
+        """The program."""
+        ...
+
+    @property
+    def inputs(self) -> Inputs:
+        """The columns in this order."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Number of events."""
+        ...
 
 
 Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` takes
 
 
-def accepted(places: Places, load_as: Loader = kernel) -> np.ndarray:
+def accepted(places: PlacedEvents, load_as: Loader = kernel, *, threads: int = 1) -> np.ndarray:
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)
     text = program.once(("accepting", *dtypes.items()), partial(write_accepting, program, dtypes)).text
     if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
-        return interpreting(text, _accepted_by_columns, places.n)(places)
+        return interpreting(text, _accepted_by_columns, places.n)(places, threads)
     run = load_as(program, text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
-        size = per_call(run, _EVENTS_PER_CALL)
-        for start in range(0, places.n, size):
-            checkpoint()
-            run(start, min(start + size, places.n), *inputs.arguments(), accept)
+        cuts = [*range(0, places.n, per_call(run, _EVENTS_PER_CALL)), places.n]
+        in_slices(lambda *own: run(*own, *inputs.arguments(), accept), cuts, threads=threads)
     return accept

@@ -12,6 +12,7 @@ from random import Random
 
 import numpy as np
 
+from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
@@ -19,10 +20,12 @@ from cepkit.progress import checkpoint
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
 CALLS_OF_A_LOOK = 8  # calls of a kernel for a first look, each of some hundredths of a second
-_CELLS = 1 << 25  # largest table for sorting matches
 FEW_MATCHES = 1 << 14  # up to this many first matches are found in the first events
 _FIRST_EVENTS = 1 << 9
 _PART_OF_ALL = 8  # then all events are searched
+_FEW = 256  # up to this many matches are sorted without a kernel
+_EVENTS_PER_MATCH = 32  # up to this many, matches are counted by their last events to sort them
+ORDER = "cepkit.kernels.match_order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,15 @@ class MatchBlock:
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
         """Return these matches, in this order."""
+        sizes = np.diff(self.first_item_of_match)
+        if len(sizes) and sizes[0] * len(sizes) == self.n_items and (sizes == sizes[0]).all():
+            event, component = (
+                own.reshape(len(sizes), -1)[matches] for own in (self.event_of_item, self.component_of_item)
+            )
+            first_item = np.arange(0, event.size + 1, sizes[0])
+            return MatchBlock(event.ravel(), component.ravel(), first_item, self.branch_of_match[matches])
         matches = np.arange(len(self))[matches]
-        n_items = np.diff(self.first_item_of_match)[matches]
+        n_items = sizes[matches]
         first_item = np.zeros(len(matches) + 1, np.int64)
         np.cumsum(n_items, out=first_item[1:])
         within = np.arange(first_item[-1]) - np.repeat(first_item[:-1], n_items)
@@ -90,21 +100,18 @@ class MatchBlock:
         They are ordered by their events from the last to the first, then by the ends of the components, then
         by the branch.
         """
-        n_items = np.diff(self.first_item_of_match)
-        if len(self) < 2:
-            return self
-        width = int(n_items.max())
-        if width * len(self) > _CELLS:
-            return self.take(np.array(sorted(range(len(self)), key=self._key), np.int64))
-        # Columns go backwards from the last event. A match that is too short for a column sorts first.
-        back = self.first_item_of_match[1:, None] - 1 - np.arange(width)
-        valid = np.arange(width) < n_items[:, None]
-        back = np.where(valid, back, 0)
-        events = np.where(valid, self.event_of_item[back], -1)
-        # If the events are equal, a component that ends earlier gives later events higher component numbers.
-        components = np.where(valid, -self.component_of_item[back].astype(np.int64), 1)
-        keys = [self.branch_of_match, *components.T, *events.T[::-1]]
-        return self.take(np.lexsort(keys))
+        if len(self) <= _FEW:
+            return self if len(self) < 2 else self.take(np.array(sorted(range(len(self)), key=self._key)))
+        last, kernels = np.ascontiguousarray(self.last), load_kernels(ORDER)
+        low, high = int(last.min()), int(last.max())
+        if high - low < _EVENTS_PER_MATCH * len(self):
+            order = np.empty(len(self), np.int64)
+            kernels.order_by_last(last, low, np.zeros(high - low + 2, np.int64), order)
+        else:
+            order = np.argsort(last, kind="stable")
+        arrays = self.event_of_item, self.component_of_item, self.first_item_of_match, self.branch_of_match
+        kernels.order_matches(*map(np.ascontiguousarray, arrays), order, np.empty(len(self), np.int64))
+        return self.take(order)
 
     def _key(self, m: int) -> tuple:
         items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])

@@ -1,0 +1,232 @@
+"""A branch of strategy ``next`` as tables: edges between events, and tests that compare two events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.interpreted.instructions import ALL_VALID, AS_FLOAT, FALSE, TRUE, VALUE, EventValue
+from cepkit.compile.interpreted.pairs import SCALAR, PairTest, tests_by_side
+from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.search_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
+from cepkit.compile.shared.terms import Term, conjuncts_of
+from cepkit.events import FLOAT
+from cepkit.kernels.opcodes import AT_LAST, SIGNS
+
+MOST_TESTS = 31
+_NEW = 1 << 40  # the side of the event that an edge leads to; events of the path have lower numbers
+_NOTHING = -1
+NEAREST, ORDERED, SAME, FIRST_TO_PASS = range(4)  # as in the kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """How an event joins a path.
+
+    Parameters
+    ----------
+    source, target : int
+        Rows of the conditions on single events: of the last event of the path (-1: any), and of the new one.
+    first_test, last_test : int
+        The span of its tests.
+    looks_back : bool
+        Whether the tests look at more of the path than its last event.
+    is_absent : bool
+        Whether it leads to an event that must not occur.
+    """
+
+    source: int
+    target: int
+    first_test: int
+    last_test: int
+    looks_back: bool = False
+    is_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NextTables:
+    """A branch for the kernels of `cepkit.kernels.next_event`, whose tables these are.
+
+    ``floats`` and ``integers`` are the values of events that tests compare.
+    """
+
+    components: np.ndarray
+    edges: tuple[Edge, ...]
+    tests: np.ndarray
+    floats: tuple[EventValue, ...]
+    integers: tuple[EventValue, ...]
+    first_test: int
+
+    def way(self, edge: Edge) -> int:
+        """Return how the targets of an edge are found."""
+        tests = self.tests[edge.first_test : edge.last_test]
+        if edge.looks_back or not len(tests):
+            return NEAREST
+        if len(tests) > 1 or tests[0, 2] < 0 or SIGNS[tests[0, 1]] == "!=":
+            return FIRST_TO_PASS
+        return SAME if SIGNS[tests[0, 1]] == "==" else ORDERED
+
+
+def next_tables_of(program: SequenceProgram, bound: BoundBranch) -> NextTables | str:
+    """Return the tables of a branch, or why it has none, to complete "it …"."""
+    components = bound.branch.components
+    if len(tests_of(program)) > MOST_TESTS:
+        return f"has more than {MOST_TESTS} conditions on single events"
+    for c, component in enumerate(components):
+        if component.until is not None:
+            return f"'until' of {component.variable!r} ends its loop"
+        modes = {*([component.step] if c else []), *([component.inner] if component.high != 1 else [])}
+        if modes - {"next"}:
+            return "has a step of another strategy than 'next'"
+        if component.preference != "all" and program.query.scope != "run":
+            return f"the loop {component.variable!r} has a preference, and edges are looked at one by one"
+    for a, absence in enumerate(bound.branch.absences):
+        if absence.spanning or absence.after < 0 or absence.before >= len(components):
+            return f"the absent event {absence.variable!r} is not between two neighbours"
+        if any(one.condition.absence == a for one in bound.conditions):
+            return f"a condition compares the absent event {absence.variable!r} with others"
+    return _Writer(program, bound).write()
+
+
+class _Writer:
+    def __init__(self, program: SequenceProgram, bound: BoundBranch):
+        self.program, self.bound, self.components = program, bound, bound.branch.components
+        self.edges: list[Edge] = []
+        self.tests: list[list[int]] = []
+        self.floats: dict[EventValue, int] = {}
+        self.integers: dict[EventValue, int] = {}
+
+    def write(self) -> NextTables | str:
+        """Return the tables, or why there are none."""
+        rows, accepts = [], [test_of(self.program, terms) for terms in self.bound.accepts]
+        decided: list[list[BoundCondition]] = [[] for _ in self.components]
+        for own in self.bound.conditions:
+            if not own.condition.each:
+                return f"condition {own.condition.conjunct + 1} is on a whole loop"
+            decided[own.condition.decided_at].append(own)
+        for c, component in enumerate(self.components):
+            begin = take = absent = _NOTHING
+            if c:
+                begin = self._edge(accepts[c - 1], accepts[c], decided[c], taking=False)
+            elif reason := self._first(decided[0]):
+                return reason
+            if component.high != 1:
+                take = self._edge(accepts[c], accepts[c], decided[c], taking=True)
+            if isinstance(begin, str) or isinstance(take, str):
+                return begin if isinstance(begin, str) else str(take)
+            absences = [a for a, own in enumerate(self.bound.branch.absences) if own.before == c]
+            if len(absences) > 1:
+                return f"two events must be absent before {component.variable!r}"
+            for a in absences:
+                absent = self._absent(accepts[c - 1], test_of(self.program, self.bound.absent_accepts[a]))
+            high = NO_LIMIT if component.high is None else component.high
+            rows.append([component.low, high, PREFERENCES[component.preference], take, begin, absent])
+        return NextTables(
+            np.array(rows, np.int64), tuple(self.edges), np.array(self.tests, np.int64).reshape(-1, 8),
+            tuple(self.floats), tuple(self.integers), accepts[0],
+        )  # fmt: skip
+
+    def _first(self, decided: list[BoundCondition]) -> str | None:
+        """Return why the first component has conditions that its first event does not pass by itself."""
+        for own in decided:
+            leaves = [leaf for leaf in own.term.walk() if leaf.op in ("element", "group")]
+            if not any(leaf.op == "element" and leaf.data[1] == PREVIOUS for leaf in leaves):
+                return f"condition {own.condition.conjunct + 1} is on the first event"
+        return None
+
+    def _absent(self, source: int, target: int) -> int:
+        self.edges.append(Edge(source, target, 0, 0, is_absent=True))
+        return len(self.edges) - 1
+
+    def _edge(self, source: int, target: int, decided: list[BoundCondition], *, taking: bool) -> int | str:
+        """Add an edge with the conditions that its events decide; return its number or a reason."""
+        first, looks_back = len(self.tests), False
+        for own in decided:
+            reads_back = any(
+                leaf.op == "element" and leaf.data[1] == PREVIOUS for leaf in own.term.walk()
+            )  # it does not concern the first event of a loop
+            if reads_back and not taking:
+                continue
+            try:
+                for term in conjuncts_of(own.term):
+                    found = tests_by_side([term], lambda leaf, own=own: self._side(leaf, own, taking=taking))
+                    if isinstance(found, str):
+                        return found
+                    for (new, other), tests in found.items():
+                        if not new:
+                            return f"condition {own.condition.conjunct + 1} names no event"
+                        self.tests += [self._row(test, new, other) for test in tests]
+            except _TooComplexError as error:
+                return f"condition {own.condition.conjunct + 1} {error}"
+        for row in self.tests[first:]:
+            looks_back |= row[6] != AT_LAST
+        self.edges.append(Edge(source, target, first, len(self.tests), looks_back))
+        return len(self.edges) - 1
+
+    def _side(self, leaf: Term, own: BoundCondition, *, taking: bool) -> int:
+        """Return the number of the event that a leaf reads: the new one, or a depth of the path."""
+        if leaf.op != "element":
+            raise _TooComplexError("aggregates the events of a loop")
+        variable, which, _ = leaf.data
+        c, at = own.component_of_variable[variable], own.condition.decided_at
+        component = self.components[c]
+        if c == at and (which == EACH or (component.high == 1 and which in (LAST, 1))):
+            return _NEW
+        if c == at and which == PREVIOUS:
+            return _side_of(AT_LAST, 0)
+        if c < at:
+            is_last = c == at - 1 and not taking
+            if (component.high == 1 and which in (EACH, LAST, 1)) or which == LAST:
+                return _side_of(AT_LAST, 0) if is_last else _side_of(c + 1, -1)
+            if which == 1:
+                return _side_of(c, 0)
+        raise _TooComplexError("looks at several events of a loop, or at one that may be missing")
+
+    def _row(self, test: PairTest, new: int, other: int) -> list[int]:
+        """Return the row of a test between the new event and another one."""
+        if test.other is None:  # it looks at one event, whose number both sides have
+            of = other if test.side == SCALAR else new
+            row = self._integer(TRUE if test.wanted else FALSE, test.one)
+            at_new = of == _NEW
+            base, offset = (AT_LAST, 0) if at_new else _depth(of)
+            known = (row, _NOTHING) if at_new else (_NOTHING, row)
+            return [0, 0, _NOTHING, _NOTHING, *known, base, offset]
+        if new != _NEW:
+            raise _TooComplexError("compares two events of the path")
+        as_floats = FLOAT in (test.one.kind, test.other.kind)
+        values = [self._value(term, as_floats=as_floats) for term in (test.one, test.other)]
+        known = [
+            _NOTHING if as_floats or not term.nullable else self._integer(ALL_VALID, term)
+            for term in (test.one, test.other)
+        ]
+        return [int(as_floats), SIGNS.index(test.sign), *values, *known, *_depth(other)]
+
+    def _value(self, term: Term, *, as_floats: bool) -> int:
+        if not as_floats:
+            return self._integer(VALUE, term)
+        value = EventValue(AS_FLOAT, without_variable(term), True)
+        return self.floats.setdefault(value, len(self.floats))
+
+    def _integer(self, what: str, term: Term) -> int:
+        value = EventValue(what, without_variable(term), False)
+        return self.integers.setdefault(value, len(self.integers))
+
+
+class _TooComplexError(Exception):
+    """A condition has no test; the message completes "condition 1 …"."""
+
+
+def _side_of(base: int, offset: int) -> int:
+    return ((base + 8) << 8) + offset + 8
+
+
+def _depth(side: int) -> tuple[int, int]:
+    return (side >> 8) - 8, (side & 255) - 8
+
+
+def edge_rows(edges: tuple[Edge, ...]) -> np.ndarray:
+    """Return the table of edges: whether the tests look back, and the span of the tests."""
+    rows = [[int(own.looks_back), own.first_test, own.last_test] for own in edges]
+    return np.array(rows, np.int64).reshape(-1, 3)

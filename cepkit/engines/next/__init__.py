@@ -1,0 +1,1 @@
+"""Sequences whose partial matches advance at the next event that fits."""
