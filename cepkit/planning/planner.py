@@ -164,7 +164,13 @@ _ENGINES: dict[str, Engine] = {
         _run_in_order,
         takes_order=True,
     ),
-    "next": Engine("next", "jumps to the next event that fits, in threads", _next_unsupported, _match_next),
+    "next": Engine(
+        "next",
+        "jumps from each event of a match to the next one that fits",
+        _next_unsupported,
+        _match_next,
+        details=_next_details,
+    ),
     "search": Engine(
         "search", "generated depth-first walk over partial matches", _search_unsupported, _search
     ),

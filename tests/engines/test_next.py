@@ -1,0 +1,188 @@
+"""The engine of strategy ``next`` against the definition and the search, and the order of matches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+import cepkit as cep
+from cepkit.compile.interpreted.next_event import next_tables_of
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.next import engine, places
+from cepkit.engines.next.engine import match_next, next_unsupported
+from cepkit.engines.search import search
+from cepkit.engines.shared import kernels, sequence_set, slices
+from cepkit.engines.shared.sequence_set import MatchBlock
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.interpreted import interpret, sequence_stream
+from tests.support.sequence_runs import all_of, as_matches, bound
+from tests.support.sizes import cases
+
+JIT = not numba.config.DISABLE_JIT
+SIZE = 8  # seeds of a block; each has a case of every family
+FAMILIES = ["next", "window", "negation", "kleene", "optional", "mixed", "preference", "rounds", "all"]
+
+
+def pytest_generate_tests(metafunc):
+    if "block" in metafunc.fixturenames:
+        blocks = cases(metafunc.config, range(0, 12 * SIZE, SIZE), range(0, 200 * SIZE, SIZE))
+        metafunc.parametrize("block", blocks)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    interpret(monkeypatch, kernels)
+
+
+def work_in_small_parts(monkeypatch, draw: Random) -> None:
+    """Let threads take slices of a few events, and let calls of the walk end after a few steps."""
+    monkeypatch.setenv("CEPKIT_THREADS", str(draw.choice([1, 2, 3])))
+    monkeypatch.setattr(places, "_FEWEST_PER_THREAD", 1)
+    for module in (slices, places):
+        monkeypatch.setattr(module, "PER_SLICE", draw.choice([1, 2, 3, 1 << 20]))
+    monkeypatch.setattr(places, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
+    monkeypatch.setattr(engine, "_STEPS_PER_CALL", draw.choice([1, 2, 1 << 20]))
+    monkeypatch.setattr(engine, "_ITEMS_PER_CALL", draw.choice([1, 1 << 20]))
+    monkeypatch.setattr(sequence_set, "_FEW", draw.choice([0, 256]))
+    monkeypatch.setattr(engine, "_FIRST_EVENTS", draw.choice([1, 2, 1 << 14]))
+    monkeypatch.setattr(engine, "_GROWTH", 2)
+
+
+def test_random_cases_are_the_definition(block, interpreted, monkeypatch):
+    n_cases, ways = 0, Counter()
+    for seed in range(block, block + SIZE):
+        for family in FAMILIES:
+            case = gs.case(seed, seed, family)
+            if case.query.strategy != "next" and family != "mixed":
+                continue
+            program, events = bound(case)
+            if next_unsupported(program):
+                continue  # test_sequences.py has these
+            n_cases += 1
+            ways.update(ways_of(program))
+            wanted = sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
+            work_in_small_parts(monkeypatch, Random(f"{seed} {family}"))
+            note = f"gs.case({seed}, {seed}, {family!r})"
+            assert as_matches(program, all_of(match_next(program, events))) == wanted, note
+            check_parts(program, events, wanted, note)
+    assert n_cases >= SIZE // 2
+
+
+def ways_of(program: SequenceProgram) -> list[int]:
+    made = [next_tables_of(program, own) for own in program.branches]
+    return [tables.way(edge) for tables in made for edge in tables.edges]
+
+
+def check_parts(program, events, wanted, note: str) -> None:
+    """Check what does not list all matches, each with matches that nothing is known of."""
+    assert match_next(program, events).count() == len(wanted), note
+    assert match_next(program, events).any() == bool(wanted), note
+    positions, counts = match_next(program, events).ends()
+    lasts = [match.rows[-1] for match in wanted]
+    assert np.repeat(positions, np.asarray(counts, np.int64)).tolist() == lasts, note
+    first = as_matches(program, match_next(program, events).glance(2))
+    assert first == wanted[: len(first)] and len(first) >= min(2, len(wanted)), note
+    for i in {0, len(wanted) // 2, len(wanted) - 1} if wanted else ():
+        assert as_matches(program, match_next(program, events).take([i])) == wanted[i : i + 1], note
+        low, high = lasts[i], lasts[i] + 2
+        found = as_matches(program, match_next(program, events).ending(low, high))
+        assert found == [match for match in wanted if low <= match.rows[-1] < high], note
+
+
+TEXTS = [
+    "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x >= b.x",
+    "SEQ(A a, B b, C c) WHERE b.y < a.y AND c.y <= b.y * 1.5",
+    "SEQ(A a, B b) WHERE b.x = a.x",
+    "SEQ(A a, B b, C c) WHERE b.y = a.z AND c.x != b.x",
+    "SEQ(A a, B b, C c) WHERE c.x > a.x AND c.x < b.x",
+    "SEQ(A a, B+ b[], C c) WHERE b[i].x >= b[i-1].x AND c.x < a.x",
+    "SEQ(A a, B+ b[], C c) WHERE b[i].y > a.y",
+    "SEQ(A a, !D d, B b, C+ c[])",
+    "SEQ(A+ a[], B+ b[], C c) WHERE b[i].x > b[i-1].x",
+    "SEQ(A a, OR(B b, C c), D d) WHERE d.x > a.x",
+    "SEQ(_ a, _ b, _ c) WHERE b.y > a.y AND c.y > b.y",
+]
+HOW = [{}, {"partition_by": "k"}, {"partition_by": "k", "strict_time": True}, {"scope": "edge"}]
+
+
+@pytest.mark.skipif(not JIT, reason="needs compiled kernels")
+@pytest.mark.parametrize("within", ["12", "400 GAP 8", "3 EXCLUSIVE", "30 events", None])
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("text", TEXTS)
+def test_it_is_the_search_on_long_streams(text, how, within, monkeypatch):
+    interpret(monkeypatch, kernels, search)
+    n = 300 if "+" in text else 4000
+    frame = sequence_stream(n).assign(z=lambda f: f["y"].shift(1).round(1), y=lambda f: f["y"].round(1))
+    frame["t"] //= 2  # ties
+    if within == "3 EXCLUSIVE":
+        frame["t"] /= 4
+    query = f"PATTERN {text}" if within is None else f"PATTERN {text} WITHIN {within}"
+    keywords = {"event_type": "kind", "order_by": "t", "strategy": "next", **how}
+    wanted = cep.match(frame, query, engine="search", **keywords).to_frame()
+    assert len(wanted) > 5
+    for threads, per_slice in ((1, 1 << 20), (2, 300)):
+        monkeypatch.setenv("CEPKIT_THREADS", str(threads))
+        monkeypatch.setattr(places, "_FEWEST_PER_THREAD", 100)
+        for module in (slices, places):
+            monkeypatch.setattr(module, "PER_SLICE", per_slice)
+        found = cep.match(frame, query, engine="next", **keywords)
+        assert found.count() == len(wanted)
+        pd.testing.assert_frame_equal(found.to_frame(), wanted)
+
+
+def test_equal_values_of_two_columns_are_found_in_one_pass():
+    """Every process starts before its parent: a scan from each would look at all later ones."""
+    n = 60_000
+    frame = pd.DataFrame({"t": range(n), "pid": range(n), "ppid": n - 1 - np.arange(n)})
+    keywords = {"order_by": "t", "strategy": "next"}
+    assert cep.match(frame, "PATTERN SEQ(_ a, _ b) WHERE b.ppid = a.pid", **keywords).count() == n // 2
+    assert cep.match(frame, "PATTERN SEQ(_ a, _ b) WHERE b.ppid > a.pid", **keywords).count() == n // 2 - 1
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("SEQ(A a, B+ b[], C c) WHERE avg(b.x) > a.x", "condition 1 is on a whole loop"),
+    ("SEQ(A a, B b, C c) WHERE a.x + b.x > c.x", "compares values of more than two events"),
+    ("SEQ(A a, B b, !D d, C c) WHERE d.x > a.x", "compares the absent event 'd' with others"),
+    ("SEQ(A a, B b, !D d) WITHIN 5", "the absent event 'd' is not between two neighbours"),
+    ("SEQ(A a, B b)", "has a step of another strategy than 'next'"),
+])  # fmt: skip
+def test_other_queries_are_refused_with_a_reason(text, reason):
+    strategy = "partition" if "another strategy" in reason else "next"
+    keywords = {"event_type": "kind", "order_by": "t", "strategy": strategy}
+    with pytest.raises(cep.UnsupportedQueryError, match=f"engine 'next' cannot run this query: .*({reason})"):
+        cep.match(sequence_stream(10), f"PATTERN {text}", engine="next", **keywords)
+    assert "not          next: " in str(cep.explain(sequence_stream(10), f"PATTERN {text}", **keywords))
+
+
+def test_explain_says_that_it_jumps():
+    keywords = {"event_type": "kind", "order_by": "t", "strategy": "next"}
+    text = str(cep.explain(sequence_stream(10), "PATTERN SEQ(A a, B b) WHERE b.x > a.x", **keywords))
+    assert "engine       next: jumps from each event of a match to the next one that fits" in text
+    assert "without a list of the matches" in text
+
+
+# --- the order of matches
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_kernels_sort_matches_as_their_keys(seed, monkeypatch):
+    draw = np.random.default_rng(seed)
+    n, width, spread = int(draw.integers(2, 400)), int(draw.integers(1, 5)), int(draw.choice([8, 40, 10**6]))
+    sizes = draw.integers(1, width + 1, n)
+    events = np.concatenate([np.sort(draw.choice(spread, size, replace=False)) for size in sizes])
+    components = np.concatenate([np.sort(draw.integers(0, 3, size)) for size in sizes]).astype(np.int16)
+    first_item = np.concatenate([[0], np.cumsum(sizes)])
+    block = MatchBlock(events, components, first_item, draw.integers(0, 2, n).astype(np.int16))
+    monkeypatch.setattr(sequence_set, "_FEW", 1000)
+    wanted = block.sorted()
+    monkeypatch.setattr(sequence_set, "_FEW", 0)
+    found = block.sorted()
+    for name in ("event_of_item", "component_of_item", "first_item_of_match", "branch_of_match"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
