@@ -131,8 +131,7 @@ class _Writer:
     def _first(self, decided: list[BoundCondition]) -> str | None:
         """Return why the first component has conditions that its first event does not pass by itself."""
         for own in decided:
-            leaves = [leaf for leaf in own.term.walk() if leaf.op in ("element", "group")]
-            if not any(leaf.op == "element" and leaf.data[1] == PREVIOUS for leaf in leaves):
+            if not _reads_back(own):
                 return f"condition {own.condition.conjunct + 1} is on the first event"
         return None
 
@@ -144,11 +143,8 @@ class _Writer:
         """Add an edge with the conditions that its events decide; return its number or a reason."""
         first, looks_back = len(self.tests), False
         for own in decided:
-            reads_back = any(
-                leaf.op == "element" and leaf.data[1] == PREVIOUS for leaf in own.term.walk()
-            )  # it does not concern the first event of a loop
-            if reads_back and not taking:
-                continue
+            if _reads_back(own) and not taking:
+                continue  # it does not concern the first event of a loop
             try:
                 for term in conjuncts_of(own.term):
                     found = tests_by_side([term], lambda leaf, own=own: self._side(leaf, own, taking=taking))
@@ -216,6 +212,13 @@ class _Writer:
 
 class _TooComplexError(Exception):
     """A condition has no test; the message completes "condition 1 …"."""
+
+
+def _reads_back(own: BoundCondition) -> bool:
+    """Return whether a condition on a loop compares its events with those before."""
+    of, at = own.component_of_variable, own.condition.decided_at
+    leaves = (leaf for leaf in own.term.walk() if leaf.op == "element")
+    return any(leaf.data[1] == PREVIOUS and of[leaf.data[0]] == at for leaf in leaves)
 
 
 def _side_of(base: int, offset: int) -> int:
