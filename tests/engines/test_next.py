@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -12,33 +11,24 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.next_event import next_tables_of
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.next import engine, places
 from cepkit.engines.next.engine import match_next, next_unsupported
-from cepkit.engines.search import search
-from cepkit.engines.shared import kernels, sequence_set, slices
+from cepkit.engines.shared import sequence_set, slices
 from cepkit.engines.shared.sequence_set import MatchBlock
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
-from tests.support.interpreted import interpret, sequence_stream
 from tests.support.sequence_runs import all_of, as_matches, bound
-from tests.support.sizes import cases
+from tests.support.sizes import seeds
+from tests.support.tiers import interpret, sequence_stream
 
 JIT = not numba.config.DISABLE_JIT
 SIZE = 8  # seeds of a block; each has a case of every family
 FAMILIES = ["next", "window", "negation", "kleene", "optional", "mixed", "preference", "rounds", "all"]
 
 
-def pytest_generate_tests(metafunc):
-    if "block" in metafunc.fixturenames:
-        blocks = cases(metafunc.config, range(0, 12 * SIZE, SIZE), range(0, 200 * SIZE, SIZE))
-        metafunc.parametrize("block", blocks)
-
-
 @pytest.fixture
 def interpreted(monkeypatch):
-    interpret(monkeypatch, kernels)
+    interpret(monkeypatch)
 
 
 def work_in_small_parts(monkeypatch, draw: Random) -> None:
@@ -55,29 +45,22 @@ def work_in_small_parts(monkeypatch, draw: Random) -> None:
     monkeypatch.setattr(engine, "_GROWTH", 2)
 
 
-def test_random_cases_are_the_definition(block, interpreted, monkeypatch):
-    n_cases, ways = 0, Counter()
-    for seed in range(block, block + SIZE):
+@pytest.mark.parametrize("seed", seeds(4, 250))
+def test_random_cases_are_the_definition(seed, interpreted, monkeypatch):
+    n_cases = 0
+    for own in range(seed * SIZE, (seed + 1) * SIZE):
         for family in FAMILIES:
-            case = gs.case(seed, seed, family)
-            if case.query.strategy != "next" and family != "mixed":
-                continue
+            case = gs.case(own, own, family)
             program, events = bound(case)
             if next_unsupported(program):
                 continue  # test_sequences.py has these
             n_cases += 1
-            ways.update(ways_of(program))
             wanted = sequence_matches(replace(case.query, after_match=("none", None)), case.rows)
-            work_in_small_parts(monkeypatch, Random(f"{seed} {family}"))
-            note = f"gs.case({seed}, {seed}, {family!r})"
+            work_in_small_parts(monkeypatch, Random(f"{own} {family}"))
+            note = f"gs.case({own}, {own}, {family!r})"
             assert as_matches(program, all_of(match_next(program, events))) == wanted, note
             check_parts(program, events, wanted, note)
     assert n_cases >= SIZE // 2
-
-
-def ways_of(program: SequenceProgram) -> list[int]:
-    made = [next_tables_of(program, own) for own in program.branches]
-    return [tables.way(edge) for tables in made for edge in tables.edges]
 
 
 def check_parts(program, events, wanted, note: str) -> None:
@@ -117,7 +100,7 @@ HOW = [{}, {"partition_by": "k"}, {"partition_by": "k", "strict_time": True}, {"
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("text", TEXTS)
 def test_it_is_the_search_on_long_streams(text, how, within, monkeypatch):
-    interpret(monkeypatch, kernels, search)
+    interpret(monkeypatch)
     n = 300 if "+" in text else 4000
     frame = sequence_stream(n).assign(z=lambda f: f["y"].shift(1).round(1), y=lambda f: f["y"].round(1))
     frame["t"] //= 2  # ties
@@ -171,7 +154,7 @@ def test_explain_says_that_it_jumps():
 # --- the order of matches
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 200))
 def test_the_kernels_sort_matches_as_their_keys(seed, monkeypatch):
     draw = np.random.default_rng(seed)
     n, width, spread = int(draw.integers(2, 400)), int(draw.integers(1, 5)), int(draw.choice([8, 40, 10**6]))
