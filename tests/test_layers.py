@@ -50,7 +50,7 @@ SUB_FLOORS = {
         ("shared",),
         ("measures", "interpreted"),
         ("regex", "search", "match_recognize"),
-        ("counting",),
+        ("counting", "next"),
         ("ordered",),
     ),
     "parallel": (

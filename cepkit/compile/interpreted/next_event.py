@@ -47,7 +47,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class NextTables:
-    """A branch for the kernels of `cepkit.kernels.next_event`, whose tables these are.
+    """A branch for the kernels of `cepkit.kernels.sequences.next_event`, whose tables these are.
 
     ``floats`` and ``integers`` are the values of events that tests compare.
     """

@@ -21,7 +21,7 @@ from cepkit.engines.shared.kernels import accepted, chunk_readers
 from cepkit.engines.shared.slices import PER_SLICE, even_cuts, in_slices
 from cepkit.events import Events
 
-KERNELS = "cepkit.kernels.next_event"
+KERNELS = "cepkit.kernels.sequences.next_event"
 _FEWEST_PER_THREAD = 1 << 17
 _MOST_OVERLAP = 4  # a slice may look at a quarter of its length beyond its end
 
@@ -36,7 +36,7 @@ class InStreamOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class NextPlaces:
-    """The accepted events of a program. Their places are those of `cepkit.kernels.next_event`."""
+    """The accepted events of a program. Their places are those of `cepkit.kernels.sequences.next_event`."""
 
     program: SequenceProgram
     events: Events

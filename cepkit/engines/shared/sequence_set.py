@@ -25,7 +25,7 @@ _FIRST_EVENTS = 1 << 9
 _PART_OF_ALL = 8  # then all events are searched
 _FEW = 256  # up to this many matches are sorted without a kernel
 _EVENTS_PER_MATCH = 32  # up to this many, matches are counted by their last events to sort them
-ORDER = "cepkit.kernels.match_order"
+ORDER = "cepkit.kernels.sequences.match_order"
 
 
 @dataclass(frozen=True, slots=True)

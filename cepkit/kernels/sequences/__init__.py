@@ -1,0 +1,1 @@
+"""Kernels that find the matches of sequences and sort them."""
