@@ -32,7 +32,7 @@ _ITEMS_PER_CALL = 1 << 20
 _STEPS_PER_CALL = 1 << 20
 _MOST_KNOWN = 1 << 25  # events of matches that are kept
 _FEW = 24  # up to this many matches are searched where they end
-_FIRST_EVENTS, _GROWTH = 1 << 14, 8  # the first matches are searched in so many events, then in more
+_FIRST_EVENTS, _GROWTH = 1 << 14, 8  # the first matches are searched in a few events, then in more
 
 
 def next_unsupported(program: BoundQuery) -> str | None:
