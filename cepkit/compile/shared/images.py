@@ -145,8 +145,8 @@ class BoundKernel:
     given: tuple[np.ndarray, ...]  # they live as long as this object
 
     def __call__(self) -> int | float | None:
-        """Run the kernel."""
-        return self.kernel.run(self.memory)
+        """Run the kernel. Its result goes to a copy of the cells, since other threads may run it, too."""
+        return self.kernel.run(self.memory[:])
 
 
 class KernelOfTypes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -9,13 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
 from random import Random
+from typing import Any, Self
 
 import numpy as np
 
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.events import Events
 from cepkit.limits import check_memory
-from cepkit.progress import checkpoint
+from cepkit.progress import checkpoint, hold
 
 MATCHES_PER_BLOCK = 1 << 16
 _MATCHES_TOGETHER, _EVENTS_TOGETHER = 1 << 13, 1 << 12  # most that are enumerated at once for nearby numbers
@@ -187,13 +191,56 @@ def first_of_few_events(
     return None
 
 
+class Turn:
+    """A lock of one object. Copies of the object in another process, or deep ones, get another lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __reduce__(self) -> tuple:
+        return Turn, ()
+
+
+def _in_turn(method: Callable) -> Callable:
+    @functools.wraps(method)
+    def call(self: SequenceSet, *given: Any, **keywords: Any) -> Any:
+        with hold(self._turn.lock):
+            made = method(self, *given, **keywords)
+        return _step_in_turn(self, made) if isinstance(made, Iterator) else made
+
+    return call
+
+
+def _step_in_turn(found: SequenceSet, steps: Iterator[MatchBlock]) -> Iterator[MatchBlock]:
+    while True:
+        with hold(found._turn.lock):
+            block = next(steps, None)
+        if block is None:
+            return
+        yield block
+
+
 class SequenceSet(ABC):
     """The matches of a program in canonical order.
 
-    Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster.
+    Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster. One
+    thread at a time runs a public method: what they build is built once, and their arrays have one user.
     """
 
     events: Events
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Return a set with its lock."""
+        made = super().__new__(cls)
+        made._turn = Turn()
+        return made
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Let the public methods of an engine wait for their turn."""
+        super().__init_subclass__(**keywords)
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, _in_turn(method))
 
     @abstractmethod
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:

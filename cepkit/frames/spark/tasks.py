@@ -162,7 +162,9 @@ def run_tasks(
 def numbered_columns(frame: DataFrame, source: EmptySource, columns: Sequence[str]) -> DataFrame:
     """Return these columns as ``e0``, ``e1``, …, since names may contain dots or differ only in case."""
     place = {name: i for i, name in enumerate(source.names)}
-    plain = frame.toDF(*(f"c{i}" for i in range(len(place)))).select(*(f"c{place[name]}" for name in columns))
+    plain = frame.toDF(*(f"c{i}" for i in range(len(source.names)))).select(
+        *(f"c{place[name]}" for name in columns)
+    )
     return plain.toDF(*(f"e{i}" for i in range(len(columns))))
 
 

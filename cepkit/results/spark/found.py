@@ -23,6 +23,7 @@ from cepkit.results.spark.jobs import refuse, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 
 OneProgram = TypeVar("OneProgram", Program, SequenceProgram)
@@ -208,7 +209,13 @@ class SparkFound(ABC, Generic[OneProgram]):
         """Return the conditions that two lists of columns, order columns first, identify the same event."""
         from pyspark.sql import functions as F
 
-        pairs = [(F.col(this), F.col(that)) for this, that in zip(these, those, strict=True)]
+        types = {field.name: field.dataType for field in self.source.fields}
+        names = (*self.query.order_by, *self.query.partition_by)
+        # A collation may take two texts for one, and tasks do not: they compare the bytes.
+        exact = [
+            (lambda name: F.col(name).cast("binary")) if is_collated(types[of]) else F.col for of in names
+        ]
+        pairs = [(of(this), of(that)) for of, this, that in zip(exact, these, those, strict=True)]
         n_order = len(self.query.order_by)
         return [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
 
@@ -216,3 +223,8 @@ class SparkFound(ABC, Generic[OneProgram]):
         """Return the frame with only the columns that the query reads."""
         names = self._columns
         return tasks.numbered_columns(self.frame, self.source, names).toDF(*names)
+
+
+def is_collated(of: DataType) -> bool:
+    """Return whether two different texts of a type may be equal."""
+    return getattr(of, "collation", "UTF8_BINARY") != "UTF8_BINARY"
