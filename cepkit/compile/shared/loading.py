@@ -39,6 +39,7 @@ _LOOK_AGAIN_S, _MOST_ABSENT = 0.02, 1000
 _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
 _REQUEST = ".text"  # suffix of a file with the text of a module to compile
 _SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
+_READ_AGAIN_S = 0.2  # a large folder that changes all the time is not read for each query
 _CLOCK_S = 2.0  # within this time, a folder may change again without a new time of change
 
 
@@ -155,8 +156,9 @@ def _names_in(folder: Path) -> frozenset[str]:
     try:
         changed = folder.stat().st_mtime
         read, names = _listings.get(folder, (0.0, frozenset()))
-        if read - changed < _CLOCK_S:
-            read = time.time()
+        now = time.time()
+        if read - changed < _CLOCK_S and not 0 <= now - read < _READ_AGAIN_S:
+            read = now
             names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".kernel"))
             _listings[folder] = read, names
     except OSError:  # there is no folder yet, or it is no folder
