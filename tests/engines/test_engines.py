@@ -527,6 +527,10 @@ def test_query_values_and_keywords_give_the_same():
     pd.testing.assert_frame_equal(by_value, by_keyword)
     timed = regex_query(". up", define=define, order_by="t", within=2)
     as_keywords = {"define": define, "order_by": "t", "within": 2}
+    n_all = cep.match(frame, ". up", define=define, order_by="t").count()
+    assert (
+        cep.match(frame, timed, measures={"n": "count()"}).count() == cep.match(frame, timed).count() < n_all
+    )
     n_open = cep.match(frame, timed, within_closed=False).count()
     assert n_open == cep.match(frame, ". up", within_closed=False, **as_keywords).count()
     assert n_open < cep.match(frame, timed).count()
