@@ -13,7 +13,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from multiprocessing import get_context
 from pathlib import Path
 
 from cepkit.commands.warmup import INTERPRETING
@@ -56,18 +57,30 @@ def ship(folder: Path = FOLDER) -> list[Path]:
 
 
 def _write(folder: Path, name: str) -> Path:
-    path = bitcode_path(image_name(name), folder)
-    if path.exists():
-        return path
-    began = time.perf_counter()
-    path = write_bitcode(folder, image_name(name), importlib.import_module(name))
-    print(f"{path.stat().st_size:7,} bytes {time.perf_counter() - began:5.1f} s  {path.name}")
-    return path
+    def write() -> None:
+        write_bitcode(folder, image_name(name), importlib.import_module(name))
+
+    return _make(bitcode_path(image_name(name), folder), write)
 
 
 def _write_text(folder: Path, text: str) -> Path:
-    path = bitcode_path(general_name(text), folder)
-    return path if path.exists() else write_bitcode(folder, general_name(text), load(text))
+    def write() -> None:
+        write_bitcode(folder, general_name(text), load(text))
+
+    return _make(bitcode_path(general_name(text), folder), write)
+
+
+def _make(path: Path, write: Callable[[], None]) -> Path:
+    """Make a missing file in a process of its own: numba numbers functions, so the order would change it."""
+    if not path.exists():
+        began = time.perf_counter()
+        process = get_context("fork").Process(target=write)
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise RuntimeError(f"{path.name} was not made")
+        print(f"{path.stat().st_size:7,} bytes {time.perf_counter() - began:5.1f} s  {path.name}")
+    return path
 
 
 def ship_tables(folder: Path = FOLDER_OF_TABLES) -> list[Path]:
