@@ -26,6 +26,7 @@ def tables(monkeypatch):
     monkeypatch.setattr(Layout, "can_interpret", lambda self, write: self._are_links_tests)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # plain Python warns where machine words wrap
 @pytest.mark.parametrize("limits", ["as it is", "tight"])
 @pytest.mark.parametrize("seed", range(4))
 def test_tables_agree_with_the_definition(seed, limits, tables, monkeypatch):
