@@ -13,7 +13,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.match_recognize.matching import RowMatch
 
 FINDING = "cepkit.kernels.row_patterns.finding"
-FEWEST_ROWS = 2000  # Python finds the matches in fewer rows before the kernels are loaded
+FEWEST_ROWS = 200  # in fewer rows, Python finds the matches as fast
 
 
 @dataclass(frozen=True)
