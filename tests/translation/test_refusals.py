@@ -75,6 +75,7 @@ CASES = [
     (PAIR + " WITHIN 5 EVENTS", "siddhi", TYPED, "WITHIN 5 EVENTS", "windows are times"),
     (PAIR + " WITHIN 5", "siddhi", TYPED, "WITHIN 5", "has a unit"),
     (PAIR + " GAP 5 s", "match_recognize", TYPED, "GAP", "no limit between two rows"),
+    (PAIR + " WITHIN 5 s GAP 2 s", "flink_cep_java", TYPED, "WITHIN and GAP together", "has one window"),
     (PAIR, "siddhi", {**TYPED, "after_match": "past_last"},
      "after_match=past_last", "each event begins a match"),
     (PAIR + " AND b.x is null", "siddhi", TYPED, "WHERE b.x is null", "no such test"),
