@@ -26,7 +26,7 @@ from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 SHAPES, FULL_SHAPES = (6, 40) if JIT else (30, 200)
-STREAMS, FULL_STREAMS = 25, 130
+STREAMS, FULL_STREAMS = 15, 130
 
 MEASURES = (
     "count()", "count(g)", "first(x)", "last(y)", "last(s)", "max(y)", "min(x)", "max(s)", "min(s)", "sum(g)",
