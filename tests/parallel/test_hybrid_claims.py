@@ -148,7 +148,15 @@ def test_kept_results_have_ten_seeds_and_recorded_data():
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("table", "seed"), [("speed", 3), ("pace", 4), ("fusion", 5), ("bursts", 6), ("model", 7), ("limits", 8)]
+    ("table", "seed"),
+    [
+        pytest.param("speed", 3, marks=pytest.mark.slow),
+        pytest.param("pace", 4, marks=pytest.mark.slow),
+        ("fusion", 5),
+        ("bursts", 6),
+        ("model", 7),
+        ("limits", 8),
+    ],
 )
 def test_kept_results_are_those_of_a_new_run(table, seed, monkeypatch):
     """A claim depends on the tables alone, so equal tables give equal claims."""
