@@ -22,7 +22,7 @@ NEAREST, ORDERED, SAME, FIRST_TO_PASS = range(4)  # as in the kernels
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Jump:
     """How an event joins a path.
 
     Parameters
@@ -53,13 +53,13 @@ class NextTables:
     """
 
     components: np.ndarray
-    edges: tuple[Edge, ...]
+    edges: tuple[Jump, ...]
     tests: np.ndarray
     floats: tuple[EventValue, ...]
     integers: tuple[EventValue, ...]
     first_test: int
 
-    def way(self, edge: Edge) -> int:
+    def way(self, edge: Jump) -> int:
         """Return how the targets of an edge are found."""
         tests = self.tests[edge.first_test : edge.last_test]
         if edge.looks_back or not len(tests):
@@ -87,13 +87,13 @@ def next_tables_of(program: SequenceProgram, bound: BoundBranch) -> NextTables |
             return f"the absent event {absence.variable!r} is not between two neighbours"
         if any(one.condition.absence == a for one in bound.conditions):
             return f"a condition compares the absent event {absence.variable!r} with others"
-    return _Writer(program, bound).write()
+    return _JumpWriter(program, bound).write()
 
 
-class _Writer:
+class _JumpWriter:
     def __init__(self, program: SequenceProgram, bound: BoundBranch):
         self.program, self.bound, self.components = program, bound, bound.branch.components
-        self.edges: list[Edge] = []
+        self.edges: list[Jump] = []
         self.tests: list[list[int]] = []
         self.floats: dict[EventValue, int] = {}
         self.integers: dict[EventValue, int] = {}
@@ -136,7 +136,7 @@ class _Writer:
         return None
 
     def _absent(self, source: int, target: int) -> int:
-        self.edges.append(Edge(source, target, 0, 0, is_absent=True))
+        self.edges.append(Jump(source, target, 0, 0, is_absent=True))
         return len(self.edges) - 1
 
     def _edge(self, source: int, target: int, decided: list[BoundCondition], *, taking: bool) -> int | str:
@@ -158,7 +158,7 @@ class _Writer:
                 return f"condition {own.condition.conjunct + 1} {error}"
         for row in self.tests[first:]:
             looks_back |= row[6] != AT_LAST
-        self.edges.append(Edge(source, target, first, len(self.tests), looks_back))
+        self.edges.append(Jump(source, target, first, len(self.tests), looks_back))
         return len(self.edges) - 1
 
     def _side(self, leaf: Term, own: BoundCondition, *, taking: bool) -> int:
@@ -229,7 +229,7 @@ def _depth(side: int) -> tuple[int, int]:
     return (side >> 8) - 8, (side & 255) - 8
 
 
-def edge_rows(edges: tuple[Edge, ...]) -> np.ndarray:
+def edge_rows(edges: tuple[Jump, ...]) -> np.ndarray:
     """Return the table of edges: whether the tests look back, and the span of the tests."""
     rows = [[int(own.looks_back), own.first_test, own.last_test] for own in edges]
     return np.array(rows, np.int64).reshape(-1, 3)

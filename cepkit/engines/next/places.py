@@ -11,7 +11,7 @@ import numpy as np
 
 from cepkit.compile.interpreted.columns import constants_of
 from cepkit.compile.interpreted.instructions import EventValue
-from cepkit.compile.interpreted.next_event import FIRST_TO_PASS, NEAREST, SAME, Edge, NextTables
+from cepkit.compile.interpreted.next_event import FIRST_TO_PASS, NEAREST, SAME, Jump, NextTables
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
@@ -238,7 +238,7 @@ class NextPlaces:
             in_slices(work, self.cuts, threads=self.threads)
         return out
 
-    def _find(self, tables: NextTables, edge: Edge, values: tuple, out: np.ndarray, begin: int, stop: int):
+    def _find(self, tables: NextTables, edge: Jump, values: tuple, out: np.ndarray, begin: int, stop: int):
         """Write the targets of an edge for the places of a slice."""
         if begin == stop:
             return

@@ -99,23 +99,33 @@ class MatchBlock:
         )
 
     def sorted(self) -> MatchBlock:
-        """Return the matches in canonical order.
+        """Return the matches in canonical order; see `order`."""
+        return self if len(self) < 2 else self.take(self.order())
+
+    def order(self) -> np.ndarray:
+        """Return the numbers of the matches in canonical order.
 
         They are ordered by their events from the last to the first, then by the ends of the components, then
-        by the branch.
+        by the branch. Equal matches keep their order.
         """
         if len(self) <= _FEW:
-            return self if len(self) < 2 else self.take(np.array(sorted(range(len(self)), key=self._key)))
-        last, kernels = np.ascontiguousarray(self.last), load_kernels(ORDER)
+            return np.array(sorted(range(len(self)), key=self._key), np.int64)
+        last, kernels = np.ascontiguousarray(self.last, np.int64), load_kernels(ORDER)
         low, high = int(last.min()), int(last.max())
         if high - low < _EVENTS_PER_MATCH * len(self):
             order = np.empty(len(self), np.int64)
             kernels.order_by_last(last, low, np.zeros(high - low + 2, np.int64), order)
         else:
             order = np.argsort(last, kind="stable")
-        arrays = self.event_of_item, self.component_of_item, self.first_item_of_match, self.branch_of_match
-        kernels.order_matches(*map(np.ascontiguousarray, arrays), order, np.empty(len(self), np.int64))
-        return self.take(order)
+        kernels.order_matches(
+            np.ascontiguousarray(self.event_of_item, np.int64),
+            np.ascontiguousarray(self.component_of_item, np.int16),
+            np.ascontiguousarray(self.first_item_of_match, np.int64),
+            np.ascontiguousarray(self.branch_of_match, np.int16),
+            order,
+            np.empty(len(self), np.int64),
+        )
+        return order
 
     def _key(self, m: int) -> tuple:
         items = slice(self.first_item_of_match[m], self.first_item_of_match[m + 1])
@@ -191,14 +201,14 @@ def first_of_few_events(
     return None
 
 
-class Turn:
+class SetLock:
     """A lock of one object. Copies of the object in another process, or deep ones, get another lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
     def __reduce__(self) -> tuple:
-        return Turn, ()
+        return SetLock, ()
 
 
 def _in_turn(method: Callable) -> Callable:
@@ -232,7 +242,7 @@ class SequenceSet(ABC):
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Return a set with its lock."""
         made = super().__new__(cls)
-        made._turn = Turn()
+        made._turn = SetLock()
         return made
 
     def __init_subclass__(cls, **keywords: Any) -> None:

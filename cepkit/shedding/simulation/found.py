@@ -58,10 +58,7 @@ def collect_matches(
 
 def sort_with(block: MatchBlock, values: np.ndarray) -> tuple[MatchBlock, np.ndarray]:
     """Return a block in canonical order, and the values of its matches in this order."""
-    numbered = MatchBlock(
-        block.event_of_item, block.component_of_item, block.first_item_of_match, np.arange(len(block))
-    ).sorted()
-    order = numbered.branch_of_match
+    order = block.order()
     return block.take(order), values[order]
 
 
