@@ -150,7 +150,10 @@ def estimate_count(
     open_counts = [n if dropped else 0 for n, dropped in zip(counts, relaxed.dropped, strict=True)]
     n_drawn = _divide_samples(samples, open_counts)
     places = Places(program, events)
-    accept = accepted(places) if any(dropped.absences for dropped in relaxed.dropped) else None
+    accept = None
+    if any(dropped.absences for dropped in relaxed.dropped):
+        # pyright takes a cached property for no property of a protocol.
+        accept = accepted(places)  # pyright: ignore[reportArgumentType]
     strata = []
     for b, (count, n) in enumerate(zip(counts, n_drawn, strict=True)):
         hits = n
