@@ -32,10 +32,11 @@ free_after_fork(_loading)
 _kernels: dict[str, Any] = {}  # modules of the package by their names
 _images: dict[str, SimpleNamespace] = {}  # functions in machine code by the name of their module
 _asked: set[str] = set()  # names of modules to compile in the background, each once
+_asked_at: dict[str, float] = {}  # when this process last looked whether their turn came
 _spent: dict[str, float] = {}  # seconds of interpretation by the name of the module that was not compiled
 _listings: dict[Path, tuple[float, frozenset[str]]] = {}  # when a folder was read, and the modules in it
 _absent: dict[tuple, float] = {}  # when a module was looked for in a cache and was not there
-_LOOK_AGAIN_S, _MOST_ABSENT = 0.02, 1000
+_LOOK_AGAIN_S, _ASK_AGAIN_S, _MOST_ABSENT = 0.02, 0.1, 1000
 _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret again
 _REQUEST = ".text"  # suffix of a file with the text of a module to compile
 _SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
@@ -91,9 +92,12 @@ def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
     It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
     the kernel. Nothing begins if the cache cannot be written.
     """
-    name = _name_of(text)
+    name, now = _name_of(text), time.monotonic()
     spent = _spent[name] = _spent.get(name, 0.0) + seconds
-    if (n_events >= _EVENTS_THAT_PAY or spent >= _SECONDS_THAT_PAY) and not is_ready(text):
+    if n_events < _EVENTS_THAT_PAY and spent < _SECONDS_THAT_PAY:
+        return
+    if now - _asked_at.get(name, -_ASK_AGAIN_S) >= _ASK_AGAIN_S and not is_ready(text):
+        _asked_at[name] = now
         with suppress(CepError):
             path = kept_path(f"{name}{_REQUEST}")
             if path is None or (name not in _asked and not keep(path, text.encode())):
