@@ -19,6 +19,7 @@ from cepkit.progress import free_after_fork
 
 _T = TypeVar("_T")
 _MOST_ITEMS = 1000  # of a list or mapping in a key
+_MOST_PARTS = 10_000  # of a key; a query of Python may share parts, so that its parts are very many
 _lock = threading.Lock()
 free_after_fork(_lock)
 
@@ -89,8 +90,15 @@ def key_of(value: Any) -> Hashable:
     Raises
     ------
     NotAValueError
-        For an object whose value nobody can tell.
+        For an object whose value nobody can tell, or with too many parts. A shared part counts each time.
     """
+    return _key(value, [_MOST_PARTS])
+
+
+def _key(value: Any, budget: list[int]) -> Hashable:
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise NotAValueError
     kind = type(value)
     if kind is str or value is None:
         return value
@@ -100,11 +108,11 @@ def key_of(value: Any) -> Hashable:
         if len(value) > _MOST_ITEMS:
             raise NotAValueError
         items = value.items() if kind is dict else value
-        return kind, *map(key_of, items)
+        return kind, *(_key(item, budget) for item in items)
     if isinstance(value, _SPELLED):
         return kind, repr(value)
     if getattr(kind, "__dataclass_params__", None) is not None and kind.__dataclass_params__.frozen:
-        return kind, *(key_of(getattr(value, item.name)) for item in fields(value))
+        return kind, *(_key(getattr(value, item.name), budget) for item in fields(value))
     if kind is Same:
         return value
     if callable(value):
