@@ -276,7 +276,7 @@ def test_wheel_holds_the_package_and_its_files(wheel):
         tables = tables_path(grammar.stem, grammar.read_text(encoding="utf-8"), "*")
         [name] = [one for one in names if Path(one).match(f"language/tables/{tables.name}")]
         assert len(content[name]) > 1000
-    assert wheel.stat().st_size < 3_000_000
+    assert wheel.stat().st_size < 3_500_000  # the bitcode of kernels is an eighth of it
 
 
 @pytest.mark.slow

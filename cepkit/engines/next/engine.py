@@ -193,7 +193,8 @@ class _BranchSearch:
         is_run_scope, *arguments = self._arguments
         while not report[5]:
             checkpoint((int(report[0]) + 1) / max(1, self.places.n))
-            follow(stop, low, high, int(fill), work, is_run_scope, *arguments, *scratch, *outputs, report)
+            with np.errstate(over="ignore"):  # a kernel that runs as Python warns of a difference that wraps
+                follow(stop, low, high, int(fill), work, is_run_scope, *arguments, *scratch, *outputs, report)
             yield report
 
     def total(self) -> int:
