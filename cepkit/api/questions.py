@@ -75,7 +75,7 @@ def explain(
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"kind": list("AABAABAACAAB") * 20, "x": range(240)})
     >>> query = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x + 200"
-    >>> for line in str(cep.explain(frame, query, event_type="kind")).splitlines()[9:13]:
+    >>> for line in str(cep.explain(frame, query, event_type="kind")).splitlines()[10:14]:
     ...     print(line)
     evaluation   c, b, a  [least cost: 2,108 tests, 6,485 in the order of the pattern]
                  c: 20 events, 10.2 in a window; 20 partial matches
