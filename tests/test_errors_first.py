@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.api import matching, questions
+from cepkit.api import questions, searching
 from cepkit.engines.regex.matching import usable_threads
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
 
@@ -122,7 +122,7 @@ def call(request, monkeypatch):
     def no_work(*_):
         raise AssertionError("work has started")
 
-    for module in (matching, questions):
+    for module in (searching, questions):
         monkeypatch.setattr(module, "build_events", no_work)
     frame = pa.Table.from_pandas(FRAME) if request.param == "arrow" else FRAME
     return {
