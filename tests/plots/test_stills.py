@@ -182,6 +182,7 @@ print(was_quick, mine == figure._repr_mimebundle_(), sorted(mine[0]))
 
 
 def test_a_notebook_gets_what_plotly_shows_without_its_slow_imports():
+    pytest.importorskip("ipykernel")
     names = [*lean._OTHER_RENDERERS]
     environment = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run([sys.executable, "-c", _SHOWN], env=environment, text=True, capture_output=True)
