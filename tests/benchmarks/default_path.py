@@ -89,7 +89,7 @@ class Asked:
     third: Taken  # the third call of the process
 
     def of_peers(self, peers: Child) -> list[str]:
-        """Return the peers that do the same at this size. Some say of which work they are one."""
+        """Return the peers that do the same at this size. Some names end with their kind of work."""
         works = list(self.case.works(self.case.frame(10)))
         names = [name for name in peers.works() if name not in works and self.case.fits(name, self.n_rows)]
         return [name for name in names if "," not in name or name.endswith(f", {self.work}")]
