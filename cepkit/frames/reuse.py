@@ -38,7 +38,8 @@ class _Kept(NamedTuple):
 
 
 # The entry that was used last is at the end. Every step is a single operation of a dictionary, so threads
-# need no lock, and a frame may end at any moment.
+# need no lock, and a frame may end at any moment. `list` takes the entries in one step; `tuple` may collect
+# garbage in between, and so end a frame.
 _kept: dict[tuple[int, Hashable], _Kept] = {}
 _results: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by their id
 
@@ -121,13 +122,13 @@ def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: 
         _results[id(array)] = array
     _kept.pop(key, None)
     _kept[key] = kept
-    while sum(other.n_bytes for other in tuple(_kept.values())) > MOST_BYTES:
-        _kept.pop(next(iter(tuple(_kept)), key), None)
+    while sum(other.n_bytes for other in list(_kept.values())) > MOST_BYTES:
+        _kept.pop(next(iter(list(_kept)), key), None)
 
 
 def kept_bytes() -> int:
     """Return how much memory the kept results and copies take."""
-    return sum(kept.n_bytes for kept in tuple(_kept.values()))
+    return sum(kept.n_bytes for kept in list(_kept.values()))
 
 
 def forget_all() -> None:

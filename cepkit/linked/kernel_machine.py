@@ -38,6 +38,7 @@ _FIRST_CANDIDATES, _FIRST_LEVELS = 256, 64
 _MOST_ITEMS_AT_ONCE = 1 << 23  # items collected before matches leave the output
 _FEWEST_PER_CALL = 1 << 8  # events of the first call of a kernel
 _LONG_CALL_S = 0.04
+_STEPS_PER_CALL = 1 << 25  # events times partial matches; Ctrl-C waits for them
 _SLOT_BYTES = 72  # of a chain or run, without what copies take along
 _MOST_SLOTS = 1 << 26  # chains or runs in memory without copies; 5 GB
 _MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
@@ -332,6 +333,8 @@ class KernelMachine:
             begin = start
             while start < stop:
                 checkpoint((start - begin) / (stop - begin))
+                # Calls that were short so far say nothing of a next one with many partial matches.
+                size = min(size, max(1, _STEPS_PER_CALL // (int(report[kernel.PEAK_LIVE]) + size)))
                 began, is_full = time.thread_time(), start + size <= stop
                 self._advance(
                     self._tables, self._events, self._store, self._parts, self._scratch, self._out,

@@ -104,7 +104,7 @@ def _key(value: Any, budget: list[int]) -> Hashable:
         return value
     if kind is int or kind is bool:
         return kind, value
-    if kind is dict or kind is list or kind is tuple:
+    if kind is dict or kind is list or issubclass(kind, tuple):
         if len(value) > _MOST_ITEMS:
             raise NotAValueError
         items = value.items() if kind is dict else value

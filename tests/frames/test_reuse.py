@@ -217,3 +217,22 @@ def test_a_polars_frame_that_changes_gets_the_answer_of_now():
         assert own.equals(found(frame.clone()))
         frame[int(rng.integers(0, 60)), "symbol"] = "A"
         frame.replace_column(0, polars.Series("ts", rng.integers(0, 99, 60)))
+
+
+class Frame:
+    """An object that only the garbage collector frees, as a frame in a cycle of references."""
+
+    def __init__(self):
+        self.cycle = self
+
+
+def test_frames_that_end_as_garbage_while_a_result_is_kept():
+    """Python may collect garbage at any step of `keep`."""
+    thresholds = gc.get_threshold()
+    try:
+        for i in range(4_000):
+            gc.set_threshold(1 + i % 20)
+            reuse.keep(Frame(), "x", (np.arange(3),), (np.arange(3),))
+            assert reuse.kept_bytes() >= 0
+    finally:
+        gc.set_threshold(*thresholds)

@@ -89,7 +89,10 @@ def test_a_call_after_others_gives_the_same_as_the_first_one(seed):
         assert outcome_of(*calls[i]) == first[i], calls[i][0].text
 
 
-def test_a_second_call_neither_reads_nor_compiles(monkeypatch):
+@pytest.mark.parametrize("register", [None, cep.pure, cep.function])
+def test_a_second_call_neither_reads_nor_compiles(monkeypatch, register):
+    if register is not None:
+        register(lambda price: price > 3, name="is_dear")
     with counted_plans(monkeypatch) as counts:
         for prices in ((1, 2, 3), (3, 2, 5), (9, 1, 4)):
             cep.match(walk(prices), "up", define=UP).to_frame()
