@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -21,16 +24,50 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     skip_slow = pytest.mark.skip(reason="slow: runs with --full")
-    waiting = set()  # files with tests that wait for Spark or a browser
+    on_spark, waiting = set(), set()  # tests with Spark, and files with tests that wait for a browser
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if "slow" in item.keywords and not sizes.is_full():
             item.add_marker(skip_slow)
-        if {"spark", "browser"} & set(item.keywords):
+        if "spark" in item.keywords:
+            on_spark.add(item.nodeid)
+        elif "browser" in item.keywords:
             waiting.add(item.path)
     # Short files come last, so that all processes end together.
-    items.sort(key=lambda item: item.path not in waiting)
+    items.sort(key=lambda item: (item.nodeid not in on_spark, item.path not in waiting))
+    if getattr(config, "workerinput", {}).get("workerid") == "gw0":
+        Path(config.workerinput["list of tests with Spark"]).write_text("\n".join(on_spark), "utf-8")
+
+
+_LIST = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Say to a process that pytest starts where it can write the list of the tests with Spark."""
+    if _LIST not in node.config.stash:
+        node.config.stash[_LIST] = Path(tempfile.mkdtemp(prefix="cepkit-tests-")) / "spark.txt"
+    node.workerinput["list of tests with Spark"] = str(node.config.stash[_LIST])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let a single process run all tests with Spark, so that there is a single virtual machine of Java."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class SparkTogether(LoadFileScheduling):
+        @cached_property
+        def on_spark(self) -> set[str]:
+            path = config.stash[_LIST]
+            names = set(path.read_text("utf-8").splitlines())
+            shutil.rmtree(path.parent)
+            return names
+
+        def _split_scope(self, nodeid):
+            return "tests with Spark" if nodeid in self.on_spark else super()._split_scope(nodeid)
+
+    return SparkTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_report_header(config):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from textwrap import dedent
 from types import SimpleNamespace
 
 import numba
@@ -161,6 +162,18 @@ def answer(how_much: str, **environment: str) -> list[str]:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return run.stdout.split()
+
+
+def test_kernels_that_call_the_c_library_may_be_the_first_of_a_process(folder):
+    """The kernels of agents read the clock of the system."""
+    script = """
+        import sys
+        from cepkit.compile.shared.loading import load_kernels
+        load_kernels("cepkit.kernels.agents.steps")
+        print("numba" in sys.modules)
+    """
+    run = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
 
 
 def test_a_second_process_needs_no_numba(folder):

@@ -180,9 +180,10 @@ def load_machine_code(content: bytes) -> SimpleNamespace | None:
     binding = llvm()
     header, _, code = content.partition(b"\n")
     described = json.loads(header)
+    # Before there is an engine, LLVM knows no symbol of the C library.
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
     if any(binding.address_of_symbol(symbol) is None for symbol in described["symbols"]):
         return None
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), host_machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _engines.append(engine)

@@ -251,6 +251,7 @@ _TYPES = (
     T.NamedTuple(_arrays("i2", "i2", "i3", "i3", "i2", "i2", "i2", "i2", "i3", "f2", "i3"), Own),
     *_arrays("i1", "f2"),
 )
+_PAIRS_PER_STEP = 64  # of a simulated step, in the limit of a call
 _OPTIONS = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
 _HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
 # A call copies the descriptions of all its array arguments, about 100 numbers: too slow for each pair.
@@ -1037,12 +1038,15 @@ def _wake_threads(net, control, clock, n_threads, now):
 def simulate(join, completes, world, net, blocks, found, own, control, trace, clock, held, n_steps):
     """Simulate all threads in virtual time; the thread with the earliest clock goes next.
 
+    ``n_steps`` limits the call. A step that looks at many pairs counts as several.
     ``clock`` holds the clocks of the threads and of the source, and the end of the last step. ``held`` holds
     the bytes of an event and of a partial match by stage, then the current and the largest total.
     """
     n_threads, n_stages = len(own.hand) - 1, len(net.stages)
     n_deliveries = net.deliveries.shape[1]
-    for _ in range(n_steps):
+    n_done = 0
+    while n_done < n_steps:
+        n_done += 1
         r, now, waits = n_threads, clock[n_threads], False
         for z in range(n_threads):
             waits |= clock[z] >= NEVER
@@ -1076,6 +1080,7 @@ def simulate(join, completes, world, net, blocks, found, own, control, trace, cl
         if code in (IDLE, FINISHED):
             clock[r] = NEVER
         elif r < n_threads:
+            n_done += (own.hand[r, N_LOOKED] + own.hand[r, N_TESTED]) // _PAIRS_PER_STEP
             clock[r] = now + own.time[r, TAKES]
             clock[n_threads + 1] = max(clock[n_threads + 1], clock[r])
         else:
