@@ -298,6 +298,7 @@ class Progress:
         self.takes_checkpoints = takes_checkpoints
         self._total, self._what, self._has_unit = total, what, has_unit
         self._done, self._began, self._bar, self._output = 0.0, time.monotonic(), None, None
+        self._step = ""  # what is being done now, if it is not the work itself
         self._next = self._began + SILENT_S
         self._lock = threading.Lock()  # threads count, too
 
@@ -319,6 +320,12 @@ class Progress:
                 self._done = done
             self._draw_if_due()
 
+    def tick(self, step: str) -> None:
+        """Show what is being done now, for work that cannot tell its share; "" for the work itself."""
+        with self._lock:
+            self._step = step
+            self._draw_if_due()
+
     def _draw_if_due(self) -> None:
         now = time.monotonic()
         if now < self._next:
@@ -327,6 +334,8 @@ class Progress:
         if self._bar is None:
             self._bar = self._make_bar(now - self._began)
         self._bar.n = round(self._done) if self._has_unit else self._done
+        said = self._step if self._has_unit else ", ".join(filter(None, (self._what, self._step)))
+        self._bar.set_description_str(f"{said}: " if said and self._has_unit else said, refresh=False)
         self._bar.refresh()
 
     def _make_bar(self, elapsed_s: float) -> Any:
@@ -412,6 +421,29 @@ def show_progress(
             raise
         finally:
             _shown.reset(before)
+
+
+@contextmanager
+def say_step(step: str) -> Iterator[None]:
+    """Say in the bar of the block around this one what takes so long, with the time that it takes."""
+    progress = _shown.get()
+    if progress is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    is_over = threading.Event()
+
+    def tick() -> None:
+        while not is_over.wait(_LOOK_S):
+            progress.tick(step)
+
+    watcher = threading.Thread(target=tick, name="cepkit step", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+        progress.tick("")
 
 
 @contextmanager

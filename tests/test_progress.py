@@ -15,6 +15,7 @@ import pytest
 
 from cepkit import progress as progress_module
 from cepkit.compile.shared import loading
+from cepkit.compile.shared.loading import load
 from cepkit.progress import (
     SILENT_S,
     Cancellation,
@@ -25,6 +26,7 @@ from cepkit.progress import (
     checkpoint,
     hold,
     run_on_threads,
+    say_step,
     show_progress,
     watch_spark,
 )
@@ -207,6 +209,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 warnings.simplefilter("ignore")
+from cepkit.compile.shared.loading import load
 from tests.support.long_work import WORKS
 work, main, over = WORKS[{name!r}], threading.main_thread(), threading.Event()
 def interrupt():
@@ -303,6 +306,29 @@ def test_only_the_outermost_block_of_the_main_thread_has_a_bar(clock, capsys):
     thread.start()
     thread.join()
     assert inner == [None]
+
+
+@pytest.mark.parametrize("total", [None, 100])
+def test_the_bar_says_what_takes_so_long(total, monkeypatch, capsys):
+    monkeypatch.setattr(progress_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress_module, "REPORT_S", 0.0)
+    with say_step("compiling 0 functions"):  # without a bar around it
+        pass
+    with show_progress("matches", total) as bar:
+        with say_step("compiling 3 functions"):
+            wait_until(lambda: "compiling 3 functions" in capsys.readouterr().err)
+        bar.reach(0.5)
+    assert "compiling" not in capsys.readouterr().err.rpartition(" 50%")[0].rpartition("\r")[2]
+    assert not [thread for thread in threading.enumerate() if thread.name == "cepkit step"]
+
+
+def test_a_query_says_that_it_compiles(monkeypatch, capsys):
+    steps = []
+    monkeypatch.setattr(Progress, "tick", lambda self, step: steps.append(step))
+    monkeypatch.setenv("CEPKIT_TIER", "compiled")
+    with show_progress("counting matches"):
+        load("import time\ntime.sleep(0.3)\n")
+    assert steps[0] == "compiling the kernel of the query" and steps[-1] == ""
 
 
 def test_threads_count_into_one_bar(capsys):

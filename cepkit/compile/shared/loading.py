@@ -25,7 +25,7 @@ from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
 from cepkit.compile.shared.later import run_later
 from cepkit.errors import CepError
-from cepkit.progress import free_after_fork, hold
+from cepkit.progress import free_after_fork, hold, say_step
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 free_after_fork(_loading)
@@ -41,6 +41,7 @@ _EVENTS_THAT_PAY = 200_000  # a query over fewer events is quick to interpret ag
 _REQUEST = ".text"  # suffix of a file with the text of a module to compile
 _SECONDS_THAT_PAY = 0.02  # of interpretation in this process; then a query runs often or long
 _READ_AGAIN_S = 0.2  # a large folder that changes all the time is not read for each query
+_FOR_ONE, _FOR_ALL = "compiling the kernel of the query", "compiling the kernels of all queries"
 _CLOCK_S = 2.0  # within this time, a folder may change again without a new time of change
 
 
@@ -219,7 +220,8 @@ def _load_shipped(key: str, image_of: Callable[[], str], make: Callable[[], Any]
 
 def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
     if not can_use_images():
-        return make()
+        with say_step(_FOR_ALL):
+            return make()
     image = image_of()
     if (found := read_image(image)) is not None:
         return found
@@ -227,7 +229,8 @@ def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any]
         if quick:
             run_later(partial(_improve, key, image))
         return found
-    module = make()
+    with say_step(_FOR_ALL):
+        module = make()
     write_image(image, module)
     return module
 
@@ -278,7 +281,8 @@ def _run_text(name: str, text: str, names: Mapping[str, Callable]) -> ModuleType
     collecting = gc.isenabled()
     gc.disable()
     try:
-        exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
+        with say_step(_FOR_ONE):
+            exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise
