@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from collections import Counter
@@ -20,6 +21,27 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     sizes.begin(config)
+    config.pluginmanager.register(WithExamples())
+
+
+class WithExamples:
+    """Leave modules of the package without doctests alone: an import of kernels compiles all of them.
+
+    A plugin of its own, since hooks of this file are for the folder ``tests`` only.
+    """
+
+    def pytest_ignore_collect(self, collection_path):
+        is_ours = collection_path.suffix == ".py" and collection_path.is_relative_to(_PACKAGE)
+        return True if is_ours and ">>>" not in collection_path.read_text("utf-8") else None
+
+
+_PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
+
+
+def pytest_collection_finish():
+    """Let the collector of garbage skip the tests themselves, of which there are millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -18,8 +18,6 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.kernels.agents import layout as agent_layout
-from cepkit.kernels.agents import steps as kernel
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
@@ -48,8 +46,8 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def few_hits(monkeypatch):
     """Let a join find little at once: then it goes on in the middle often, and all arrays begin small."""
-    for module in (kernel, agent_layout):
-        monkeypatch.setattr(module, "MOST_HITS", 3)
+    for module in ("steps", "layout"):
+        monkeypatch.setattr(f"cepkit.kernels.agents.{module}.MOST_HITS", 3)
 
 
 # --- the definition ---------------------------------------------------------------------------------------

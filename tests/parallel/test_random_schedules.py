@@ -16,8 +16,6 @@ import numba
 import pytest
 
 from cepkit.kernels import atomic
-from cepkit.kernels.agents import layout as agent_layout
-from cepkit.kernels.agents import steps as kernel
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.threads import run_agents
 from tests.support import agent_cases as ac
@@ -33,8 +31,8 @@ def schedule(monkeypatch):
     """Return a function that begins the schedule of a seed."""
     plain = {name: getattr(atomic, name) for name in ("load", "store", "put", "add", "swap")}
     interval = sys.getswitchinterval()
-    for module in (kernel, agent_layout):
-        monkeypatch.setattr(module, "MOST_HITS", 3)  # a join stops in its middle often
+    for module in ("steps", "layout"):
+        monkeypatch.setattr(f"cepkit.kernels.agents.{module}.MOST_HITS", 3)  # joins often stop in the middle
 
     def begin(seed: int) -> None:
         draw = Random(f"schedule {seed}")
