@@ -112,7 +112,10 @@ def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Colum
 def _text(array: pa.Array, of: ColumnType) -> Column:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    codes = pc.fill_null(array.indices.cast(pa.int32()), NULL_CODE).to_numpy(zero_copy_only=False)
+    indices = array.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int32()), NULL_CODE)
+    codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     categories = objects_of_texts(array.dictionary)
     if array.dictionary.null_count:  # a dictionary may have null as a value
         is_null = np.array([text is None for text in categories])

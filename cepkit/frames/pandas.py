@@ -139,15 +139,16 @@ class PandasSource:
     """
 
     def __init__(self, frame: pd.DataFrame):
-        _check_names(frame.columns)
-        _check_unicode(frame.columns)
+        labels = list(frame.columns)
+        _check_names(frame.columns, labels)
+        _check_unicode(labels)
         self.owner = frame
         self.frame = frame = _without_views(_isolated(frame))
         self.n_rows = len(frame)
         by_name = _SeriesByName(frame, self.owner)
         self._series, self.duplicates = by_name.series, by_name.duplicates
         self._is_rising = by_name.is_rising
-        names = [name for name in frame.columns if isinstance(name, str)]
+        names = [name for name in labels if isinstance(name, str)]
         self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
 
@@ -272,23 +273,23 @@ def index_clock(frame: pd.DataFrame) -> str | None:
     return next(iter(index_levels(frame)), None) if isinstance(frame.index, pd.DatetimeIndex) else None
 
 
-def _check_names(columns: pd.Index) -> None:
+def _check_names(columns: pd.Index, labels: list) -> None:
     """Raise for names of columns that no query can write."""
-    if columns.nlevels > 1 and len(columns):
+    if columns.nlevels > 1 and labels:
         raise CepError(
             f"each column has {columns.nlevels} names, as {columns[0]}; a query needs one. Flatten them: "
             "df.columns = ['_'.join(map(str, names)) for names in df.columns]"
         )
-    if len(columns) and not any(isinstance(name, str) for name in columns):
+    if labels and not any(isinstance(name, str) for name in labels):
         raise CepError(
             f"no column has a text as its name, the first one is {columns[0]!r}; give them names: "
             "df.columns = ['ts', 'price', …]"
         )
 
 
-def _check_unicode(columns: pd.Index) -> None:
+def _check_unicode(labels: list) -> None:
     """Raise for a name that no result can have: only valid Unicode is text for Arrow and the display."""
-    for name in columns:
+    for name in labels:
         if isinstance(name, str) and not name.isascii():
             try:
                 name.encode()

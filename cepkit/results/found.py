@@ -88,6 +88,10 @@ class FoundMatches(ABC, Generic[AnyPart]):
         """Return a lower bound of the number of matches that is cheap to find, and whether it is exact."""
         return self.whole.at_least()
 
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed: the count unless another is quicker to find."""
+        return self.count()
+
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
         """Return the rising positions where matches end, and the number of matches that end at each."""
         return self.whole.ends()

@@ -47,6 +47,10 @@ class SequenceFound(FoundMatches[MatchBlock]):
             return exactly(self.whole.count())
         return estimate_count(self.program, self.events, samples=samples, seed=seed)
 
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed."""
+        return self.whole.at_most()
+
     def bytes_to_build(self, n: int) -> int:
         """Return the least memory in bytes that ``n`` matches take while they are built."""
         if isinstance(self.whole, KnownMatches):

@@ -10,8 +10,10 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.shared import sequence_set
+from cepkit.errors import ResultTooLargeError
 from cepkit.planning.planner import automatic_engines
 from cepkit.results.arguments import most_needed
+from cepkit.results.in_memory import building
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound
@@ -47,6 +49,22 @@ def test_first_matches_are_those_of_the_definition(family, seed, monkeypatch):
                 assert as_matches(program, found.take(list(range(min(n, len(wanted)))))) == wanted[:n]
             assert found.count() == len(wanted)
             assert as_matches(program, found.first(n)) == wanted[:n], (name, n)
+
+
+def test_few_matches_are_listed_without_a_count(monkeypatch):
+    frame = pd.DataFrame({"t": range(40), "kind": list("ab") * 20})
+    text = "PATTERN SEQ(a x, b y) WITHIN 6"
+    ask = lambda: cep.match(frame, text, event_type="kind", order_by="t")  # noqa: E731
+    found = ask()
+    listed = found.to_frame()
+    assert "_total" not in vars(found._found.whole)
+    assert len(listed) == found.count() == 57
+    with pytest.raises(ResultTooLargeError, match="there are 57 matches, more than limit=56"):
+        ask().to_frame(limit=56)
+    monkeypatch.setattr(building, "_LISTED_AT_ONCE", 0)
+    counted = ask()
+    pd.testing.assert_frame_equal(counted.to_frame(), listed)
+    assert "_total" in vars(counted._found.whole)
 
 
 def test_some_matches_wait_for_later_events():

@@ -19,6 +19,7 @@ _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between 
 _PAIRS_TO_INTERPRET = 1 << 31  # with more, a kernel is compiled at once
 _FEW_PAIRS = 1 << 26
 _SAFE = 1 << 63  # a number below this equals its residue modulo 2^64
+_FEW_ENDS, _FEW_MATCHES = 1 << 12, 1 << 16
 _SLACK = 1.01  # rounding of floats loses less than this factor
 _MUCH = 1 << 26  # bytes of exact numbers; only their sum is computed when they could take more
 _PER_NUMBER = 40  # bytes of a Python integer besides its digits
@@ -162,6 +163,13 @@ class PathCounter:
             if math.isfinite(most):
                 bound = min(bound, math.ceil(most))
         return bound
+
+    @property
+    def at_most(self) -> int:
+        """A number that the number of all matches does not exceed; a smaller one if it is quick to find."""
+        n = len(self.last)
+        most = n * self.quick_bound(exact_windows=False) if n else 0
+        return most if most <= _FEW_MATCHES or n > _FEW_ENDS else n * self.quick_bound(exact_windows=True)
 
     def quick_bound(self, *, exact_windows: bool) -> int:
         """Return a bound that depends only on the number of members within a window."""

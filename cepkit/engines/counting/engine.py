@@ -219,6 +219,10 @@ class CountedMatches(SequenceSet):
         n = len(self.glance(_MOST_GLANCED))
         return n, n < _MOST_GLANCED
 
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed."""
+        return self._total if "_total" in self.__dict__ else sum(own.at_most for own in self._counters)
+
     def any(self) -> bool:
         """Return whether there is a match."""
         return len(self.glance(1)) > 0 if self._is_much else super().any()

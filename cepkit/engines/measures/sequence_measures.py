@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -94,8 +94,9 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
     ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
     """
     made: list[tuple[str, ex.Expression]] = []
+    groups = query.group_variables
     for variable in query.variables:
-        if variable in query.group_variables:
+        if variable in groups:
             made.append((f"{variable}_count", ex.Aggregate("count", ex.Reference(variable))))
             for column in query.order_by:
                 made.append((f"{variable}_first_{column}", ex.Reference(variable, column, 1)))
@@ -149,7 +150,9 @@ def sequence_measures(
         names = unused_names([name for name, *_ in ends], query.partition_by)
         for name, (_, variable, index) in zip(names, ends, strict=True):
             columns[name] = evaluator.positions(variable, index)
-    measures = default_measures(query) if query.measures is None else query.measures
+    measures = query.measures
+    if measures is None:
+        measures = program.once("default measures", partial(default_measures, query))
     for name, expression in measures:
         checkpoint()
         columns[name] = evaluator.measure(f"measure {name!r}", expression)

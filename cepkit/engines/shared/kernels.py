@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -35,8 +35,14 @@ def kernel(program: SequenceProgram, text: str, name: str) -> Callable:
 def dtypes_of(inputs: Inputs) -> dict[str, str]:
     """Return the dtype of every column that kernels read."""
     return {
-        column: VECTOR if array.ndim == 2 else array.dtype.name for column, array in inputs.columns.items()
+        column: VECTOR if array.ndim == 2 else _name_of(array.dtype)
+        for column, array in inputs.columns.items()
     }
+
+
+@lru_cache(maxsize=100)
+def _name_of(dtype: np.dtype) -> str:
+    return dtype.name  # numpy writes it again each time
 
 
 def per_call(run: Callable, amount: int) -> int:

@@ -272,6 +272,10 @@ class SequenceSet(ABC):
         """Return a number of matches that is quick to find, and whether it is the exact count."""
         return self.count(), True
 
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed: the count unless another is quicker to find."""
+        return self.count()
+
     def first(self, n: int) -> MatchBlock:
         """Return the first ``n`` matches, or all when there are no more."""
         return self.glance(n)

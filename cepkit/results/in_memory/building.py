@@ -13,6 +13,7 @@ from cepkit.results.arguments import CURE, PER_CELL, check_limit
 from cepkit.results.found import FoundMatches, Part
 
 _MANY_COLUMNS = 1000  # few matches that fit with this many columns need no other check
+_LISTED_AT_ONCE = 1 << 16  # matches that are listed without a count of them
 TOGETHER = 1000  # matches that are built at once without a check of their memory
 
 
@@ -23,12 +24,22 @@ def number_of_columns(found: FoundMatches[Any], source: Source) -> int:
 
 def all_matches(found: FoundMatches[Any], limit: int | None, source: Source | None = None) -> Part:
     """Return all matches if there are at most ``limit``; the columns of ``source`` need memory as well."""
+    most = found.at_most()
+    are_few = most <= _LISTED_AT_ONCE and (limit is None or most <= limit)
+    if are_few and fits_memory(found.bytes_to_build(most)):  # nobody need count them first
+        part = found.all()
+        _check_frame(found, len(part), source)
+        return part
     n = found.count()
     check_limit(n, limit)
+    _check_frame(found, n, source)
+    return found.all()
+
+
+def _check_frame(found: FoundMatches[Any], n: int, source: Source | None) -> None:
     if n > TOGETHER or not fits_memory(_bytes_of(found, n, _MANY_COLUMNS)):
         n_columns = 0 if source is None else number_of_columns(found, source)
         check_memory(_bytes_of(found, n, n_columns), f"{count_text(n)} matches")
-    return found.all()
 
 
 def check_building(
