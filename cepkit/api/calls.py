@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cepkit.api.sources import source_of, spark_module
-from cepkit.compile.regex.program import Program
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import Frame, Source
 from cepkit.frames.empty import with_types
@@ -22,6 +21,7 @@ from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked
 
 if TYPE_CHECKING:
+    from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
     from cepkit.language.sequences.query import SequenceQuery
 

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cepkit.api.calls import program_for, query_of
 from cepkit.api.sources import source_of, spark_module
-from cepkit.compile.regex.program import Program
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.regex.matching import match_regex
 from cepkit.errors import CepError, whole_number
 from cepkit.events import Events, Frame
 from cepkit.frames.building import build_events
@@ -17,7 +14,7 @@ from cepkit.frames.empty import with_types
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, remarks
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_sequence, remarks
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import show_progress
@@ -26,6 +23,8 @@ from cepkit.progress import show_progress
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cepkit.compile.regex.program import Program
+    from cepkit.compile.sequences.program import SequenceProgram
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
@@ -105,11 +104,11 @@ def explain(
     is_ordered = chosen.name == "ordered" and not spark
     has_ties = not spark and depends_on_ties(program.query)
     events = build_events(source, program) if is_ordered or has_ties else None
-    notes = remarks(program, chosen) if isinstance(program, SequenceProgram) and chosen.automatic else ()
+    notes = remarks(program, chosen) if is_sequence(program) and chosen.automatic else ()
     said = ties_in_words(program, source, events) if has_ties and events is not None else ""
     notes = (*notes, *([("ties", said)] if said else []))
     orders = ()
-    if is_ordered and events is not None and isinstance(program, SequenceProgram):
+    if is_ordered and events is not None and is_sequence(program):
         orders = tuple(branch_orders(program, events))
     return Explanation(program, chosen, orders, notes)
 
@@ -209,12 +208,14 @@ def funnel(
 
 def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) -> FunnelResult:
     from cepkit.insight.funnel import FunnelResult
-    from cepkit.insight.funnel_regex import count_regex_funnel
-    from cepkit.insight.funnel_sequences import count_funnel
 
-    if isinstance(program, Program):
-        return FunnelResult(program.query, count_regex_funnel(program, events))
-    return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
+    if is_sequence(program):
+        from cepkit.insight.funnel_sequences import count_funnel
+
+        return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
+    from cepkit.insight.funnel_regex import count_regex_funnel
+
+    return FunnelResult(program.query, count_regex_funnel(program, events))
 
 
 @takes_query_keywords
@@ -278,17 +279,20 @@ def why_not(
         from cepkit.api.row_questions import params_of, why_not_rows
 
         return why_not_rows(frame, query, params_of(why_not, engine, keywords), rows)
-    from cepkit.insight.why_not import funnel_summary
-    from cepkit.insight.why_not_regex import explain_regex_rows
-    from cepkit.insight.why_not_text import explain_sequence_rows
-
     program, source, chosen = program_for(why_not, frame, query, engine, keywords)
     events = build_events(source, program)
     if rows is None:
+        from cepkit.insight.why_not import funnel_summary
+
         return funnel_summary(_funnel(program, events, chosen))
-    if isinstance(program, Program):
-        return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
-    return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
+    if is_sequence(program):
+        from cepkit.insight.why_not_text import explain_sequence_rows
+
+        return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
+    from cepkit.engines.regex.matching import match_regex
+    from cepkit.insight.why_not_regex import explain_regex_rows
+
+    return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
 
 
 @takes_query_keywords

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cepkit.api.calls import query_of
 from cepkit.api.sources import source_of, spark_module
-from cepkit.compile.regex.program import Program
 from cepkit.errors import UnsupportedQueryError, truth
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
@@ -15,13 +14,14 @@ from cepkit.frames.empty import with_types
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_sequence
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:
+    from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
 
 
@@ -49,13 +49,12 @@ def search_frame(
         return matches
     source, native = source_of(frame)
     source = with_types(source, value)
-    is_sequence = not isinstance(value, RegexQuery)
-    what, n_rows = ("searching", None) if is_sequence else ("events", source.n_rows)
+    what, n_rows = ("events", source.n_rows) if isinstance(value, RegexQuery) else ("searching", None)
     with show_progress(what, n_rows) as progress:
         program = compile_checked(value, source)
         chosen = choose_engine(program, engine, trace=trace)
         events = build_events(source, program)
-        if not isinstance(program, Program):
+        if is_sequence(program):
             warn_of_unknown_types(program, events)
         warn_of_numbers_as_text(program, events)
         warn_of_ties(program, source, events)
@@ -72,7 +71,7 @@ def match_events(
     memory_limit: MemoryLimit = "auto",
 ) -> Matches:
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
-    if not isinstance(program, Program):
+    if is_sequence(program):
         from cepkit.engines.after_match import report_matches
         from cepkit.results.sequence_found import SequenceFound
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cepkit.insight.tally import Followed
-from cepkit.language.match_recognize.asked import RowsQuery
-from cepkit.language.match_recognize.query import SelectedRows, clauses_that_drop
 from cepkit.language.numbers import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.printing import duration_text
@@ -19,6 +17,8 @@ from cepkit.language.sequences.query import SequenceQuery
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from cepkit.language.match_recognize.asked import RowsQuery
 
 _LARGEST = 2**63 - 1
 _NOTHING_FOLLOWED = Followed()
@@ -224,10 +224,13 @@ class FunnelResult:
         the fewest events pass here: 3 of 4 events tried as b pass (b.ts > a.ts + 1: 3 of 4)
         """
         lines = [line for b, branch in enumerate(self.branches) for line in self._words(b, branch)]
-        whole = self.query.whole if isinstance(self.query, RowsQuery) else None
-        if isinstance(whole, SelectedRows) and (clauses := clauses_that_drop(whole)):
-            lines.append(f"these are the matches before {clauses} of the SELECT")
-        return lines
+        if isinstance(self.query, RegexQuery | SequenceQuery):
+            return lines
+        from cepkit.language.match_recognize.query import SelectedRows, clauses_that_drop
+
+        whole = self.query.whole
+        clauses = clauses_that_drop(whole) if isinstance(whole, SelectedRows) else ""
+        return [*lines, *([f"these are the matches before {clauses} of the SELECT"] if clauses else [])]
 
     def _words(self, b: int, branch: BranchFunnel) -> list[str]:
         name = f"branch {b}: " if len(self.branches) > 1 else ""

@@ -155,7 +155,7 @@ def _accept(places: Places) -> np.ndarray:
     """Return which places fulfil the conditions on single events; few places need no compiler."""
     if places.n > _FEW:
         return accepted(places)
-    return accepted(places, lambda program, text, name: plain_module(program, text)[name])
+    return accepted(places, otherwise=lambda program, text, name: plain_module(program, text)[name])
 
 
 # --- branches cut off

@@ -15,7 +15,7 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.progress import checkpoint
 
-MOST_TALLIED = 200_000  # events tested
+MOST_TALLIED = 100_000  # events tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,21 @@ def outputs_of(places: Places, bound: BoundBranch) -> list[np.ndarray]:
     return [np.zeros(places.n, np.int64), np.empty(0, np.int64), np.empty((0, n), np.int64)]
 
 
+def _plain_search(
+    places: Places, accept: np.ndarray, bound: BoundBranch
+) -> tuple[dict[str, Any], list, list]:
+    """Return the names of the search as plain Python, its arguments and its scratch arrays.
+
+    Plain Python reads lists and memory faster than arrays. What conditions compute with stays in arrays.
+    """
+    text, arguments, (path, component, first, *states) = search_of(places, accept, bound)
+    names = plain_module(places.program, text)
+    names |= {name: value.tolist() for name, value in names.items() if isinstance(value, np.ndarray)}
+    n_walked = len(arguments) - len(places.inputs.arguments())
+    arguments = [*map(memoryview, arguments[:n_walked]), *arguments[n_walked:]]
+    return names, arguments, [memoryview(path), memoryview(component), first, *map(memoryview, states)]
+
+
 class Tally:
     """Counts of the events tried as each component of a branch, and of the conditions they passed.
 
@@ -50,10 +65,10 @@ class Tally:
         self.of_component = [[0, 0] for _ in range(n)]
         self.of_condition = [[0, 0] for _ in bound.conditions]
         self.following = [[0, 0, 0] for _ in range(n)]
-        self._places = places
+        ends = places.end_of_partition, places.window_end, places.gap_end, places.later
+        self._ends = [memoryview(each) for each in ends]
         self._next = [_next_accepted(accept[test_of(places.program, own)]) for own in bound.accepts]
-        text, arguments, scratch = search_of(places, accept, bound)
-        names = plain_module(places.program, text)
+        names, arguments, scratch = _plain_search(places, accept, bound)
         for name, each in (("admits", True), ("closes", False)):
             names[name] = self._decider(bound, names, each)
         starts = np.flatnonzero(accept[test_of(places.program, bound.accepts[0])])
@@ -94,21 +109,22 @@ class Tally:
 
         return decide
 
-    def _note_following(self, c: int, path: np.ndarray, first: np.ndarray, d: int) -> None:
+    def _note_following(self, c: int, path: memoryview, first: np.ndarray, d: int) -> None:
         """Count what follows the partial match that ends with event ``d`` of the path."""
         counts = self.following[c]
         counts[0] += 1
         if c + 1 < len(self._next):
-            p, places = path[d], self._places
-            following = self._next[c + 1][places.later[p]]
-            if following >= places.end_of_partition[p]:
+            end_of_partition, window_end, gap_end, later = self._ends
+            p = path[d]
+            following = self._next[c + 1][later[p]]
+            if following >= end_of_partition[p]:
                 counts[2] += 1
-            elif following >= min(places.window_end[path[0]], places.gap_end[p]):
+            elif following >= min(window_end[path[0]], gap_end[p]):
                 counts[1] += 1
 
 
-def _next_accepted(accept: np.ndarray) -> np.ndarray:
+def _next_accepted(accept: np.ndarray) -> memoryview:
     """Return the first accepted place at or after each place, ``n`` if none; one extra entry for the end."""
     n = len(accept)
     at = np.append(np.where(accept.astype(bool), np.arange(n), n), n)
-    return np.minimum.accumulate(at[::-1])[::-1]
+    return memoryview(np.minimum.accumulate(at[::-1])[::-1])

@@ -64,21 +64,22 @@ class Engine:
         """Return the reason why the engine cannot run a program, None when it can."""
         if reason := self.reason_against(program):
             return reason
-        if _is_sequence(program) and program.query.evaluation_order and not self.takes_order:
+        if is_sequence(program) and program.query.evaluation_order and not self.takes_order:
             return "evaluation_order is given, and it has an order of its own"
         return None
 
 
-def _is_sequence(program: Program | SequenceProgram) -> TypeGuard[SequenceProgram]:
+def is_sequence(program: Program | SequenceProgram) -> TypeGuard[SequenceProgram]:
+    """Return whether a program is that of a sequence query."""
     return not isinstance(program.query, RegexQuery)
 
 
 def _regex_unsupported(program: Program | SequenceProgram) -> str | None:
-    return None if not _is_sequence(program) else "it runs regex patterns over contiguous rows only"
+    return None if not is_sequence(program) else "it runs regex patterns over contiguous rows only"
 
 
 def _search_unsupported(program: Program | SequenceProgram) -> str | None:
-    return None if _is_sequence(program) else "it runs event sequences only"
+    return None if is_sequence(program) else "it runs event sequences only"
 
 
 # The modules of an engine load when it is looked at: a regex must not wait for those of sequences.
@@ -240,7 +241,7 @@ def choose_engine(
         chosen = engine.planned(trace=trace)
         if reason := chosen.unsupported(program):
             raise UnsupportedQueryError(f"engine {engine} cannot run this query: {reason}. Engine 'auto' can")
-        if _is_sequence(program):
+        if is_sequence(program):
             engine.check_agents(program)
         return chosen
     if engine == "auto":

@@ -12,7 +12,6 @@ import os
 import sys
 import zlib
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -63,6 +62,8 @@ def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:
 
     The types of all arguments are in the decorators.
     """
+    from importlib.metadata import version
+
     header, kernels = link_kernels(module)
     made = {one: version(one) for one in ("numba", "llvmlite")} | {"llvm": llvm().llvm_version_info}
     described = {**json.loads(header), "made": made, "layout": str(host_machine().target_data)}

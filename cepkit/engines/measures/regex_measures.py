@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,10 @@ from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
-from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import checkpoint
+
+if TYPE_CHECKING:
+    from cepkit.language.regex.query import RegexQuery
 
 _COMPARE = {
     "==": pc.equal,

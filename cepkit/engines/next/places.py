@@ -16,8 +16,8 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.values import read_value
-from cepkit.engines.regex.matching import usable_threads
 from cepkit.engines.shared.kernels import accepted, chunk_readers
+from cepkit.engines.shared.placing import usable_threads
 from cepkit.engines.shared.slices import PER_SLICE, even_cuts, in_slices
 from cepkit.events import Events
 

@@ -281,7 +281,7 @@ def search_sequence(
     places = Places(program, events)
     if not places.n or program.window.is_empty:
         return KnownMatches(events, joined([]))
-    accept = accepted(places, load_as or kernel)
+    accept = accepted(places, load_as)
     searches = [
         BranchSearch(places, accept, bound, number, load_as, work_of_a_call)
         for number, bound in enumerate(program.branches)

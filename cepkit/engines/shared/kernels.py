@@ -104,15 +104,20 @@ class PlacedEvents(Protocol):
 Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` takes
 
 
-def accepted(places: PlacedEvents, load_as: Loader = kernel, *, threads: int = 1) -> np.ndarray:
-    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places)."""
+def accepted(
+    places: PlacedEvents, load_as: Loader | None = None, *, otherwise: Loader = kernel, threads: int = 1
+) -> np.ndarray:
+    """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
+
+    ``load_as`` loads the kernel. By default numpy computes the same where it can, and ``otherwise`` loads it.
+    """
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)
     dtypes = dtypes_of(inputs)
     text = program.once(("accepting", *dtypes.items()), partial(write_accepting, program, dtypes)).text
-    if load_as is kernel and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
+    if load_as is None and not (reason_to_compile(text, COUNTING) or _reading_unsupported(program)):
         return interpreting(text, _accepted_by_columns, places.n)(places, threads)
-    run = load_as(program, text, "accepting")
+    run = (load_as or otherwise)(program, text, "accepting")
     with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
         cuts = [*range(0, places.n, per_call(run, _EVENTS_PER_CALL)), places.n]
         in_slices(lambda *own: run(*own, *inputs.arguments(), accept), cuts, threads=threads)

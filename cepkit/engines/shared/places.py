@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.placing import Placing, can_place, placing_of
 from cepkit.events import Events
 from cepkit.progress import free_after_fork
+
+if TYPE_CHECKING:
+    from cepkit.compile.sequences.program import SequenceProgram
 
 WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first

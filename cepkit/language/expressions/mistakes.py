@@ -44,7 +44,7 @@ class Vocabulary:
     """
 
     expected: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...]
-    mistakes: tuple[tuple[re.Pattern[str], str], ...]
+    mistakes: tuple[tuple[str, str], ...]
     reserved: str = ""
 
 
@@ -97,7 +97,7 @@ _NEAR = 500  # characters around the place of a fault; searches of a long text w
 def _known_mistake(text: str, position: int, words: Vocabulary) -> tuple[str, int, int] | None:
     low, high = max(0, position - _NEAR), min(len(text), position + _NEAR)
     for mistake, message in words.mistakes:
-        for match in mistake.finditer(text, low, high):
+        for match in re.compile(mistake, re.IGNORECASE).finditer(text, low, high):
             if match.start() <= position < match.end():
                 at = match.re.groupindex.get("at", 0)
                 return match.expand(message), match.start(at), len(match[at].rstrip())
@@ -173,10 +173,6 @@ _OPERANDS = frozenset(
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 
 
-def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
-
-
 # Methods of a pandas Series; group 1 is the value: a column, or a column of an event such as b.x or b[i].x.
 _METHOD = r"([^\W\d]\w*(?:\s*\[[^\]]*\])?(?:\s*\.\s*[^\W\d]\w*)??)\s*\.\s*"
 _OF_THE_ROW_BEFORE = (
@@ -230,7 +226,7 @@ _EXPECTED_IN_EXPRESSIONS = (
     ("RPAR", frozenset(), ("')'",)),
     ("RSQB", frozenset(), ("']'",)),
 )
-_MISTAKES_IN_EXPRESSIONS = _compile(
+_MISTAKES_IN_EXPRESSIONS = (
     (r"===", "write '==' (or '=')"),
     (r"!==", "write '!='"),
     (r"=>", "write '>='"),
@@ -262,15 +258,13 @@ _RESERVED_IN_EXPRESSIONS = "; a column of this name is written `{}`"
 EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the text",))),
     mistakes=(
-        *_compile(*_methods(*_OF_THE_ROW_BEFORE)),
+        *_methods(*_OF_THE_ROW_BEFORE),
         *_MISTAKES_IN_EXPRESSIONS,
-        *_compile(
-            (
-                r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
-                r"values have no attributes; write a column with a dot in its name as `\1.\2`",
-            ),
-            (r"\.\s*[^\W\d]\w*", "values have no methods and no attributes"),
+        (
+            r"([^\W\d]\w*)\s*\.\s*([^\W\d]\w*)",
+            r"values have no attributes; write a column with a dot in its name as `\1.\2`",
         ),
+        (r"\.\s*[^\W\d]\w*", "values have no methods and no attributes"),
     ),
     reserved=_RESERVED_IN_EXPRESSIONS,
 )
@@ -281,34 +275,32 @@ _EVENT = r"(?<![\w.`])((?!in\b)[^\W\d]\w*)\s*"  # an event name before a bracket
 EVENT_EXPRESSION_WORDS = Vocabulary(
     expected=(*_EXPECTED_IN_EXPRESSIONS, ("$END", frozenset(), ("the end of the expression",))),
     mistakes=(
-        *_compile(*_methods(*_OF_THE_EVENT_BEFORE)),
-        *_compile(
-            (
-                _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
-                r"the events after the one being taken are not known yet; compare \1[i] with \1[i-1]",
-            ),
-            (
-                _EVENT + r"\[\s*i\s*-(?!\s*1\s*\])[^\]]*\]?",
-                r"only the event just before has a name, \1[i-1]; all before are \1[..i-1], in an aggregate",
-            ),
-            (_EVENT + r"\[\s*-\s*1\s*\]\s*\.", r"the last event is \1[LEN]"),
-            (_EVENT + r"\[\s*-[^\]]*\]\s*\.", r"events count from 1, as in \1[1].x; the last one is \1[LEN]"),
-            (_EVENT + r"\[\s*\]", r"write \1[] in the pattern only; here each event is \1[i]"),
-            (_EVENT + r"\[\s*(i|i\s*-\s*1|LEN)\s*\](?!\s*\.)", r"say which column: \1[\2].x"),
-            (
-                _EVENT + r"\[[^\]]*\.\.[^\]]*\]?",
-                r"all events before the one being taken are \1[..i-1], all of them are \1, in an aggregate",
-            ),
-            (
-                _EVENT + r"\[\s*[^\W\d][^\]]*\]?",
-                r"the brackets hold i, i-1, LEN or a number from 1, as in \1[i].x",
-            ),
-            (
-                _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\w|\s*\()",
-                r"write a column with a dot in its name as \1\2.`\3`",
-            ),
-            (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"write names of events without quotes: \2"),
+        *_methods(*_OF_THE_EVENT_BEFORE),
+        (
+            _EVENT + r"\[\s*i\s*\+[^\]]*\]?",
+            r"the events after the one being taken are not known yet; compare \1[i] with \1[i-1]",
         ),
+        (
+            _EVENT + r"\[\s*i\s*-(?!\s*1\s*\])[^\]]*\]?",
+            r"only the event just before has a name, \1[i-1]; all before are \1[..i-1], in an aggregate",
+        ),
+        (_EVENT + r"\[\s*-\s*1\s*\]\s*\.", r"the last event is \1[LEN]"),
+        (_EVENT + r"\[\s*-[^\]]*\]\s*\.", r"events count from 1, as in \1[1].x; the last one is \1[LEN]"),
+        (_EVENT + r"\[\s*\]", r"write \1[] in the pattern only; here each event is \1[i]"),
+        (_EVENT + r"\[\s*(i|i\s*-\s*1|LEN)\s*\](?!\s*\.)", r"say which column: \1[\2].x"),
+        (
+            _EVENT + r"\[[^\]]*\.\.[^\]]*\]?",
+            r"all events before the one being taken are \1[..i-1], all of them are \1, in an aggregate",
+        ),
+        (
+            _EVENT + r"\[\s*[^\W\d][^\]]*\]?",
+            r"the brackets hold i, i-1, LEN or a number from 1, as in \1[i].x",
+        ),
+        (
+            _EVENT + r"(\[[^\]]*\])?\s*\.\s*(\w+(?:\s*\.\s*\w+)+)(?!\w|\s*\()",
+            r"write a column with a dot in its name as \1\2.`\3`",
+        ),
+        (r"(?<![\w.])(['\"`])(\w+)\1\s*\.", r"write names of events without quotes: \2"),
         *_MISTAKES_IN_EXPRESSIONS,
     ),
     reserved=_RESERVED_IN_EXPRESSIONS,
@@ -333,7 +325,7 @@ SEQUENCE_WORDS = Vocabulary(
         ("LPAR", frozenset(), ("'('",)),
         ("$END", frozenset(), ("the end of the pattern",)),
     ),
-    mistakes=_compile(
+    mistakes=(
         (r"\b(where|within)\b", r"write \1 after the closing bracket of the pattern"),
         (r"\b(until|if)\b\s*(?!\()\S+", r"put the condition after \1 in parentheses: \1 (x > 5)"),
         (r"(?<=[\w\]])\s+(?P<at>and|or)\b(?!\s*\()", "write AND and OR first: AND(A a, B b)"),
@@ -369,7 +361,7 @@ PATTERN_WORDS = Vocabulary(
         ("_COMMA", frozenset(), ("','",)),
         ("RBRACE", frozenset(), ("'}'",)),
     ),
-    mistakes=_compile(
+    mistakes=(
         (r"-+>|=>|\u2192|\u21d2|,|;|>>", "write the parts one after the other, with blanks: a b"),
         (r"\|\|", "write one '|' between alternatives"),
         (r"&&?", "one event has one name: define one predicate with both conditions"),

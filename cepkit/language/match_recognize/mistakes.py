@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from cepkit.language.expressions.mistakes import Vocabulary
 
 TOO_LARGE = "; hand the result to DuckDB or Spark SQL for the rest of the query"
-
-
-def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
 
 
 _AFTER_A_FACTOR = frozenset({"STAR", "PLUS", "QUESTION", "LBRACE", "_BAR"})
@@ -25,7 +19,7 @@ ROW_PATTERN_WORDS = Vocabulary(
         ("REXCLUDE", frozenset(), ("'-}'",)),
         ("RPAR", frozenset(), ("')'",)),
     ),
-    mistakes=_compile(
+    mistakes=(
         (r"-+>|=>|\u2192|,|;", "write the variables one after the other, with blanks: A B"),
         (r"\|\|", "write one '|' between alternatives"),
         (r"&&?", "a row has one variable: put both conditions into its definition"),
@@ -89,7 +83,7 @@ SQL_EXPRESSION_WORDS = Vocabulary(
         ("RPAR", frozenset(), ("')'",)),
         ("$END", frozenset(), ("the end of the expression",)),
     ),
-    mistakes=_compile(
+    mistakes=(
         (r"===?", "write '='"),
         (r"!==", "write '<>'"),
         (r"=>", "write '>='"),

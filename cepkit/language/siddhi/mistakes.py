@@ -6,11 +6,6 @@ import re
 
 from cepkit.language.expressions.mistakes import Vocabulary
 
-
-def _compile(*mistakes: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(mistake, re.IGNORECASE), message) for mistake, message in mistakes)
-
-
 # Words that a misspelled one may mean.
 KEYWORDS = (
     "define", "stream", "partition", "with", "begin", "end", "from", "select", "every", "not", "for",
@@ -60,7 +55,7 @@ SIDDHI_WORDS = Vocabulary(
         ("_SEMI", frozenset(), ("';'",)),
         ("$END", frozenset(), ("the end of the text",)),
     ),
-    mistakes=_compile(
+    mistakes=(
         (r"===", "write '=='"),
         (r"!==", "write '!='"),
         (r"<>", "write '!='"),
