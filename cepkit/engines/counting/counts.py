@@ -12,6 +12,7 @@ from cepkit.compile.shared.loading import interpreting, is_ready
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.engines.interpreted.counting import count_interpreted
+from cepkit.engines.shared.slices import in_slices
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
 
@@ -247,25 +248,30 @@ class PathCounter:
             return np.empty(layout.size(state), dtype)
 
         kinds = ("count", "count_sum", "change", "change_sum", "value", "value_sum")
-        arrays = layout.arrays_of(
-            made,
+        scratch = {
             **dict.fromkeys(kinds, numbers),
-            where=lambda state: np.empty(layout.size(state), np.int64),
-            changed=lambda state, i: np.empty(layout.size(state), layout.columns[i].dtype),
-            changed_limit=lambda e: np.empty(layout.size(self.graph.edges[e].source), np.int64),
-            weight=lambda pool: weight,
-        )
-        n = len(self.last)
+            "where": lambda state: np.empty(layout.size(state), np.int64),
+            "changed": lambda state, i: np.empty(layout.size(state), layout.columns[i].dtype),
+            "changed_limit": lambda e: np.empty(layout.size(self.graph.edges[e].source), np.int64),
+            "weight": lambda pool: weight,
+        }
+        n, cuts = len(self.last), self.places.cuts_between_partitions(self.last)
         outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
-        at = np.zeros(2 + len(self.graph.tests) + len(self.graph.states), np.int64)
-        at[1] = -1
-        run, done = layout.function(made), 0
-        while done < n:
-            checkpoint(done / n)
-            done = run(
-                done, n, _WORK_PER_CALL, np.uint64(modulus % WORD), at, self.since,
-                *arrays, *layout.constants, *outputs,
-            )  # fmt: skip
+        layout.make_on_threads(made)
+        arrays_of_cut = {begin: layout.arrays_of(made, **scratch) for begin in cuts[:-1]}
+        run, since, constants = layout.function(made), self.since, layout.constants
+
+        def count(begin: int, stop: int) -> None:
+            at = np.zeros(2 + len(self.graph.tests) + len(self.graph.states), np.int64)
+            at[1], done = -1, begin
+            while done < stop:
+                checkpoint(done / n)
+                done = run(
+                    done, stop, _WORK_PER_CALL, np.uint64(modulus % WORD), at, since,
+                    *arrays_of_cut[begin], *constants, *outputs,
+                )  # fmt: skip
+
+        in_slices(count, cuts, threads=self.places.threads)  # a partition begins without partial matches
         return outputs
 
 

@@ -147,7 +147,7 @@ class CountedMatches(SequenceSet):
 
     @cached_property
     def _layouts(self) -> list[Layout]:
-        accept = accepted(self._places)
+        accept = accepted(self._places, threads=self._places.threads)
         as_python = self._as_python
         return [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
 

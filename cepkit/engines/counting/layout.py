@@ -29,7 +29,7 @@ from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests
 from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import PATHS, Places, accepted_places
 from cepkit.engines.shared.python_kernels import new_as_python
-from cepkit.progress import checkpoint, free_after_fork
+from cepkit.progress import checkpoint, free_after_fork, run_on_threads
 
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
@@ -153,6 +153,14 @@ class Layout:
         """Return the arrays of a kernel; ``scratch`` has a function for each kind of scratch array."""
         return [scratch[key[0]](*key[1:]) if key[0] in scratch else self.array(*key) for key in made.arrays]
 
+    def make_on_threads(self, made: CountingKernel) -> None:
+        """Make the columns and ends that a kernel reads, on threads if they pay."""
+        keys = [key for key in made.arrays if key[0] in ("column", "ends")] if self.places.threads > 1 else []
+        if keys:
+            for pool in range(len(self.graph.tests)):
+                self.members(pool)
+            run_on_threads(lambda i: self.array(*keys[i]), len(keys), self.places.threads)
+
     def members(self, pool: int) -> np.ndarray:
         """Return the places of a pool, ascending."""
         return self.array("members", pool)
@@ -188,8 +196,10 @@ class Layout:
     def n_before(self, pool: int, places: np.ndarray, *, rising: bool = True) -> np.ndarray:
         """Return how many members of a pool are before each of these places."""
         members, n = self.members(pool), self.places.n
+        if rising:
+            return n_below(members, places)
         if len(places) * _FEW_OF <= n:
-            return n_below(members, places) if rising else np.searchsorted(members, places)
+            return np.searchsorted(members, places)
         rank = np.zeros(n + 1, np.int64)
         rank[members + 1] = 1
         return np.cumsum(rank, out=rank)[places]

@@ -11,7 +11,8 @@ import numpy as np
 
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.shared.placing import Placing, can_place, placing_of
+from cepkit.engines.shared.placing import Placing, can_place, placing_of, threads_for
+from cepkit.engines.shared.slices import even_cuts, in_slices
 from cepkit.events import Events
 from cepkit.progress import free_after_fork
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
-_FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
+_SLICES_PER_THREAD = 2
+_FEW_OF = 4  # a search for one place in four is faster than a pass over all
 _KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
 _keeping = threading.Lock()
 free_after_fork(_keeping)
@@ -86,12 +88,36 @@ class Places:
     @cached_property
     def start_of_partition(self) -> np.ndarray:
         """First place of the partition of every place, int64, (n,)."""
-        return np.zeros(self.n, np.int64) if self.is_one_partition else self.events.bounds_by_partition[0]
+        if self.is_one_partition:
+            return np.zeros(self.n, np.int64)
+        if self._placing is None:
+            return self.events.bounds_by_partition[0]
+        size = self._placing.size
+        return np.repeat(np.cumsum(size) - size, size)
 
     @cached_property
     def end_of_partition(self) -> np.ndarray:
         """First place after the partition of every place, int64, (n,)."""
-        return np.full(self.n, self.n) if self.is_one_partition else self.events.bounds_by_partition[1]
+        if self.is_one_partition:
+            return np.full(self.n, self.n)
+        if self._placing is None:
+            return self.events.bounds_by_partition[1]
+        size = self._placing.size
+        return np.repeat(np.cumsum(size), size)
+
+    @cached_property
+    def threads(self) -> int:
+        """How many threads may work on parts of the events; the matches do not depend on it."""
+        return threads_for(self.n) if self.program.compiled and self.program.pure else 1
+
+    def cuts_between_partitions(self, places: np.ndarray) -> list[int]:
+        """Return how to cut rising places into slices for the threads: no partition is in two of them."""
+        n = len(places)
+        if self.threads < 2 or self.is_one_partition or not n:
+            return [0, n]
+        within = places[even_cuts(n, min(n, _SLICES_PER_THREAD * self.threads))[1:-1]]
+        begins = np.searchsorted(places, self.start_of_partition[within])
+        return np.unique(np.concatenate([[0], begins, [n]])).tolist()
 
     @cached_property
     def time(self) -> np.ndarray:
@@ -130,9 +156,13 @@ class Places:
         out = np.empty(len(places), np.int64)
         start = np.empty(0, np.int64) if self.is_one_partition else self.start_of_partition
         places = np.ascontiguousarray(places, np.int64)
-        own = places, self.time, start, window.within, int(window.closed), out
-        with np.errstate(over="ignore"):
-            load_kernels(WINDOWS).window_starts_of(*own)
+        find, time, closed = load_kernels(WINDOWS).window_starts_of, self.time, int(window.closed)
+
+        def search(begin: int, stop: int) -> None:
+            with np.errstate(over="ignore"):
+                find(places[begin:stop], time, start, window.within, closed, out[begin:stop])
+
+        in_slices(search, even_cuts(len(places), self.threads), threads=self.threads)
         return out
 
     def _search_starts(self) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from cepkit.progress import checkpoint, run_on_threads
 KERNELS = "cepkit.kernels.row_patterns.finding"
 _FEWEST_EVENTS = 1 << 18  # numpy is done before the kernels are loaded
 _MOST_PARTITIONS = 1 << 14  # to write to more places takes as long as to read from everywhere
-_FEWEST_PER_THREAD = 1 << 20
+_FEWEST_PER_THREAD = 1 << 20  # events; for fewer, a thread takes longer to begin than to work
 _WIDTHS = (1, 2, 4, 8)
 
 
@@ -40,6 +40,11 @@ def usable_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads_for(n_events: int) -> int:
+    """Return how many threads pay for a number of events, at least 1."""
+    return max(1, min(usable_threads(), n_events // _FEWEST_PER_THREAD))
+
+
 @dataclass(frozen=True, slots=True)
 class Placing:
     """Runs of events, and where the events of each partition go in each run. Threads take one run each."""
@@ -47,6 +52,7 @@ class Placing:
     partition: np.ndarray  # int32, (n_events,)
     cuts: np.ndarray  # int64, (n_runs + 1,)
     cursor: np.ndarray  # int64, (n_runs, n_partitions): the place of the first event of the run
+    size: np.ndarray  # int64, (n_partitions,): events of each partition
 
     def place(self, values: np.ndarray) -> np.ndarray:
         """Return values of events, (n_events,), by partition. O(n_events)."""
@@ -67,7 +73,7 @@ def placing_of(events: Events) -> Placing | None:
     n, n_partitions = events.n_events, events.n_partitions
     if not (n >= _FEWEST_EVENTS and 2 <= n_partitions <= _MOST_PARTITIONS):
         return None
-    n_runs = max(1, min(usable_threads(), n // _FEWEST_PER_THREAD))
+    n_runs = threads_for(n)
     cuts, partition = np.linspace(0, n, n_runs + 1).astype(np.int64), events.partition_of_event
     counts, first = np.zeros((2, n_runs, n_partitions), np.int64)
 
@@ -77,7 +83,7 @@ def placing_of(events: Events) -> Placing | None:
     _for_each_run(cuts, count)
     before = np.cumsum(counts, axis=0) - counts
     size = counts.sum(axis=0)
-    return Placing(partition, cuts, np.cumsum(size) - size + before)
+    return Placing(partition, cuts, np.cumsum(size) - size + before, size)
 
 
 def can_place(values: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.regex.matching import usable_threads
+from cepkit.engines.shared.placing import usable_threads
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.experiments.sweeps import sweep

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.engines.regex.matching import usable_threads
+from cepkit.engines.shared.placing import usable_threads
 from cepkit.errors import MissingDependencyError, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
