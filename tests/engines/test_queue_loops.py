@@ -105,6 +105,16 @@ def test_loops_that_look_at_the_start_equal_the_oracle(seed):
     assert n_shapes < 12 * SHAPES
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_loop_that_starts_enter_at_different_ages_has_no_queue(seed):
+    """A later start may enter before an earlier one, so no order of the queue fits."""
+    define = {"e": "x >= first(x)", "low": "x < first(x)", "d": "x > 1"}
+    for pattern in (". d? . e* low", ". (d | . d) e* low"):
+        n_matches, has_queue = check_shape(Random(seed), pattern, define, {}, nulls=True)
+        assert n_matches > 0 and not has_queue
+    assert check_shape(Random(seed), ". d . e* low", define, {}, nulls=True)[1]
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_queues_of_hundreds_of_starts_that_leave_anywhere(kind, seed):

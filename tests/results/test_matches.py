@@ -188,6 +188,27 @@ def test_parts(found):
         found.lineage(4)
 
 
+@pytest.mark.parametrize("engine", ["auto", "search", "ordered"])
+def test_parts_of_a_sequence(engine):
+    matches = WALK.cep.match(
+        "PATTERN SEQ(a p, b q) WHERE p.price > q.price", event_type="symbol", order_by="ts", engine=engine,
+    )  # fmt: skip
+    whole = matches.to_frame()
+    chunks = list(matches.chunks(2))
+    assert len(whole) > 4 and {len(chunk) for chunk in chunks[:-1]} == {2}
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
+
+
+def test_measures_of_an_event_that_the_first_match_has_and_the_next_one_has_not():
+    frame = pd.DataFrame({"kind": list("abac"), "ts": range(4), "x": [1, 2, 3, 4]})
+    matches = frame.cep.match(
+        "PATTERN SEQ(a p, OR(b q, c r)) WITHIN 1", event_type="kind", order_by="ts",
+        measures={"b": "q.x", "c": "r.x"},
+    )  # fmt: skip
+    table = matches.to_frame()
+    assert table["b"].fillna(-1).tolist() == [2, -1] and table["c"].fillna(-1).tolist() == [-1, 4]
+
+
 def test_what_ran(found):
     assert found.engine.name == "regex" and found.run.threads == 1
     estimate = found.count("estimate")
