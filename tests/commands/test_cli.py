@@ -210,6 +210,15 @@ def test_the_rows_of_sequences_are_counted(run, tmp_path):
     assert len(out.splitlines()) == 6 and f"… {len(matches.to_frame('all')) - 5:,} more rows" in err
 
 
+def test_a_limit_shortens_what_stdout_gets_and_no_file(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("cepkit.commands.cli.MOST_WRITTEN", 3)
+    limited = ["match", "sample:peaks", *PEAKS, "--limit", 2]
+    code, out, _ = run(*limited, "--out", "-", "--format", "csv")
+    assert code == 0 and len(out.splitlines()) == 3
+    code, _, err = run(*limited, "--out", tmp_path / "all.csv")
+    assert code != 0 and "7 matches are too many for a file, which takes at most 3" in err
+
+
 def test_limit_0_prints_the_count_alone(run):
     _, out, err = run("match", "sample:peaks", *PEAKS, "--limit", 0)
     assert out == "" and len(err.splitlines()) == 3

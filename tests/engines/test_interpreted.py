@@ -260,6 +260,7 @@ def test_random_counts(seed, counted):
 @pytest.mark.skipif(not JIT, reason="needs compiled kernels")
 @pytest.mark.parametrize("text", [
     "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x > b.x",
+    "SEQ(A a, B b, C c) WHERE b.x > a.x AND b.k < a.k AND c.x > b.x AND c.k < b.k",
     "SEQ(A a, B b, C c) WHERE [k] AND b.y >= a.y * 0.5 AND c.x != b.x",
     "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x",
     "SEQ(A a, !B b, C c) WHERE b.x > a.x",

@@ -847,3 +847,10 @@ def test_sources_agree_on_types():
     kinds = {name: of.kind for name, of in PandasSource(frame).schema.items()}
     assert kinds == {"i": "integer", "y": "float", "s": "text", "t": "time", "f": "boolean"}
     assert kinds == {name: of.kind for name, of in ArrowSource(pa.Table.from_pandas(frame)).schema.items()}
+
+
+def test_two_text_columns_with_different_texts_are_compared_by_their_texts():
+    frame = pd.DataFrame({"a": ["u", "v", "w", "v"], "b": ["w", "v", "u", "x"]})
+    for types in ({}, {"a": "category"}, {"b": object}):
+        matches = cep.match(frame.astype(types), "same", define={"same": "a == b"})
+        assert matches.to_frame("all")["a"].tolist() == ["v"]

@@ -67,6 +67,14 @@ def test_funnels_equal_the_oracle(seed, full):
         assert found["lost"].tolist() == (-np.diff([len(wanted), *reached])).tolist()
 
 
+@pytest.mark.parametrize("types", ["int64", "int8", "Int64"])
+def test_steps_may_be_numbers(types):
+    frame = pd.DataFrame({"user": [1, 1, 1, 2, 2], "ts": range(5), "kind": [3, 1, 5, 3, 3]})
+    found = cep.funnel(frame.astype({"kind": types}), [3, 1, 5], event_type="kind", partition_by="user",
+                       order_by="ts")  # fmt: skip
+    assert found["step"].tolist() == ["3", "1", "5"] and found["reached"].tolist() == [2, 1, 1]
+
+
 class nothing:
     def __enter__(self):
         pass

@@ -26,6 +26,7 @@ from faults import ROOT, Fault, read_faults
 _NOT_COPIED = (".git", ".venv", "__pycache__", ".artefacts", ".pytest_cache", ".ruff_cache", "node_modules")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$", re.M)
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+_BITCODE = Path("cepkit", "kernels", "bitcode")
 _NO_END = "no end"
 _NO_FAILURE, _NOT_FOUND, _NO_TESTS = 0, 4, 5  # exit codes of pytest
 
@@ -65,11 +66,17 @@ class Copies:
         copy = self._free.get()
         path = copy / fault.file
         text = path.read_text(encoding="utf-8")
+        is_shipped = fault.file.startswith("cepkit/kernels/")
         try:
             path.write_text(fault.applied(text), encoding="utf-8")
+            if is_shipped:  # else tests run compiled kernels while the background compiles these
+                subprocess.run([sys.executable, "-m", "cepkit.commands.ship"], cwd=copy, check=True)
             yield copy
         finally:
             path.write_text(text, encoding="utf-8")
+            if is_shipped:
+                shutil.rmtree(copy / _BITCODE)
+                shutil.copytree(ROOT / _BITCODE, copy / _BITCODE)
             self._free.put(copy)
 
     def first_failure(self, copy: Path, tests: list[str]) -> str | None:

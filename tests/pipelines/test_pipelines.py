@@ -104,6 +104,7 @@ def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
         lines += rng.sample(
             lines, 20
         )  # duplicates; lines at the end of such a file are its oldest: they are late
+        lines.insert(700, f"{symbol} 0 100 25.99 09:47:22.659 S")  # the number 0 is a number
         for bad in rng.choices(list(BAD_INET_LINES), k=30):
             lines.insert(rng.randrange(len(lines)), bad)
         lines_of_file[f"{symbol}+{{{i}}}.txt"] = lines

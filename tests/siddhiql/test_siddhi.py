@@ -160,6 +160,11 @@ def test_aggregates_of_windows():
     assert rows(text, A=values) == [(4.0, 4.0), (8.0, 8.0)]
 
 
+def test_a_filter_after_a_window_takes_events_from_it():
+    text = "from A#window.length(2)[x > 2] select x, sum(x) as total insert into B"
+    assert rows(text, A=frame_of([3, 1, 5, 4])) == [(3, 3), (5, 5), (4, 9)]
+
+
 def test_sliding_aggregates_equal_those_of_windows():
     values = frame_of([0.1, 0.2, 0.3, -0.6, 1e16, 1.0, -1e16], [0, 3, 5, 9, 11, 12, 20])
     text = "from A#window.time(10 milliseconds) select ts, sum(x) as total, stdDev(x) as spread insert into B"
