@@ -80,18 +80,33 @@ def _class_of(program: Program, name: str) -> str:
 def _kernel(program: Program) -> str:
     if not program.compiled:
         return f"runs as Python, since {', '.join(program.reasons_for_python)} is a plain Python function"
-    if not program.query.partition_by:
-        threads = "one thread, since all rows are one stream"
-    elif not program.pure:
-        threads = "one thread, since a function is not declared pure"
-    elif program.functions:
-        threads = "threads over partitions"
-    else:
-        threads = (
-            f"threads pay for more than {PARTITIONS_PER_BLOCK:,} partitions or on three cores, as dealing "
-            "takes time"
-        )
+    engine = "regex with functions" if program.functions else "regex"
+    threads = say_threads(engine, is_one_stream=not program.query.partition_by, is_pure=program.pure)
     return f"machine code, {threads}"
+
+
+_ONE_STREAM = "since all rows are one stream"
+_THREADS = {  # how engines use threads for several partitions, or why they do not
+    "regex": f"threads pay for more than {PARTITIONS_PER_BLOCK:,} partitions or on three cores, as dealing "
+    "takes time",
+    "regex with functions": "threads over partitions",
+    "chain": "threads sort, test and count from two million events on; one thread makes the list of matches",
+    "ordered": "one thread, since a single search goes through all partitions",
+    "search": "one thread, since a single search goes through all partitions",
+    "rows": "one thread, since conditions and measures take the rows of all partitions at once",
+}
+_THREADS_OF_ONE_STREAM = {
+    "chain": f"threads test from two million events on; one thread does the rest, {_ONE_STREAM}"
+}
+
+
+def say_threads(engine: str, *, is_one_stream: bool, is_pure: bool = True) -> str:
+    """Return how an engine uses threads, or why it does not."""
+    if not is_pure:
+        return "one thread, since a function is not declared pure"
+    if is_one_stream:
+        return _THREADS_OF_ONE_STREAM.get(engine, f"one thread, {_ONE_STREAM}")
+    return _THREADS[engine]
 
 
 def _may_never_expire(program: Program) -> bool:

@@ -17,7 +17,7 @@ from cepkit.language.sequences.branches import Branch, Condition
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.evaluation_order import BranchOrder
 from cepkit.planning.planner import Engine, automatic_engines
-from cepkit.results.regex_explanation import new_query
+from cepkit.results.regex_explanation import new_query, say_threads
 
 _STRATEGIES = {
     "any": "any: any events may be skipped between two events of a match; every combination is a match",
@@ -72,6 +72,8 @@ def sequence_lines(
     if engine.details is None:
         lines.append(f"counting     {_counting(program)}")
     if engine.name in _NEW_QUERIES:
+        threads = say_threads(engine.name, is_one_stream=not by, is_pure=program.pure)
+        lines.append(f"threads      {threads}")
         lines.append(f"new query    {new_query(_NEW_QUERIES[engine.name](program))}")
     lines += [f"{label:12} {text}" for label, text in notes]
     return lines

@@ -298,9 +298,10 @@ def test_explain_prints_the_clauses_the_automaton_and_the_costs():
     )
     assert "             3 DOWN: 3 DOWN, else 4 UP, else the match is complete" in lines
     assert "history      per partial match: the last row of STRT" in lines
-    assert lines[-1] == (
-        "             measured on 10 rows of 2 partitions: 1.4 tests for each row, 2 matches"
-    )
+    assert lines[-2:] == [
+        "             measured on 10 rows of 2 partitions: 1.4 tests for each row, 2 matches",
+        "threads      one thread, since conditions and measures take the rows of all partitions at once",
+    ]
     assert explanation.states.n_states == 5 and not explanation.is_sequence
     assert explanation.dot().startswith("digraph") and explanation.svg().startswith("<svg")
     assert cep.view(explanation).to_frame() is not None
@@ -322,8 +323,9 @@ def test_explain_says_what_is_linear_and_what_a_partial_match_keeps():
 
 def test_explain_measures_a_part_of_a_long_frame():
     frame = pd.concat([WALK] * 500, ignore_index=True)
-    last = str(frame.cep.explain("PATTERN (A B) DEFINE B AS price > 3")).splitlines()[-1]
+    *_, last, threads = str(frame.cep.explain("PATTERN (A B) DEFINE B AS price > 3")).splitlines()
     assert "measured on 2,000 rows of 1 partition" in last and "tests for 5,000 rows" in last
+    assert threads == "threads      one thread, since all rows are one stream"
 
 
 def test_explain_says_why_a_sample_stops():

@@ -16,6 +16,7 @@ import cepkit as cep
 from cepkit import progress as progress_module
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Progress
+from cepkit.results.regex_explanation import say_threads
 
 WALK = pd.DataFrame(
     {
@@ -449,6 +450,31 @@ queue        partial matches wait at '.' in order of their starts
 warning      a partial match may wait forever: nothing bounds the loop; consider within=…""",
     ),
 ]  # fmt: skip
+
+
+SEARCHED = "one thread, since a single search goes through all partitions"
+THREADS = [
+    ("[k] AND a.x < b.x", "chain", "threads sort, test and count from two million events on; "
+     "one thread makes the list of matches"),
+    ("a.x < b.x", "chain", "threads test from two million events on; one thread does the rest, "
+     "since all rows are one stream"),
+    ("[k] AND a.x < c.x", "ordered", SEARCHED),
+    ("[k] AND a.x < c.x", "search", SEARCHED),
+    ("a.x < c.x", "search", "one thread, since all rows are one stream"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "engine", "threads"), THREADS)
+def test_explain_says_whether_a_sequence_uses_threads(where, engine, threads):
+    frame = pd.DataFrame({"kind": list("ABC"), "t": range(3), "k": 1, "x": [1, 2, 3]})
+    text = f"PATTERN SEQ(A a, B b, C c) WHERE {where}"
+    said = frame.cep.explain(text, event_type="kind", order_by="t", engine=engine)
+    assert f"threads      {threads}" in str(said).splitlines()
+
+
+def test_functions_that_are_not_pure_have_one_thread():
+    said = {say_threads(name, is_one_stream=False, is_pure=False) for name in ("regex", "chain", "search")}
+    assert said == {"one thread, since a function is not declared pure"}
 
 
 @pytest.mark.parametrize(

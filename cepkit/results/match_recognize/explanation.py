@@ -17,6 +17,7 @@ from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
 from cepkit.language.saying import say_query
+from cepkit.results.regex_explanation import say_threads
 
 MEASURED = 2_000  # rows of the sample, about
 MOST_STATES = 24  # whose choices are listed
@@ -96,7 +97,7 @@ class RowExplanation:
     >>> import pandas as pd
     >>> walk = pd.DataFrame({"t": range(6), "price": [5, 3, 2, 4, 1, 6]})
     >>> text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A B+) DEFINE B AS price < PREV(price))"
-    >>> for line in str(cep.explain(walk, text)).splitlines()[-7:-2]:
+    >>> for line in str(cep.explain(walk, text)).splitlines()[-8:-3]:
     ...     print(line)
     automaton    2 states; a state takes a row, and its choices are in the order of preference
                  start: 1 A
@@ -225,6 +226,8 @@ def explanation_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> li
         lines += list(_select_lines(query.whole))
     lines += list(_automaton_lines(bound))
     lines += list(_cost_lines(bound, measured))
+    if measured is not None:  # otherwise tasks of Spark search partitions side by side
+        lines.append(f"threads      {say_threads('rows', is_one_stream=not query.partition_by)}")
     return lines
 
 
