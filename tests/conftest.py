@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import sizes
+from tests.support.spark_cases import connect_process
 from tests.support.tiers import TIERS, use_tier
 
 
@@ -145,9 +146,18 @@ def spark():
     pytest.importorskip("pyspark")
     from cepkit.pipelines.spark_session import spark_session
 
-    session = spark_session(cores=2, memory="1g", quick=True)
+    conf = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"}  # threads of the collector cost more
+    session = spark_session(cores=2, memory="1g", quick=True, conf=conf)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def over_connect():
+    """A process with a session of Connect, for ``check_over_connect``; this process has another session."""
+    pytest.importorskip("grpc")
+    with connect_process() as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

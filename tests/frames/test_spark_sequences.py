@@ -838,8 +838,8 @@ CONNECT = """
 
 
 @pytest.mark.spark
-def test_connect(tmp_path):
-    check_over_connect(CONNECT, tmp_path)
+def test_connect(over_connect):
+    check_over_connect(over_connect, CONNECT)
 
 
 def test_estimates_are_refused_and_orders_are_kept(spark):

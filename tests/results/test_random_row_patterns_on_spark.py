@@ -114,5 +114,5 @@ CONNECT = """
 
 
 @pytest.mark.spark
-def test_connect(tmp_path):
-    check_over_connect(CONNECT, tmp_path)
+def test_connect(over_connect):
+    check_over_connect(over_connect, CONNECT)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import contextmanager
 from datetime import datetime
+from itertools import takewhile
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pytest
 
 
 def plain(value):
@@ -37,8 +39,9 @@ def rows_of(frame):
 
 
 # A server on this machine with the settings of the session of the tests, and a session of its client.
+# A line is a script, as Python writes a text.
 _CONNECT = """
-import os, sys, warnings
+import os, sys, traceback, warnings
 import cepkit as cep, pyarrow as pa
 from cepkit.pipelines.java import find_java
 from pyspark.sql import SparkSession
@@ -50,16 +53,44 @@ settings = {
 }
 session = SparkSession.builder.remote("local[2]").config(map=settings).getOrCreate()
 warnings.simplefilter("ignore", cep.CepWarning)
+for line in sys.stdin:
+    try:
+        exec(eval(line), {"cep": cep, "pa": pa, "session": session})
+    except BaseException:
+        traceback.print_exc(file=sys.stdout)
+    print("the end of the script", flush=True)
+session.stop()
 """
 
 
-def check_over_connect(script: str, folder) -> None:
-    """Run a script that prints "the same over Connect" when all is right, in a process of its own.
+@contextmanager
+def connect_process():
+    """Start a process that runs scripts with a ``session`` of Connect, which takes seconds to begin."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CONNECT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        try:
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
 
-    It finds a ``session`` of Connect.
-    """
-    pytest.importorskip("grpc")
-    path = folder / "connect.py"
-    path.write_text(_CONNECT + textwrap.dedent(script))
-    run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
-    assert "the same over Connect" in run.stdout, run.stderr[-4000:]
+
+def check_over_connect(process: subprocess.Popen, script: str) -> None:
+    """Run a script that prints "the same over Connect" when all is right."""
+    assert process.stdin is not None and process.stdout is not None
+    late = threading.Timer(300, process.kill)
+    late.start()
+    try:
+        process.stdin.write(f"{textwrap.dedent(script)!r}\n")
+        process.stdin.flush()
+        lines = list(takewhile(lambda line: line != "the end of the script\n", process.stdout))
+    finally:
+        late.cancel()
+    assert "the same over Connect\n" in lines, "".join(lines)[-4000:]
