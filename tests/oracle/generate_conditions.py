@@ -106,8 +106,17 @@ class Conditions:
         return ex.Comparison(self._sign(), self._text(role), self.constant("text"))
 
     def _member(self, role: Role) -> ex.Expression:
-        options = tuple(self.constant("int") for _ in range(4))
-        return ex.In(self._each(role, self.shape.choice("xg")), options)
+        """Return a test of a list. Its shape decides how many items differ, as machine code does."""
+        options = [self.constant("int") for _ in range(4)]
+        taken = {self.params[item.name] for item in options if isinstance(item, ex.Parameter)}
+        for place, item in enumerate(options):
+            if isinstance(item, ex.Literal):
+                drawn = self.values.choice([value for value in generate.INTEGERS if value not in taken])
+                options[place] = ex.Literal(drawn)
+                taken.add(drawn)
+        if self.shape.random() < 0.3:
+            options[0] = options[3]
+        return ex.In(self._each(role, self.shape.choice("xg")), tuple(options))
 
     def _null(self, role: Role) -> ex.Expression:
         null = ex.IsNull(self._each(role, self.shape.choice("ysfg")))
