@@ -26,6 +26,8 @@ def test_values_by_partition_equal_numpys(seed, threads, monkeypatch):
     assert found is not None
     assert len(found.cuts) == min(threads, n) + 1
     np.testing.assert_array_equal(found.place(np.arange(n)), order)
+    monkeypatch.setattr(placing, "_POSITIONS_AT_ONCE", int(rng.integers(1, 50)))
+    np.testing.assert_array_equal(found.positions(), order)
     for dtype in ("int64", "float64", "float32", "int16", "int8", "bool", "uint32"):
         values = rng.integers(-3, 100, 2 * n)[::2].astype(dtype)  # not contiguous
         assert placing.can_place(values)

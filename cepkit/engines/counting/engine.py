@@ -149,7 +149,10 @@ class CountedMatches(SequenceSet):
     def _layouts(self) -> list[Layout]:
         accept = accepted(self._places, threads=self._places.threads)
         as_python = self._as_python
-        return [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
+        layouts = [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
+        for layout in layouts:
+            layout.list_members()
+        return layouts
 
     @property
     def run(self) -> CountingRun:

@@ -153,12 +153,16 @@ class Layout:
         """Return the arrays of a kernel; ``scratch`` has a function for each kind of scratch array."""
         return [scratch[key[0]](*key[1:]) if key[0] in scratch else self.array(*key) for key in made.arrays]
 
+    def list_members(self) -> None:
+        """List the members of all pools on the threads of the places, if links have conditions."""
+        if self.places.threads > 1 and not self.graph.is_unary and self._of_pools is not None:
+            run_on_threads(self.members, len(self.graph.tests), self.places.threads)
+
     def make_on_threads(self, made: CountingKernel) -> None:
         """Make the columns and ends that a kernel reads, on threads if they pay."""
         keys = [key for key in made.arrays if key[0] in ("column", "ends")] if self.places.threads > 1 else []
         if keys:
-            for pool in range(len(self.graph.tests)):
-                self.members(pool)
+            self.list_members()
             run_on_threads(lambda i: self.array(*keys[i]), len(keys), self.places.threads)
 
     def members(self, pool: int) -> np.ndarray:

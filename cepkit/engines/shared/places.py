@@ -54,7 +54,7 @@ class Places:
         """Position in stream order of every place, int64, (n,)."""
         known = vars(self.events)  # where the events keep it, too
         if "by_partition" not in known and self._placing is not None:
-            known["by_partition"] = self._placing.place(np.arange(self.n))
+            known["by_partition"] = self._placing.positions()
         return self.events.by_partition
 
     @property
