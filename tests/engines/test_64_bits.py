@@ -53,11 +53,11 @@ def test_means_do_not_wrap(tier, values):
 
 @pytest.mark.parametrize(
     "values",
-    [[2**62, 2**62], [EPOCH + i for i in range(5)], [LEAST, LEAST, -1]],
+    [[2**62, 2**62, 0, 0, 0], [EPOCH + i for i in range(5)], [LEAST, LEAST, -1, 0, 0]],
     ids=["quarters", "nanoseconds", "least"],
 )
 def test_means_of_sequences_do_not_wrap(tier, values):
-    n = len(values)
+    n = len(values)  # the same for all values, since a query is compiled for each number
     frame = pd.DataFrame(
         {"t": range(n + 1), "kind": ["A"] * n + ["B"], "x": np.array([*values, 0], np.int64)}
     )
