@@ -31,6 +31,7 @@ from cepkit.errors import TieWarning
 from cepkit.idioms.groups import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
 from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
+from cepkit.parallel.agents.agents import INTERPRETED as JOINS
 from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
@@ -41,7 +42,7 @@ from cepkit.windows.ranges import RANGES
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, BLOCKS, NEXT, ORDER,
+    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, JOINS, BLOCKS, NEXT, ORDER,
 )  # fmt: skip
 
 

@@ -22,12 +22,7 @@ def interpreted_walk(places, code: WalkCode) -> Callable:
 
     The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
     """
-    constants = constants_of(places.program, places.inputs)
-    floats, integers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
-    for register, is_float, number, value in code.constants:
-        own = value if number is None else constants[0][number]
-        (floats if is_float else integers)[register] = own
-    tables = *code.tables, *_values(places, code, constants), floats, integers
+    tables = *code.tables, *values_of_events(places, code), *registers_of(places, code)
     return partial(_run, int(places.program.query.scope == "run"), tables)
 
 
@@ -37,8 +32,19 @@ def _run(is_run_scope: int, tables: tuple, *given) -> None:
     load_kernels(KERNELS).walk(*first, is_run_scope, *limits, *tables, *state)
 
 
-def _values(places, code: WalkCode, constants: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """Return what conditions read of single events."""
+def registers_of(places, code) -> tuple[np.ndarray, np.ndarray]:
+    """Return the registers of floats and of integers with the constants of a code."""
+    constants = constants_of(places.program, places.inputs)
+    floats, integers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
+    for register, is_float, number, value in code.constants:
+        own = value if number is None else constants[0][number]
+        (floats if is_float else integers)[register] = own
+    return floats, integers
+
+
+def values_of_events(places, code) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the conditions of a code read of single events."""
+    constants = constants_of(places.program, places.inputs)
     floats = np.empty((len(code.floats), places.n))
     integers = np.empty((len(code.integers), places.n), np.int64)
     rows: list[tuple[np.ndarray, EventValue]] = [

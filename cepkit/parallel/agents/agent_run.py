@@ -167,6 +167,7 @@ class AgentRun:
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
             np.zeros((2, n_stages, room + n_own, 5), np.int64), memo,
         )  # fmt: skip
+        n_registers = 0 if agents.code is None else 2 * agents.code.n_registers  # they lie behind ``first``
         n_found = (room + n_own * k.MOST_HITS + self.settings.chunk) if self.settings.keep else 0
         self.found = k.FullMatches(
             np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
@@ -182,7 +183,7 @@ class AgentRun:
         self.own = k.Own(
             hand, np.zeros((n_own, n_spare), np.int64), self._lists(),
             np.zeros((n_own, 3, k.MOST_HITS), np.int64),
-            _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2),
+            _of_threads(n_own, width + 2), _of_threads(n_own, n_components + 2 + n_registers),
             _of_threads(n_own, 4), _of_threads(n_own, 3),
             np.zeros((n_own, n_stages, k.N_COUNTS), np.int64), _of_threads(n_own, 5).astype(np.float64),
             np.zeros((n_own, 2, n_stages), np.int64),

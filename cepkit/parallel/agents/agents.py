@@ -14,14 +14,20 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.images import address_of
-from cepkit.compile.shared.loading import load
+from cepkit.compile.shared.loading import compile_if_it_pays, load, load_kernels, reason_to_compile
+from cepkit.engines.interpreted.walk import registers_of, values_of_events
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Events
+from cepkit.parallel.compile.interpreted_joins import JoinCode, join_code_of
 from cepkit.parallel.compile.join_source import columns_by_kind, write_joins
 from cepkit.parallel.compile.joins import JoinPlan, joins_unsupported, plan_joins
 from cepkit.planning.planner import Engine
+
+INTERPRETED = "cepkit.kernels.agents.interpreted_joins"
+_MOST_TO_INTERPRET = 1 << 22  # pairs of events in a window
+_SECONDS_TO_COMPILE = 2.0  # to interpret a run is cheaper, but not to interpret many
 
 
 def agents_unsupported(program: SequenceProgram) -> str | None:
@@ -53,6 +59,8 @@ class Agents:
         Events with the program's columns.
     orders : sequence of sequence of int, optional
         Components of every branch in join order; default: the query's ``evaluation_order``, or first to last.
+    compiled : bool
+        Whether joins are compiled even where they could be interpreted, as measurements need it.
 
     Raises
     ------
@@ -63,6 +71,7 @@ class Agents:
     program: SequenceProgram
     events: Events
     orders: Sequence[Sequence[int]] | None = None
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         if reason := agents_unsupported(self.program):
@@ -174,13 +183,37 @@ class Agents:
 
     @cached_property
     def _module(self):
+        if self.code is not None:
+            return load_kernels(INTERPRETED)
         user = {f"u{i}": function.in_kernel for i, function in enumerate(self.program.functions.values())}
-        return load(write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text, user)
+        return load(self._text, user)
+
+    @cached_property
+    def _text(self) -> str:
+        return write_joins(self.program, self.plans, dtypes_of(self.places.inputs)).text
+
+    @cached_property
+    def code(self) -> JoinCode | None:
+        """The joins as data if they are interpreted: the query is new, and compiling takes longer."""
+        n_pairs = int((self.places.window_end - np.arange(self.places.n)).sum())
+        is_long = self.compiled or n_pairs > _MOST_TO_INTERPRET
+        if is_long or reason_to_compile(self._text, INTERPRETED):
+            return None
+        code = join_code_of(self.program, self.plans)
+        if isinstance(code, str):
+            return None
+        compile_if_it_pays(self._text, self.places.n, _SECONDS_TO_COMPILE)
+        return code
 
     @cached_property
     def world(self) -> tuple[np.ndarray, ...]:
         """The arrays that conditions read, see `WORLD` in `cepkit.parallel.compile.join_source`."""
         places, inputs = self.places, self.places.inputs
+        if self.code is not None:
+            values = values_of_events(places, self.code)
+            floats, integers = registers_of(places, self.code)
+            tables, no_texts = self.code.tables.view(np.float64), np.zeros(0, np.uint8)
+            return self._arrays(*values, tables, floats, self.code.numbers(integers), no_texts)
         kinds = columns_by_kind(dtypes_of(inputs))
         floats, integers, vectors = ([inputs.columns[name] for name in names] for names in kinds)
         # Truth tables are in one array, and lists of numbers follow the constants of their kind.
@@ -197,10 +230,7 @@ class Agents:
             own.extend(table.tolist())
             stops.append(len(own))
         lists["i"][len(whole) : len(whole) + 2 * len(starts)] = [*starts, *stops]
-        limits = [places.later, places.gap_end, places.window_end, places.time_start, places.time_end]
-        arrays = (
-            np.stack(limits).astype(np.int64, copy=False),
-            np.ascontiguousarray(self._accept),
+        return self._arrays(
             np.array(floats, np.float64).reshape(len(floats), places.n),
             np.array(integers, np.int64).reshape(len(integers), places.n),
             _stack(vectors, places.n),
@@ -208,7 +238,12 @@ class Agents:
             np.array(lists["i"], np.int64),
             np.array(lists["u"], np.uint8),
         )
-        return tuple(map(read_only, arrays))
+
+    def _arrays(self, *of_conditions: np.ndarray) -> tuple[np.ndarray, ...]:
+        places = self.places
+        limits = [places.later, places.gap_end, places.window_end, places.time_start, places.time_end]
+        arrays = np.stack(limits).astype(np.int64, copy=False), np.ascontiguousarray(self._accept)
+        return tuple(map(read_only, (*arrays, *of_conditions)))
 
 
 def _stack(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:

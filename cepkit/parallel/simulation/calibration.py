@@ -84,7 +84,7 @@ def calibrate_costs(
         if value is not None:
             whole_number(f"calibrate_costs: {name}", value, 1)
     _least_squares()  # raise for missing packages before any thread runs
-    agents = Agents(program, events)
+    agents = Agents(program, events, compiled=True)
     if not agents.labels or not events.n_events:
         return Costs()
     run = AgentRun(agents, crew, RunSettings())  # only for its description of the stages

@@ -1,0 +1,233 @@
+"""Joins of agents by interpretation: stages and conditions are tables, terms are instructions.
+
+The functions have the types and the meaning of those that `cepkit.parallel.compile.join_source` writes.
+`cepkit.parallel.compile.interpreted_joins` makes the tables.
+"""
+
+import numpy as np
+from numba import types as T
+
+from cepkit.kernels.interpreted_walk import _holds as holds
+from cepkit.kernels.interpreted_walk import _is_free as is_free
+from cepkit.kernels.jit import njit
+
+PASSED = "join", "completes"  # kernels get their addresses
+# Rows of ``limits``, as in the generated functions.
+LATER, GAP_END, WINDOW_END, TIME_START, TIME_END = range(5)
+# What ``integer_constants`` have before the registers: the number of stages, the number of registers, and
+# where those of a thread begin in ``first``. The tables are the matrices in ``vectors``, as 64 bits.
+N_STAGES, N_REGISTERS, BEGIN, N_HEADER = range(4)
+STAGES, LISTED, CONDITIONS, LOOPS, LOADS, GROUPS, CODE, ABSENCES = range(8)
+# Columns of the table of stages.
+(
+    N,
+    COMPONENT,
+    HIGH,
+    IN_ORDER,
+    HAS_LOOP,
+    IS_LAST,
+    LOW,
+    NEEDS_LATER,
+    GAP_AFTER,
+    NEEDS_EARLIER,
+    GAP_BEFORE,
+    IS_IN_FRONT,
+    FIRST_TAKING,
+    FIRST_COMPLETING,
+    FIRST_ABSENCE,
+    LAST_ABSENCE,
+    IS_BEGUN_BY_TEST,
+) = range(17)  # fmt: skip
+ALWAYS, IN_LOOP = 1, 2  # when a gap ends before the event
+_I1, _I2, _I3 = (T.Array(T.int64, n, "C") for n in (1, 2, 3))
+_READ_I1, _READ_I2 = (T.Array(T.int64, n, "C", readonly=True) for n in (1, 2))
+_READ_F1, _READ_F2, _READ_F3 = (T.Array(T.float64, n, "C", readonly=True) for n in (1, 2, 3))
+_READ_U1, _READ_U2 = (T.Array(T.uint8, n, "C", readonly=True) for n in (1, 2))
+_WORLD = _READ_I2, _READ_U2, _READ_F2, _READ_I2, _READ_F3, _READ_F1, _READ_I1, _READ_U1
+_OPTIONS = {
+    "nogil": True, "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}  # fmt: skip
+_WRITTEN_OUT = {**_OPTIONS, "inline": "always"}  # without it, numba returns no arrays
+_INLINED = {**_OPTIONS, "forceinline": True}
+
+
+@njit(**_WRITTEN_OUT)
+def _table(tables, number):
+    """Return a table."""
+    return tables[number].view(np.int64)
+
+
+@njit(**_WRITTEN_OUT)
+def _query(first, tables, floats, integers, float_constants, numbers):
+    """Return the conditions with registers of the thread, which lie behind the path in ``first``."""
+    n, begin = numbers[N_REGISTERS], numbers[BEGIN]
+    ri = first[begin : begin + n]
+    rf = first[begin + n : begin + 2 * n].view(np.float64)
+    for i in range(n):
+        ri[i] = numbers[N_HEADER + i]
+        rf[i] = float_constants[i]
+    return (
+        _table(tables, CONDITIONS), _table(tables, LOOPS), _table(tables, LOADS), _table(tables, GROUPS),
+        _table(tables, CODE), floats, integers, rf, ri,
+    )  # fmt: skip
+
+
+@njit(**_INLINED)
+def _is_placed(own, path, first, h, limits):
+    """Return whether order and limits allow the event at depth h."""
+    e = path[h]
+    if own[NEEDS_LATER] and h > 0:
+        b = path[h - 1]
+        ends = own[GAP_AFTER] == ALWAYS or (own[GAP_AFTER] == IN_LOOP and first[own[COMPONENT]] < h)
+        if e < limits[LATER, b] or (ends and e >= limits[GAP_END, b]):
+            return False
+    if own[NEEDS_EARLIER]:
+        b = path[h + 1]
+        if b < limits[LATER, e] or (own[GAP_BEFORE] and b >= limits[GAP_END, e]):
+            return False
+    return path[first[own[N]] - 1] < limits[WINDOW_END, path[0]]
+
+
+@njit(**_OPTIONS)
+def _all_hold(begin, end, listed, query, path, first, last, y):
+    """Return whether the conditions of a list hold."""
+    for x in range(begin, end):  # noqa: SIM110
+        if not holds(listed[x, 0], query, path, first, last, y):
+            return False
+    return True
+
+
+@njit(**_INLINED)
+def _load_path(own, items, sizes, b, row, path, first):
+    """Write a partial match with room for an event into the path; return the depth of this event."""
+    d, s, h = 0, 0, 0
+    for k in range(own[N]):
+        first[k] = d
+        for _ in range(sizes[b, row, k]):
+            path[d] = items[b, row, s]
+            d += 1
+            s += 1
+        if k == own[COMPONENT]:
+            h = d
+            d += 1
+    first[own[N]] = d
+    return h
+
+
+@njit(**_INLINED)
+def _first_beyond(values, low, high, limit):
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(
+    [
+        (
+            T.int64, T.int64, T.int64, _I2, _I2, _I3, T.Array(T.int32, 3, "C"), _I3, _READ_I2, T.int64,
+            T.int64, T.int64, _I1, _I1, _I1, _I2, _I1, _I1, *_WORLD,
+        )
+    ],
+    cache=True, **_OPTIONS,
+)  # fmt: skip
+def join(
+    stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising, counted, at, path,
+    first, out, report, memo, limits, accept, floats, integers, tables, float_constants, numbers, texts,
+):  # fmt: skip
+    """Join blocks of partial matches with events; see `cepkit.parallel.compile.join_source.write_joins`."""
+    own, listed = _table(tables, STAGES)[stage], _table(tables, LISTED)
+    query = _query(first, tables, floats, integers, float_constants, numbers)
+    c, in_order, most, counts = own[COMPONENT], own[IN_ORDER], own[HIGH], counted and own[IS_LAST]
+    k, row, r, begin = at[0], at[1], at[2], at[3]
+    n, compared, looked = 0, 0, 0
+    while k < n_blocks:
+        b = lists[0, k]
+        n_rows = header[b, 1]
+        while row < n_rows:
+            last, limit = spans[0, b, row], spans[1, b, row]
+            while r < n_ranges:
+                low, high = lists[1, r], lists[2, r]
+                if scoped:
+                    if events[1, low] > limit or (in_order and events[1, high - 1] <= last):
+                        high = low
+                    elif in_order:
+                        if events[1, low] <= last:
+                            low = _first_beyond(events[1], low, high, last)
+                    else:
+                        low = _first_beyond(events[2], low, high, last - 1)
+                    if high > low and events[1, high - 1] > limit:
+                        high = _first_beyond(events[1], low, high, limit)
+                if begin < 0:
+                    looked += high - low
+                else:
+                    low = begin
+                if low < high and sizes[b, row, c] < most:
+                    h = _load_path(own, items, sizes, b, row, path, first)
+                    is_trimmed = rising and in_order and h > 0 and not own[HAS_LOOP]
+                    if is_trimmed:
+                        later, end = limits[LATER, path[h - 1]], limits[WINDOW_END, path[0]]
+                        if own[GAP_AFTER] == ALWAYS:
+                            end = min(end, limits[GAP_END, path[h - 1]])
+                        while low < high and events[0, low] < later:
+                            low += 1
+                        while low < high and events[0, high - 1] >= end:
+                            high -= 1
+                    for i in range(low, high):
+                        path[h] = events[0, i]
+                        if not (is_trimmed or _is_placed(own, path, first, h, limits)):
+                            continue
+                        compared += 1
+                        if _all_hold(
+                            own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, h, path[h]
+                        ):
+                            if not counts:
+                                out[0, n], out[1, n], out[2, n] = b, row, path[h]
+                            n += 1
+                            if n == out.shape[1] and not counts:
+                                at[0], at[1], at[2], at[3] = k, row, r, i + 1
+                                report[0], report[1], report[2] = compared, looked, compared
+                                return n
+                r += 1
+                begin = -1
+            row += 1
+            r = 0
+        k += 1
+        row = 0
+    at[0] = k
+    report[0], report[1], report[2] = compared, looked, compared
+    return n
+
+
+@njit([(T.int64, _I1, _I1, *_WORLD)], cache=True, **_OPTIONS)
+def completes(
+    stage, path, first, limits, accept, floats, integers, tables, float_constants, numbers, texts
+):  # fmt: skip
+    """Return whether the path may pass to the next join; ``write_joins`` says more."""
+    stages, listed, n_stages = _table(tables, STAGES), _table(tables, LISTED), numbers[N_STAGES]
+    query = _query(first, tables, floats, integers, float_constants, numbers)
+    if stage >= n_stages:
+        own = stages[stage - n_stages]
+        if not own[IS_BEGUN_BY_TEST]:
+            return True
+        return _is_placed(own, path, first, 0, limits) and _all_hold(
+            own[FIRST_TAKING], own[FIRST_COMPLETING], listed, query, path, first, 0, path[0]
+        )
+    own = stages[stage]
+    c = own[COMPONENT]
+    if own[LOW] > 1 and first[c + 1] - first[c] < own[LOW]:
+        return False
+    if own[IS_IN_FRONT] and path[first[c + 1]] >= limits[GAP_END, path[first[c + 1] - 1]]:
+        return False
+    if not _all_hold(
+        own[FIRST_COMPLETING], own[FIRST_ABSENCE], listed, query, path, first, first[c + 1] - 1, 0
+    ):
+        return False
+    absences = _table(tables, ABSENCES)
+    of = absences[:, :7], absences[:, 7], accept, limits[TIME_START], limits[TIME_END]
+    span = own[FIRST_ABSENCE : LAST_ABSENCE + 1]
+    return is_free(span, listed, of, query, path, first, first[own[N]] - 1)
