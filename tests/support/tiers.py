@@ -15,10 +15,11 @@ from cepkit.engines.ordered import ordered
 from cepkit.engines.regex import matching, tiers
 from cepkit.engines.search import search
 from cepkit.engines.shared import kernels, python_kernels
+from cepkit.parallel.agents import agents
 
 JIT = not numba.config.DISABLE_JIT
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
-ENGINES = (anchored, counts, kernels, layout, matching, ordered, python_kernels, search, tiers)
+ENGINES = (agents, anchored, counts, kernels, layout, matching, ordered, python_kernels, search, tiers)
 
 
 def use_tier(tier: str, monkeypatch: Any) -> None:

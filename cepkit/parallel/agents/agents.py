@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,13 @@ import numpy as np
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.images import address_of
-from cepkit.compile.shared.loading import compile_if_it_pays, load, load_kernels, reason_to_compile
+from cepkit.compile.shared.loading import (
+    compile_if_it_pays,
+    is_ready,
+    load,
+    load_kernels,
+    reason_to_compile,
+)
 from cepkit.engines.interpreted.walk import registers_of, values_of_events
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
@@ -180,6 +186,22 @@ class Agents:
     def completes(self) -> Any:
         """The address of the generated function that runs the tests of a complete component."""
         return address_of(self._module.completes)
+
+    def functions(self) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
+        """Return `join`, `completes` and `world`: those of compiled joins as soon as they are ready."""
+        own = self._compiled if self.has_better else self
+        return own.join, own.completes, own.world
+
+    @property
+    def has_better(self) -> bool:
+        """Whether joins that are interpreted have been compiled in the meantime."""
+        return self.code is not None and is_ready(self._text)
+
+    @cached_property
+    def _compiled(self) -> Agents:
+        made = replace(self, compiled=True)
+        vars(made).update(places=self.places, _accept=self._accept)
+        return made
 
     @cached_property
     def _module(self):

@@ -64,8 +64,18 @@ def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tupl
     """Run all threads to the end; return the elapsed seconds, and the seconds that each thread worked."""
     n_threads, seconds = run.crew.n_threads, 0.0
     work, busy = _worker(run.agents), np.zeros(n_threads)
+    is_best = run.agents.code is None or run.agents.has_better
+
+    def wait() -> None:
+        """Let another round begin as soon as it can have compiled joins."""
+        nonlocal is_best
+        if not is_best and run.agents.has_better:
+            is_best, run.shared[run.k.STOP] = True, run.k.STOPPED
+        if on_wait is not None:
+            on_wait()
+
     for _ in _rounds(run):
-        seconds += _run_loops(partial(_work_until_done, work, run), n_threads, [run], busy, on_wait)
+        seconds += _run_loops(partial(_work_until_done, work, run), n_threads, [run], busy, wait)
     return seconds, busy
 
 
@@ -120,13 +130,15 @@ def run_units(
 
 
 def _worker(agents: Agents) -> Callable[[AgentRun, int], int]:
-    functions, kernels = (agents.join, agents.completes, agents.world), load_kernels(KERNELS)
+    kernels = load_kernels(KERNELS)
+    agents.functions()  # before threads need them
 
     def work(run: AgentRun, r: int) -> int:
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             return kernels.work(
-                *functions, run.net, run.blocks, run.found, run.own, run.control, run.trace, r, _SPINS
-            )
+                *agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, r,
+                _SPINS,
+            )  # fmt: skip
 
     return work
 

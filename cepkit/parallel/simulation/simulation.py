@@ -91,8 +91,8 @@ def simulate_agents(
         checkpoint()
         with np.errstate(all="ignore"):  # a kernel that runs as Python warns about overflows
             why = load_kernels(KERNELS).simulate(
-                agents.join, agents.completes, agents.world, run.net, run.blocks, run.found, run.own,
-                run.control, run.trace, clock, held, _STEPS_PER_CALL,
+                *agents.functions(), run.net, run.blocks, run.found, run.own, run.control, run.trace, clock,
+                held, _STEPS_PER_CALL,
             )  # fmt: skip
         run.grow(why)
         if on_wait is not None:
