@@ -31,6 +31,7 @@ from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.errors import CepWarning
 from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
+from cepkit.parallel.agents.agents import INTERPRETED as JOINS
 from cepkit.shedding.tree.machine import KERNELS as TREE
 from tests.support.sizes import seeds
 
@@ -191,7 +192,7 @@ def test_shipped_kernels_answer_as_numbas(seed, folder, monkeypatch):
     for module in (places, layout):
         monkeypatch.setattr(module, "_FEW", 0)
     # `tests/parallel` compares the agents with the oracle; numba takes 15 s to compile them.
-    compared = set(INTERPRETING) - {AGENTS, BLOCKS}
+    compared = set(INTERPRETING) - {AGENTS, JOINS, BLOCKS}
     both = {name: shipped_and_numbas(name, quick=seed == 2) for name in compared}
     assert all(type(fill).__module__.startswith("cepkit") for fill in vars(both[LINEAGE][0]).values())
     frame, results, used = stream(seed, 2500), [], []

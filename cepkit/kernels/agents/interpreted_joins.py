@@ -1,6 +1,6 @@
 """Joins of agents by interpretation: stages and conditions are tables, terms are instructions.
 
-The functions have the types and the meaning of those that `cepkit.parallel.compile.join_source` writes.
+The functions replace the generated ones of `cepkit.parallel.compile.join_source`. The module
 `cepkit.parallel.compile.interpreted_joins` makes the tables.
 """
 
@@ -60,7 +60,7 @@ def _table(tables, number):
 
 @njit(**_WRITTEN_OUT)
 def _query(first, tables, floats, integers, float_constants, numbers):
-    """Return the conditions with registers of the thread, which lie behind the path in ``first``."""
+    """Return the conditions with registers of the thread, at the end of ``first``."""
     n, begin = numbers[N_REGISTERS], numbers[BEGIN]
     ri = first[begin : begin + n]
     rf = first[begin + n : begin + 2 * n].view(np.float64)

@@ -167,7 +167,7 @@ class AgentRun:
             np.arange(n_blocks - 1, -1, -1, dtype=np.int64),
             np.zeros((2, n_stages, room + n_own, 5), np.int64), memo,
         )  # fmt: skip
-        n_registers = 0 if agents.code is None else 2 * agents.code.n_registers  # they lie behind ``first``
+        n_registers = 0 if agents.code is None else 2 * agents.code.n_registers  # at the end of ``first``
         n_found = (room + n_own * k.MOST_HITS + self.settings.chunk) if self.settings.keep else 0
         self.found = k.FullMatches(
             np.zeros((n_found, width), np.int64), np.zeros((n_found, n_components), np.int32),
