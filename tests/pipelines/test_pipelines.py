@@ -139,7 +139,7 @@ def test_inet_agrees_with_a_plain_reading(spark, setting, tmp_path, seed):
     assert late > 0
     assert report.n_late == late
     assert report.n_duplicates == 40
-    assert report.n_records == report.n_rows == 2 * 1550 + 1
+    assert report.n_records == report.n_rows == 2 * 1551 + 1
     assert report.n_rows == report.n_events + report.n_quarantined + report.n_duplicates
     assert report.reasons == Counter(reason for *_, reason in [*bad, not_utf8])
     assert (report.n_files, report.n_keys, report.n_ties, report.n_events) == (3, 2, 0, len(good))
