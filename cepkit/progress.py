@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -444,6 +445,26 @@ def say_step(step: str) -> Iterator[None]:
         is_over.set()
         watcher.join()
         progress.tick("")
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block, such as a compilation.
+
+    numba and LLVM end anywhere at Ctrl-C: numba stays half imported, interrupts are lost, processes crash.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    waiting: list[int] = []
+    try:
+        signal.signal(signal.SIGINT, lambda number, frame: waiting.append(number))
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

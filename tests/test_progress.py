@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from cepkit.progress import (
     cancellable,
     checkpoint,
     hold,
+    interrupts_wait,
     run_on_threads,
     say_step,
     show_progress,
@@ -320,6 +322,19 @@ def test_the_bar_says_what_takes_so_long(total, monkeypatch, capsys):
         bar.reach(0.5)
     assert "compiling" not in capsys.readouterr().err.rpartition(" 50%")[0].rpartition("\r")[2]
     assert not [thread for thread in threading.enumerate() if thread.name == "cepkit step"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_waits_for_the_end_of_a_compilation():
+    steps = []
+    with pytest.raises(KeyboardInterrupt):
+        with interrupts_wait(), interrupts_wait():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            steps.append("to the end")
+        steps.append("never")
+    assert steps == ["to the end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_query_says_that_it_compiles(monkeypatch, capsys):

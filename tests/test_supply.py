@@ -30,14 +30,19 @@ USED_ELSEWHERE = {
     ("spark", "protobuf"): "pyspark, for transformWithState",
     ("lab", "jupyterlab"): "a program",
     ("lab", "notebook"): "a program",
-    ("dev", "pytest-xdist"): "pytest -n",
     ("dev", "nbval"): "pytest --nbval",
     ("dev", "ruff"): "a program",
     ("dev", "pyright"): "a program",
 }
 BROUGHT_BY_USERS = {"polars"}  # only for frames of theirs
 # Modules whose distribution has another name.
-NAMES = {"PIL": "pillow", "grpc": "grpcio", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+NAMES = {
+    "PIL": "pillow",
+    "grpc": "grpcio",
+    "sklearn": "scikit-learn",
+    "xdist": "pytest-xdist",
+    "yaml": "pyyaml",
+}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 

@@ -14,7 +14,15 @@ from cepkit.frames.empty import with_types
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_sequence, remarks
+from cepkit.planning.planner import (
+    Engine,
+    EngineValue,
+    check_engine,
+    choose_engine,
+    is_regex,
+    is_sequence,
+    remarks,
+)
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import show_progress
@@ -215,6 +223,7 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
         return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
     from cepkit.insight.funnel_regex import count_regex_funnel
 
+    assert is_regex(program)
     return FunnelResult(program.query, count_regex_funnel(program, events))
 
 
@@ -292,6 +301,7 @@ def why_not(
     from cepkit.engines.regex.matching import match_regex
     from cepkit.insight.why_not_regex import explain_regex_rows
 
+    assert is_regex(program)
     return explain_regex_rows(program, source, events, lambda: match_regex(program, events), rows)
 
 

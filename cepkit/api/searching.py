@@ -14,7 +14,7 @@ from cepkit.frames.empty import with_types
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
-from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_sequence
+from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_regex, is_sequence
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import show_progress
@@ -81,6 +81,7 @@ def match_events(
     from cepkit.engines.regex.matching import Run, match_regex
     from cepkit.results.regex_found import RegexFound
 
+    assert is_regex(program)
     run = Run()
     matchset = match_regex(program, events, progress=progress, run=run)
     return Matches(RegexFound(program, matchset, run), source, engine, native, memory_limit)

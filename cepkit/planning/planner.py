@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from cepkit.errors import CepError, UnsupportedQueryError, nearest
 from cepkit.events import Events
@@ -15,8 +15,6 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.wings import load_wings
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
     from cepkit.engines.shared.sequence_set import SequenceSet
@@ -71,9 +69,14 @@ class Engine:
         return None
 
 
-def is_sequence(program: Program | SequenceProgram) -> TypeIs[SequenceProgram]:
+def is_sequence(program: Program | SequenceProgram) -> TypeGuard[SequenceProgram]:
     """Return whether a program is that of a sequence query."""
     return not isinstance(program.query, RegexQuery)
+
+
+def is_regex(program: Program | SequenceProgram) -> TypeGuard[Program]:
+    """Return whether a program is that of a regex query."""
+    return isinstance(program.query, RegexQuery)
 
 
 def _regex_unsupported(program: Program | SequenceProgram) -> str | None:

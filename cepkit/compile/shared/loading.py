@@ -25,7 +25,7 @@ from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
 from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
 from cepkit.compile.shared.later import run_later
 from cepkit.errors import CepError
-from cepkit.progress import free_after_fork, hold, say_step
+from cepkit.progress import free_after_fork, hold, interrupts_wait, say_step
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 free_after_fork(_loading)
@@ -212,7 +212,7 @@ def general_name(text: str) -> str:
 
 def _load_shipped(key: str, image_of: Callable[[], str], make: Callable[[], Any], quick: bool) -> Any:
     if key not in _kernels:
-        with hold(_loading):
+        with hold(_loading), interrupts_wait():
             if key not in _kernels:
                 _kernels[key] = _load_kernels(key, image_of, make, quick)
     return _kernels[key]
@@ -262,13 +262,14 @@ def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
         return sys.modules[name]
     if name in _images:
         return _images[name]
-    if not names and "numba" not in sys.modules and (image := read_image(name)) is not None:
-        _images[name] = image
-        return image
-    module = _run_text(name, text, names)
-    if not names:
-        write_image(name, module)
-    return module
+    with interrupts_wait():
+        if not names and "numba" not in sys.modules and (image := read_image(name)) is not None:
+            _images[name] = image
+            return image
+        module = _run_text(name, text, names)
+        if not names:
+            write_image(name, module)
+        return module
 
 
 def _run_text(name: str, text: str, names: Mapping[str, Callable]) -> ModuleType:
