@@ -15,6 +15,9 @@ from tests.support import sizes
 from tests.support.spark_cases import connect_process
 from tests.support.tiers import TIERS, use_tier
 
+_PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
+_LIST = pytest.StashKey[Path]()  # the file with the names of the tests with Spark
+
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run all seeds, and the tests that are marked slow")
@@ -26,9 +29,9 @@ def pytest_configure(config):
 
 
 class WithExamples:
-    """Leave modules of the package without doctests alone: an import of kernels compiles all of them.
+    """Skip modules of the package without doctests: importing kernels would compile all of them.
 
-    A plugin of its own, since hooks of this file are for the folder ``tests`` only.
+    This is a plugin, since the hooks of this file serve the folder ``tests`` only.
     """
 
     def pytest_ignore_collect(self, collection_path):
@@ -36,11 +39,8 @@ class WithExamples:
         return True if is_ours and ">>>" not in collection_path.read_text("utf-8") else None
 
 
-_PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
-
-
 def pytest_collection_finish():
-    """Let the collector of garbage skip the tests themselves, of which there are millions of objects."""
+    """Let Python skip the collected tests when it looks for garbage: they are millions of objects."""
     gc.collect()
     gc.freeze()
 
@@ -63,12 +63,9 @@ def pytest_collection_modifyitems(config, items):
         Path(config.workerinput["list of tests with Spark"]).write_text("\n".join(on_spark), "utf-8")
 
 
-_LIST = pytest.StashKey[Path]()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node):
-    """Say to a process that pytest starts where it can write the list of the tests with Spark."""
+    """Tell each process of pytest where to write the list of the tests with Spark."""
     if _LIST not in node.config.stash:
         node.config.stash[_LIST] = Path(tempfile.mkdtemp(prefix="cepkit-tests-")) / "spark.txt"
     node.workerinput["list of tests with Spark"] = str(node.config.stash[_LIST])

@@ -73,7 +73,9 @@ def outcome_of_cancelling(work, n: int) -> list[BaseException | None]:
     watched.cancel()
     thread.join(LONG_S)
     assert not thread.is_alive()
-    assert set(threading.enumerate()) <= before
+    # The first query of a process leaves the thread that waits to improve its kernels.
+    left = set(threading.enumerate()) - before
+    assert {one.name for one in left} <= {"cepkit-later"}
     return ended
 
 
@@ -320,7 +322,8 @@ def test_the_bar_says_what_takes_so_long(total, monkeypatch, capsys):
         with say_step("compiling 3 functions"):
             wait_until(lambda: "compiling 3 functions" in capsys.readouterr().err)
         bar.reach(0.5)
-    assert "compiling" not in capsys.readouterr().err.rpartition(" 50%")[0].rpartition("\r")[2]
+    begin, shown, _ = capsys.readouterr().err.rpartition(" 50%")
+    assert shown and "compiling" not in begin.rpartition("\r")[2]
     assert not [thread for thread in threading.enumerate() if thread.name == "cepkit step"]
 
 
