@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 SILENT_S = 1.0  # before the bar appears, so that short runs stay silent
@@ -299,7 +299,7 @@ class Progress:
         self.takes_checkpoints = takes_checkpoints
         self._total, self._what, self._has_unit = total, what, has_unit
         self._done, self._began, self._bar, self._output = 0.0, time.monotonic(), None, None
-        self._step = ""  # what is being done now, if it is not the work itself
+        self._step = ""  # a step that cannot tell its share, such as compiling
         self._next = self._began + SILENT_S
         self._lock = threading.Lock()  # threads count, too
 
@@ -322,7 +322,7 @@ class Progress:
             self._draw_if_due()
 
     def tick(self, step: str) -> None:
-        """Show what is being done now, for work that cannot tell its share; "" for the work itself."""
+        """Show which step runs now and cannot tell its share; "" shows the work itself again."""
         with self._lock:
             self._step = step
             self._draw_if_due()
@@ -426,32 +426,42 @@ def show_progress(
 
 @contextmanager
 def say_step(step: str) -> Iterator[None]:
-    """Say in the bar of the block around this one what takes so long, with the time that it takes."""
+    """Say in the progress bar of the surrounding block which step runs now, and for how long."""
     progress = _shown.get()
     if progress is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    is_over = threading.Event()
 
-    def tick() -> None:
+    def tick(is_over: threading.Event) -> None:
         while not is_over.wait(_LOOK_S):
             progress.tick(step)
 
-    watcher = threading.Thread(target=tick, name="cepkit step", daemon=True)
+    try:
+        with _beside(tick, "cepkit step"):
+            yield
+    finally:
+        progress.tick("")
+
+
+@contextmanager
+def _beside(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run ``watch`` in a thread while a block runs. Its argument is set when the block has ended."""
+    is_over = threading.Event()
+    watcher = threading.Thread(target=watch, args=(is_over,), name=name, daemon=True)
     watcher.start()
     try:
         yield
     finally:
         is_over.set()
         watcher.join()
-        progress.tick("")
 
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of a block, such as a compilation.
+    """Let Ctrl-C wait until the block has ended, such as a compilation.
 
-    numba and LLVM end anywhere at Ctrl-C: numba stays half imported, interrupts are lost, processes crash.
+    Ctrl-C would stop numba and LLVM at any line. Then numba stays half imported, the interrupt is lost, or
+    the process crashes.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -480,19 +490,8 @@ def watch_spark(what: str) -> Iterator[None]:
         if progress is None or context is None:
             yield
             return
-        is_over = threading.Event()
-        watcher = threading.Thread(
-            target=_watch_jobs,
-            args=(progress, context.statusTracker(), is_over),
-            name="cepkit Spark",
-            daemon=True,
-        )
-        watcher.start()
-        try:
+        with _beside(partial(_watch_jobs, progress, context.statusTracker()), "cepkit Spark"):
             yield
-        finally:
-            is_over.set()
-            watcher.join()
 
 
 def _watch_jobs(progress: Progress, tracker: Any, is_over: threading.Event) -> None:

@@ -38,8 +38,8 @@ class _Kept(NamedTuple):
 
 
 # The entry that was used last is at the end. Every step is a single operation of a dictionary, so threads
-# need no lock, and a frame may end at any moment. `list` takes the entries in one step; `tuple` may collect
-# garbage in between, and so end a frame.
+# need no lock, and a frame may end at any moment. `list` copies the entries in one step. `tuple`
+# may collect garbage in between, which may end a frame and change the dictionary.
 _kept: dict[tuple[int, Hashable], _Kept] = {}
 _results: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by their id
 

@@ -48,8 +48,8 @@ Depth = tuple[int, int]  # a base, and an offset from it
 
 
 @dataclass(frozen=True)
-class WalkCode:
-    """A branch to walk by interpretation.
+class ConditionCode:
+    """What interpreted conditions read.
 
     Parameters
     ----------
@@ -58,15 +58,25 @@ class WalkCode:
     constants : tuple
         Per constant: its register, whether it is a float, its number in the query or None, its value.
     n_registers : int
-        Number of registers.
-    tables : tuple of ndarray of int64
-        The tables of `cepkit.kernels.interpreted_walk.walk`, in their order.
+        Number of registers of each kind.
     """
 
     floats: tuple[EventValue, ...]
     integers: tuple[EventValue, ...]
     constants: tuple[tuple[int, bool, int | None, int], ...]
     n_registers: int
+
+
+@dataclass(frozen=True)
+class WalkCode(ConditionCode):
+    """A branch to walk by interpretation.
+
+    Parameters
+    ----------
+    tables : tuple of ndarray of int64
+        The tables of `cepkit.kernels.interpreted_walk.walk`, in their order.
+    """
+
     tables: tuple[np.ndarray, ...]
 
 

@@ -167,7 +167,7 @@ class PathCounter:
 
     @property
     def at_most(self) -> int:
-        """A number that the number of all matches does not exceed; a smaller one if it is quick to find."""
+        """An upper bound of the number of matches. It is close to the number if that takes no time."""
         n = len(self.last)
         most = n * self.quick_bound(exact_windows=False) if n else 0
         return most if most <= _FEW_MATCHES or n > _FEW_ENDS else n * self.quick_bound(exact_windows=True)

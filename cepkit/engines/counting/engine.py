@@ -223,7 +223,7 @@ class CountedMatches(SequenceSet):
         return n, n < _MOST_GLANCED
 
     def at_most(self) -> int:
-        """Return a number that the count does not exceed."""
+        """Return an upper bound of the count."""
         return self._total if "_total" in self.__dict__ else sum(own.at_most for own in self._counters)
 
     def any(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cepkit.compile.interpreted.columns import constants_of
 from cepkit.compile.interpreted.instructions import EventValue
-from cepkit.compile.interpreted.walk import WalkCode
+from cepkit.compile.interpreted.walk import ConditionCode, WalkCode
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.values import read_value
 from cepkit.engines.shared.kernels import chunk_readers
@@ -22,7 +22,7 @@ def interpreted_walk(places, code: WalkCode) -> Callable:
 
     The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
     """
-    tables = *code.tables, *values_of_events(places, code), *registers_of(places, code)
+    tables = *code.tables, *data_of(places, code)
     return partial(_run, int(places.program.query.scope == "run"), tables)
 
 
@@ -32,18 +32,8 @@ def _run(is_run_scope: int, tables: tuple, *given) -> None:
     load_kernels(KERNELS).walk(*first, is_run_scope, *limits, *tables, *state)
 
 
-def registers_of(places, code) -> tuple[np.ndarray, np.ndarray]:
-    """Return the registers of floats and of integers with the constants of a code."""
-    constants = constants_of(places.program, places.inputs)
-    floats, integers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
-    for register, is_float, number, value in code.constants:
-        own = value if number is None else constants[0][number]
-        (floats if is_float else integers)[register] = own
-    return floats, integers
-
-
-def values_of_events(places, code) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the conditions of a code read of single events."""
+def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return what conditions read: the values of single events, then the registers with the constants."""
     constants = constants_of(places.program, places.inputs)
     floats = np.empty((len(code.floats), places.n))
     integers = np.empty((len(code.integers), places.n), np.int64)
@@ -56,4 +46,7 @@ def values_of_events(places, code) -> tuple[np.ndarray, np.ndarray]:
         for own, reader in chunk_readers(columns, places.n, constants):
             for row, value in rows:
                 row[own] = read_value(reader, value)
-    return floats, integers
+    registers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
+    for register, is_float, number, value in code.constants:
+        registers[0 if is_float else 1][register] = value if number is None else constants[0][number]
+    return floats, integers, *registers

@@ -18,6 +18,7 @@ KERNELS = "cepkit.kernels.row_patterns.finding"
 _FEWEST_EVENTS = 1 << 18  # numpy is done before the kernels are loaded
 _MOST_PARTITIONS = 1 << 14  # to write to more places takes as long as to read from everywhere
 _FEWEST_PER_THREAD = 1 << 20  # events; for fewer, a thread takes longer to begin than to work
+_POSITIONS_AT_ONCE = 1 << 16  # they stay in the processor's cache
 _WIDTHS = (1, 2, 4, 8)
 
 
@@ -38,9 +39,6 @@ def usable_threads() -> int:
                 f"CEPKIT_THREADS={short_text(repr(named))}: expected a whole number of threads"
             ) from None
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_POSITIONS_AT_ONCE = 1 << 16  # they stay in the cache
 
 
 def threads_for(n_events: int) -> int:

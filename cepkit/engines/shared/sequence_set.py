@@ -273,7 +273,7 @@ class SequenceSet(ABC):
         return self.count(), True
 
     def at_most(self) -> int:
-        """Return a number that the count does not exceed: the count unless another is quicker to find."""
+        """Return an upper bound of the count: the count itself unless a bound is quicker to find."""
         return self.count()
 
     def first(self, n: int) -> MatchBlock:

@@ -21,7 +21,7 @@ from cepkit.compile.shared.loading import (
     load_kernels,
     reason_to_compile,
 )
-from cepkit.engines.interpreted.walk import registers_of, values_of_events
+from cepkit.engines.interpreted.walk import data_of
 from cepkit.engines.shared.kernels import accepted, dtypes_of
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
@@ -33,7 +33,7 @@ from cepkit.planning.planner import Engine
 
 INTERPRETED = "cepkit.kernels.agents.interpreted_joins"
 _MOST_TO_INTERPRET = 1 << 22  # pairs of events in a window
-_SECONDS_TO_COMPILE = 2.0  # to interpret a run is cheaper, but not to interpret many
+_SECONDS_TO_COMPILE = 2.0  # one interpreted run takes less, several take more
 
 
 def agents_unsupported(program: SequenceProgram) -> str | None:
@@ -216,7 +216,7 @@ class Agents:
 
     @cached_property
     def code(self) -> JoinCode | None:
-        """The joins as data if they are interpreted: the query is new, and compiling takes longer."""
+        """The joins as data for interpretation; None if compiled joins exist, or pay at once."""
         n_pairs = int((self.places.window_end - np.arange(self.places.n)).sum())
         is_long = self.compiled or n_pairs > _MOST_TO_INTERPRET
         if is_long or reason_to_compile(self._text, INTERPRETED):
@@ -232,8 +232,7 @@ class Agents:
         """The arrays that conditions read, see `WORLD` in `cepkit.parallel.compile.join_source`."""
         places, inputs = self.places, self.places.inputs
         if self.code is not None:
-            values = values_of_events(places, self.code)
-            floats, integers = registers_of(places, self.code)
+            *values, floats, integers = data_of(places, self.code)
             tables, no_texts = self.code.tables.view(np.float64), np.zeros(0, np.uint8)
             return self._arrays(*values, tables, floats, self.code.numbers(integers), no_texts)
         kinds = columns_by_kind(dtypes_of(inputs))

@@ -67,7 +67,7 @@ def on_threads(run: AgentRun, on_wait: Callable[[], None] | None = None) -> tupl
     is_best = run.agents.code is None or run.agents.has_better
 
     def wait() -> None:
-        """Let another round begin as soon as it can have compiled joins."""
+        """End the round when compiled joins are ready, so that the next round runs them."""
         nonlocal is_best
         if not is_best and run.agents.has_better:
             is_best, run.shared[run.k.STOP] = True, run.k.STOPPED

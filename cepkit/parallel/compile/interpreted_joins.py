@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import EventValue, NotInterpretedError
+from cepkit.compile.interpreted.instructions import NotInterpretedError
 from cepkit.compile.interpreted.reading import reading_unsupported
-from cepkit.compile.interpreted.walk import BranchWriter
+from cepkit.compile.interpreted.walk import BranchWriter, ConditionCode
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import NO_LIMIT, test_of
 from cepkit.parallel.compile.join_source import memo_partner
@@ -20,17 +20,11 @@ ALWAYS, IN_LOOP = 1, 2  # when a gap ends before the event
 
 
 @dataclass(frozen=True)
-class JoinCode:
+class JoinCode(ConditionCode):
     """Joins to interpret.
 
     Parameters
     ----------
-    floats, integers : tuple of EventValue
-        What conditions read of single events. Their terms name no variable.
-    constants : tuple
-        Per constant: its register, whether it is a float, its number in the query or None, its value.
-    n_registers : int
-        Number of registers of each kind.
     begin : int
         Where the registers begin in the scratch array ``first`` of a thread.
     tables : ndarray of int64, shape (n_tables, n_rows, n_columns)
@@ -39,10 +33,6 @@ class JoinCode:
         Number of joins.
     """
 
-    floats: tuple[EventValue, ...]
-    integers: tuple[EventValue, ...]
-    constants: tuple[tuple[int, bool, int | None, int], ...]
-    n_registers: int
     begin: int
     tables: np.ndarray
     n_stages: int
