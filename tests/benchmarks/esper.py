@@ -28,6 +28,7 @@ _ROWS = """select * from Event match_recognize (partition by symbol measures {} 
 _ENDS = "A.ts as a, {}.ts as z"
 _ABC = """select a.t, b.t, c.t from pattern [every a=Event(kind='A') -> (every b=Event(kind='B', x > a.x{key})
   -> every c=Event(kind='C', x > b.x{key})) where timer:within({within} msec)]"""
+# Esper's timer ends before the last instant of a window, which ours includes: one millisecond more.
 QUERIES = {
     "W1": _ROWS.format(
         _ENDS.format("F"), "A R+ D+ S+ E* F",
@@ -39,10 +40,10 @@ QUERIES = {
         _ENDS.format("D"), "A R+ D",
         f"A as A.size > {LEAST_SIZE}, R as R.price > prev(R.price), D as D.price < prev(D.price)",
     ),
-    "W3": _ABC.format(key="", within=WITHIN),
+    "W3": _ABC.format(key="", within=WITHIN + 1),
     "W4": f"""select a.t, c.t from pattern [every a=Event(kind='A') -> (every c=Event(kind='C')
-      and not Event(kind='B', x > a.x)) where timer:within({WITHIN} msec)]""",
-    "W5": _ABC.format(key=", key = a.key", within=KEYED_WITHIN),
+      and not Event(kind='B', x > a.x)) where timer:within({WITHIN + 1} msec)]""",
+    "W5": _ABC.format(key=", key = a.key", within=KEYED_WITHIN + 1),
 }  # fmt: skip
 
 
