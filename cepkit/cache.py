@@ -126,6 +126,31 @@ def _mode(found: os.stat_result) -> str:
     return f"{stat.S_IMODE(found.st_mode):o}"
 
 
+def lock_folder(folder: Path) -> int | None:
+    """Lock a folder until no process has the returned file open, or return None where no locks exist.
+
+    Raises
+    ------
+    BlockingIOError
+        When another process has the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    descriptor = -1
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise BlockingIOError(error.errno, error.strerror) from None
+        return None
+    return descriptor
+
+
 # --- kept files -------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 
+from cepkit.cache import lock_folder
 from cepkit.errors import CepError, reason_of, short_text
 
 EVENTS, QUARANTINE, QUALITY = "events", "quarantine", "quality.json"
@@ -123,7 +123,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     with said_of_target(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir()
-    lock = _lock(unfinished)
+    lock = lock_folder(unfinished)
     try:
         yield unfinished
         with said_of_target(folder):
@@ -144,33 +144,6 @@ def replacing(folder: Path) -> Iterator[Path]:
 _UNFINISHED, _EARLIER = ".unfinished-", ".earlier-"
 
 
-def _lock(folder: Path) -> int | None:
-    """Lock a folder until its file descriptor is closed, or the process dies.
-
-    Return the descriptor. It is None if the system or the file system has no such locks.
-
-    Raises
-    ------
-    BlockingIOError
-        When another process has the lock.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return None
-    descriptor = -1
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise BlockingIOError(error.errno, error.strerror) from None
-        return None
-    return descriptor
-
-
 def _remove_left(folder: Path) -> None:
     """Remove the unfinished folders of runs that were killed, but not that of a run that still works."""
     if not folder.parent.is_dir():
@@ -180,7 +153,7 @@ def _remove_left(folder: Path) -> None:
         kinds.append(f".{folder.name}{_EARLIER}")
     for left in [one for one in folder.parent.iterdir() if one.name.startswith(tuple(kinds))]:
         with suppress(BlockingIOError):
-            lock = _lock(left)
+            lock = lock_folder(left)
             if lock is not None:
                 shutil.rmtree(left, ignore_errors=True)
                 os.close(lock)

@@ -195,6 +195,46 @@ def test_a_process_ends_silently_while_kernels_compile(folder):
     assert "ResourceWarning" not in run.stderr
 
 
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no locks of folders")
+@pytest.mark.parametrize("way", ["terminate", "wait"])
+def test_one_process_works_for_a_cache_in_the_background(folder, way, monkeypatch):
+    """Whoever began it. The next one may begin when it ended, or was killed."""
+    folder.mkdir()
+    monkeypatch.setattr(background, "_running", [])
+    monkeypatch.setattr(background, "_begun", set())
+    monkeypatch.setenv("CEPKIT_BACKGROUND", "1")
+    monkeypatch.setattr(background, "_PROGRAM", f"import time; time.sleep({1 if way == 'wait' else 60})")
+    assert background.compile_in_background("texts", str(folder))
+    first = background._running.pop()  # as if another process had begun it
+    try:
+        assert not background.compile_in_background("texts", str(folder))
+        assert not background.compile_in_background("kernels", "a module")  # it lies in the same folder
+        getattr(first, way)()
+        first.wait()
+        assert background.compile_in_background("kernels", "a module")
+        assert not background.compile_in_background("texts", str(folder))
+    finally:
+        for process in (first, *background._running):
+            process.kill()
+            process.wait()
+
+
+def test_processes_begin_where_no_folder_can_be_locked(folder, monkeypatch):
+    folder.mkdir()
+    monkeypatch.setattr(background, "_running", [])
+    monkeypatch.setattr(background, "_begun", set())
+    monkeypatch.setenv("CEPKIT_BACKGROUND", "1")
+    monkeypatch.setattr(background, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    try:
+        assert background.compile_in_background("texts", str(folder))
+        (process,) = background._running
+        assert not background.compile_in_background("texts", str(folder))  # one of this process
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/autogroup"), reason="sessions have no shares here")
 def test_compilation_in_the_background_leaves_the_processor_to_others():
     """Each session has an equal share of the processor, whatever the niceness of its processes."""

@@ -13,6 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cepkit.cache import cache_path, lock_folder
+from cepkit.errors import CepError
+
 # Linux shares the processor among sessions first. Within its own session a niceness has no effect.
 _PROGRAM = """
 import contextlib, json, os, sys
@@ -50,7 +53,8 @@ def compile_in_background(what: str, name: str) -> bool:
 
     Notes
     -----
-    At most one such process runs at a time. A module whose turn does not come is compiled after a later run.
+    At most one such process works for a cache folder, whichever process began it: it inherits a lock of
+    the folder, which ends with it. A module whose turn does not come is compiled after a later run.
     """
     is_begun = what == "kernels" and name in _begun  # in vain
     if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or is_begun:
@@ -58,16 +62,25 @@ def compile_in_background(what: str, name: str) -> bool:
     _running[:] = [process for process in _running if process.poll() is None]
     if _running:
         return False
-    _begun.add(name)
-    paths = [str(Path(path).resolve()) for path in sys.path]
-    environment = {**os.environ, "CEPKIT_BACKGROUND": "0"}
-    none = subprocess.DEVNULL
+    lock = None
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, json.dumps([paths, what, name])],
-            env=environment, stdin=none, stdout=none, stderr=none, start_new_session=True,
-        )  # fmt: skip
-    except OSError:
-        return False  # the next run compiles
-    _running.append(process)
+        lock = lock_folder(Path(name) if what == "texts" else cache_path())
+        _begun.add(name)
+        _running.append(_begin(what, name, () if lock is None else (lock,)))
+    except (CepError, OSError):  # no home folder, another process works, or none can begin
+        return False
+    finally:
+        if lock is not None:
+            os.close(lock)
     return True
+
+
+def _begin(what: str, name: str, open_files: tuple[int, ...]) -> subprocess.Popen:
+    """Begin the process, which inherits open files."""
+    paths = [str(Path(path).resolve()) for path in sys.path]
+    none = subprocess.DEVNULL
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, json.dumps([paths, what, name])],
+        env={**os.environ, "CEPKIT_BACKGROUND": "0"}, stdin=none, stdout=none, stderr=none,
+        start_new_session=True, pass_fds=open_files,
+    )  # fmt: skip
