@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,8 @@ Frame: TypeAlias = Any
 # NaN in floats, the smallest int64 in integers, times and durations, -1 in codes and booleans.
 NULL_INTEGER = np.iinfo(np.int64).min
 NULL_CODE = -1
+
+_KEPT_PARTS = 2  # of some events, for queries over the same types of events
 
 INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
     "integer",
@@ -122,11 +125,28 @@ class Events:
 
     def between(self, start: int, stop: int) -> Events:
         """Return the events at the positions from ``start`` to before ``stop``, with the same partitions."""
-        rows = slice(start, stop)
-        columns = {name: column.take(rows) for name, column in self.columns.items()}
-        row_of_event = None if self.row_of_event is None else self.row_of_event[rows]
-        partition = self.partition_of_event[rows]
-        return Events(stop - start, columns, partition, self.n_partitions, row_of_event)
+        return self.at(slice(start, stop))
+
+    def at(self, positions: np.ndarray | slice) -> Events:
+        """Return the events at some rising positions, with the same partitions."""
+        columns = {name: column.take(positions) for name, column in self.columns.items()}
+        partition = self.partition_of_event[positions]
+        is_same = self.row_of_event is None and isinstance(positions, slice)
+        rows = None if is_same else self.rows(positions)
+        return Events(len(partition), columns, partition, self.n_partitions, rows)
+
+    def part(self, positions: np.ndarray) -> Events:
+        """Return the same as `at`; the newest parts are kept, with what is computed for them."""
+        for kept, events in tuple(self._parts):
+            if np.array_equal(kept, positions):
+                return events
+        events = self.at(positions)
+        self._parts.append((positions, events))
+        return events
+
+    @cached_property
+    def _parts(self) -> deque[tuple[np.ndarray, Events]]:
+        return deque(maxlen=_KEPT_PARTS)
 
     @cached_property
     def by_partition(self) -> np.ndarray:

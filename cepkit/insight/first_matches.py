@@ -133,7 +133,7 @@ class FirstMatchFinder:
             return None
         low = 0
         if since:
-            places = Places(self.program, _part(self.events, positions))
+            places = Places(self.program, self.events.at(positions))
             low = int(places.window_start_of(np.array([since]))[0])
         return self._opening(positions[low:], n, 1, int(positions[min(since, len(positions) - 1)]))
 
@@ -149,7 +149,7 @@ class FirstMatchFinder:
         size = min(_FEWEST, most)
         while size > known:
             own = slice(0, size) if positions is None else positions[:size]
-            block = self._matches(_part(self.events, own))
+            block = self._matches(self.events.at(own))
             if block is None:
                 beyond, n_failed = size, n_failed + 1
             else:
@@ -169,13 +169,6 @@ class FirstMatchFinder:
         if not is_counted or found.count() > _MOST_MATCHES:
             return None
         return report_matches(self.program, found).ending(0, part.n_events)
-
-
-def _part(events: Events, own: slice | np.ndarray) -> Events:
-    """Return some events as a stream of their own, with the codes of their partitions."""
-    partition = events.partition_of_event[own]
-    columns = {name: column.take(own) for name, column in events.columns.items()}
-    return Events(len(partition), columns, partition, events.n_partitions)
 
 
 def _plain(program: SequenceProgram, text: str, name: str) -> Any:
@@ -201,7 +194,7 @@ def matches_of_first_ends(
     for end in range(len(ends)):
         if sum(map(len, blocks)) >= n:
             break
-        place = places.place_of_position[ends[end : end + 1]]
+        place = places.places_of(ends[end : end + 1])
         start, stop = int(places.window_start_of(place)[0]), int(place[0]) + 1
         if stop - start > _FEW_EVENTS or int(counts[end]) > _FEW_EVENTS:
             return None

@@ -78,8 +78,6 @@ class AnchoredWalk:
     def _position(self) -> tuple[np.ndarray, np.ndarray]:
         """The positions of the entries and of the anchors, int64."""
         layout, position = self.layout, self.places.position_of_place
-        if self.places.is_one_partition:
-            return layout.entries, layout.anchors
         return position[layout.entries], position[layout.anchors]
 
     # --- in order

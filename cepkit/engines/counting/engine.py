@@ -21,8 +21,8 @@ from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk, first_of_blocks
 from cepkit.engines.search.search import find_without_compiling
-from cepkit.engines.shared.kernels import COUNTING, accepted
-from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.kernels import COUNTING
+from cepkit.engines.shared.places import Places, placed_and_accepted
 from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,
     KnownMatches,
@@ -142,13 +142,19 @@ class CountedMatches(SequenceSet):
 
     def __init__(self, program: SequenceProgram, events: Events, *, as_python: bool = False):
         self.program, self.events, self._as_python = program, events, as_python
-        self._places = Places(program, events)
         self._graphs = [graph_of(program, bound) for bound in program.branches]
 
     @cached_property
+    def _placed(self) -> tuple[Places, np.ndarray]:
+        return placed_and_accepted(self.program, self.events)
+
+    @property
+    def _places(self) -> Places:
+        return self._placed[0]
+
+    @cached_property
     def _layouts(self) -> list[Layout]:
-        accept = accepted(self._places, threads=self._places.threads)
-        as_python = self._as_python
+        accept, as_python = self._placed[1], self._as_python
         layouts = [_layout(graph, self._places, accept, as_python=as_python) for graph in self._graphs]
         for layout in layouts:
             layout.list_members()
@@ -259,6 +265,9 @@ class CountedMatches(SequenceSet):
         positions = self._places.position_of_place[places[of_end]]
         if self._places.is_one_partition:
             return positions, counts[of_end]
+        if len(positions) * _PART_OF_ALL < self.events.n_events:
+            order = np.argsort(positions)
+            return positions[order], counts[of_end[order]]
         # Two passes over a mark per event take less time than sorting the positions.
         is_end = np.zeros(self.events.n_events, np.bool_)
         is_end[positions] = True
@@ -339,7 +348,7 @@ class CountedMatches(SequenceSet):
         if not len(positions):
             return None
         positions = positions[: 1 + np.searchsorted(np.cumsum(counts[:n].astype(np.float64)), n)]
-        places = np.sort(self._places.place_of_position[positions])
+        places = np.sort(self._places.places_of(positions))
         start = int(self._places.position_of_place[self._places.window_start_of(places)].min())
         stop = int(positions[-1]) + 1
         if stop - start > _EVENTS_AS_PYTHON:
@@ -366,11 +375,7 @@ class CountedMatches(SequenceSet):
         positions = self._windows_before(ends[own])
         if positions is None:
             return None
-        columns = {name: column.take(positions) for name, column in self.events.columns.items()}
-        partition = self.events.partition_of_event[positions]
-        few = CountedMatches(
-            self.program, Events(len(positions), columns, partition, self.events.n_partitions)
-        )
+        few = CountedMatches(self.program, self.events.at(positions))
         few_ends, few_counts = few.ends()
         place = np.searchsorted(few_ends, np.searchsorted(positions, ends[own]))
         place = np.minimum(place, max(len(few_ends) - 1, 0))
@@ -397,7 +402,7 @@ class CountedMatches(SequenceSet):
 
     def _windows_before(self, ends: np.ndarray) -> np.ndarray | None:
         """Return the positions of all events in the windows before some events, or None if they are many."""
-        places = np.sort(self._places.place_of_position[ends])
+        places = np.sort(self._places.places_of(ends))
         stop, start = places + 1, self._places.window_start_of(places)
         start = np.maximum(start, np.concatenate([[0], stop[:-1]]))
         sizes = stop - start

@@ -137,7 +137,7 @@ class Layout:
     @cached_property
     def _of_pools(self) -> dict[Key, np.ndarray]:
         """Arrays that depend on accepted events and the window only; the newest stay with the events."""
-        graph, known = self.graph, self.places.events.pools
+        graph, known = self.graph, self.places.placed.pools
         tests = tuple(state.test for state in graph.states)
         key = type(self), graph.tests, tests, self.program.window, self.program.clock
         accept, arrays = known.get(key, (None, {}))

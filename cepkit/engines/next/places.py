@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.values import read_value
-from cepkit.engines.shared.kernels import accepted, chunk_readers
+from cepkit.engines.shared.kernels import InStreamOrder, accepted, chunk_readers
 from cepkit.engines.shared.placing import usable_threads
 from cepkit.engines.shared.slices import PER_SLICE, even_cuts, in_slices
 from cepkit.events import Events
@@ -24,14 +24,6 @@ from cepkit.events import Events
 KERNELS = "cepkit.kernels.sequences.next_event"
 _FEWEST_PER_THREAD = 1 << 17
 _MOST_OVERLAP = 4  # a slice may look at a quarter of its length beyond its end
-
-
-class InStreamOrder(NamedTuple):
-    """What `accepted` takes: the events of a program in stream order."""
-
-    program: SequenceProgram
-    inputs: Inputs
-    n: int
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -99,6 +99,14 @@ class PlacedEvents(Protocol):
     def n(self) -> int:
         """Number of events."""
         ...
+
+
+class InStreamOrder(NamedTuple):
+    """The events of a program in stream order."""
+
+    program: SequenceProgram
+    inputs: Inputs
+    n: int
 
 
 Loader = Callable[[SequenceProgram, str, str], Callable]  # takes what `kernel` takes

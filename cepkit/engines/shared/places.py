@@ -11,6 +11,7 @@ import numpy as np
 
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines.shared.kernels import InStreamOrder, accepted
 from cepkit.engines.shared.placing import Placing, can_place, placing_of, threads_for
 from cepkit.engines.shared.slices import even_cuts, in_slices
 from cepkit.events import Events
@@ -23,6 +24,8 @@ WINDOWS, PATHS = "cepkit.kernels.windows", "cepkit.kernels.path_counts"
 _FEW = 1 << 15  # up to this many places, a search is as fast as a kernel, which must be compiled first
 _SLICES_PER_THREAD = 2
 _FEW_OF = 4  # a search for one place in four is faster than a pass over all
+_FEWEST_TO_LEAVE_OUT, _SAMPLED = 1 << 15, 1 << 12  # events
+_LEFT_OUT = 2  # events are left out if less than half of them have a place
 _KEPT_LIMITS = 4  # of the events, each of 8 bytes per event
 _keeping = threading.Lock()
 free_after_fork(_keeping)
@@ -33,57 +36,75 @@ class Places:
     """The events of a program by partition, in stream order within each; a place is a number in this order.
 
     Within a partition, a later event has a higher place. Every limit below stays inside the partition of its
-    event, so engines need not know partitions.
+    event, so engines need not know partitions. Only the events at the rising positions ``kept`` have places.
     """
 
     program: SequenceProgram
     events: Events
+    kept: np.ndarray | None = None  # int64; None: all
+
+    @cached_property
+    def placed(self) -> Events:
+        """The events that have places, in stream order."""
+        return self.events if self.kept is None else self.events.part(self.kept)
 
     @property
     def n(self) -> int:
-        """Number of events."""
-        return self.events.n_events
+        """Number of places."""
+        return self.placed.n_events
 
     @property
     def is_one_partition(self) -> bool:
-        """Whether places are positions."""
+        """Whether places are in stream order."""
         return self.events.n_partitions < 2
 
-    @property
+    @cached_property
     def position_of_place(self) -> np.ndarray:
         """Position in stream order of every place, int64, (n,)."""
-        known = vars(self.events)  # where the events keep it, too
+        return self._by_partition if self.kept is None else self.kept[self._by_partition]
+
+    @property
+    def _by_partition(self) -> np.ndarray:
+        """Position of every place among the placed events, int64, (n,)."""
+        known = vars(self.placed)  # where the events keep it, too
         if "by_partition" not in known and self._placing is not None:
             known["by_partition"] = self._placing.positions()
-        return self.events.by_partition
+        return self.placed.by_partition
 
     @property
     def place_of_position(self) -> np.ndarray:
-        """Place of every position, int64, (n,)."""
+        """Place of every position, int64, (n_events,). All events have places."""
         return self.events.rank_by_partition
+
+    def places_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return the places of positions that have some."""
+        if self.kept is not None:
+            positions = np.searchsorted(self.kept, positions)
+        return self.placed.rank_by_partition[positions]
 
     @cached_property
     def _placing(self) -> Placing | None:
-        return placing_of(self.events)
+        return placing_of(self.placed)
 
-    def _place(self, values: np.ndarray) -> np.ndarray:
+    def place(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the placed events, (n,), by place."""
         if self._placing is not None and can_place(values):
             return self._placing.place(values)
-        return values[self.position_of_place]
+        return values[self._by_partition]
 
     @cached_property
     def inputs(self) -> Inputs:
         """The column values that kernels read, by place."""
-        inputs = self.program.inputs(self.events.columns)
+        inputs = self.program.inputs(self.placed.columns)
         if self.is_one_partition:
             return inputs
         return inputs.with_columns({name: self._by_place(name, own) for name, own in inputs.columns.items()})
 
     def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
-        column = self.events.columns.get(name)
+        column = self.placed.columns.get(name)
         if column is not None and column.values is values:  # texts may have other codes
-            return self.events.values_by_partition(name, self._place)
-        return self._place(values)
+            return self.placed.values_by_partition(name, self.place)
+        return self.place(values)
 
     @cached_property
     def start_of_partition(self) -> np.ndarray:
@@ -91,7 +112,7 @@ class Places:
         if self.is_one_partition:
             return np.zeros(self.n, np.int64)
         if self._placing is None:
-            return self.events.bounds_by_partition[0]
+            return self.placed.bounds_by_partition[0]
         size = self._placing.size
         return np.repeat(np.cumsum(size) - size, size)
 
@@ -101,7 +122,7 @@ class Places:
         if self.is_one_partition:
             return np.full(self.n, self.n)
         if self._placing is None:
-            return self.events.bounds_by_partition[1]
+            return self.placed.bounds_by_partition[1]
         size = self._placing.size
         return np.repeat(np.cumsum(size), size)
 
@@ -122,7 +143,7 @@ class Places:
     @cached_property
     def time(self) -> np.ndarray:
         """The clock of every place, int64 or float64, (n,), contiguous."""
-        values = self.events.values_by_partition(self.program.clock, self._place)
+        values = self.placed.values_by_partition(self.program.clock, self.place)
         return np.ascontiguousarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
 
     # --- limits, all int64, (n,)
@@ -181,7 +202,7 @@ class Places:
 
     def _limit(self, kernel: str, of_partition: np.ndarray, width: int | float) -> np.ndarray:
         """Return what a kernel computes for a width; the newest limits stay with the events."""
-        closed, known = self.program.window.closed, self.events.limits
+        closed, known = self.program.window.closed, self.placed.limits
         key = kernel, self.program.clock, width, type(width), closed
         out = known.get(key)
         if out is None:
@@ -219,6 +240,25 @@ class Places:
         out = np.empty(self.n, np.int64)
         load_kernels(WINDOWS).later_places(self.time, self.end_of_partition, out)
         return out
+
+
+def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Places, np.ndarray]:
+    """Return the places of events, and which of them fulfil the conditions on single events; see `accepted`.
+
+    Events that fulfil none get no place if they are most of all, and no window counts events.
+    """
+    if events.n_events >= _FEWEST_TO_LEAVE_OUT and program.window.within_events is None:
+        inputs = program.inputs(events.columns)
+        step = max(1, events.n_events // _SAMPLED)
+        columns = {name: np.ascontiguousarray(values[::step]) for name, values in inputs.columns.items()}
+        sample = InStreamOrder(program, inputs.with_columns(columns), -(-events.n_events // step))
+        if np.count_nonzero(accepted(sample).any(axis=0)) * _LEFT_OUT < sample.n:
+            n_threads = threads_for(events.n_events) if program.compiled and program.pure else 1
+            accept = accepted(InStreamOrder(program, inputs, events.n_events), threads=n_threads)
+            places = Places(program, events, accepted_places(np.bitwise_or.reduce(accept, axis=0)))
+            return places, accept.take(places.position_of_place, axis=1)
+    places = Places(program, events)
+    return places, accepted(places, threads=places.threads)
 
 
 def accepted_places(accept: np.ndarray) -> np.ndarray:

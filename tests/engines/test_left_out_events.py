@@ -1,0 +1,75 @@
+"""Events that no condition accepts have no place. The matches stay those of the definition."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from cepkit.engines.counting.engine import CountedMatches
+from cepkit.engines.shared import places
+from cepkit.planning.planner import engines
+from tests.oracle import generate_sequences as gs
+from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import all_of, as_matches, bound
+from tests.support.sizes import seeds
+
+FAMILIES = ("any", "window", "negation", "kleene", "optional", "alternatives")
+
+
+def compared(seed: int, family: str, monkeypatch) -> int:
+    """Compare all that matches say with the definition; return how many events were left out."""
+    monkeypatch.setattr(places, "_FEWEST_TO_LEAVE_OUT", 0)
+    monkeypatch.setattr(places, "_LEFT_OUT", 0)  # whatever the share is
+    draw = Random(seed)
+    case = gs.case(seed, None, family)
+    program, events = bound(case)
+    is_counted = not engines()["chain"].unsupported(program) and program.query.after_match[0] == "none"
+    if not is_counted or program.window.is_empty or not events.n_events:
+        return 0
+    matches, wanted = CountedMatches(program, events), sequence_matches(case.query, case.rows)
+    assert matches.count() == len(wanted)
+    positions, numbers = matches.ends()
+    lasts = np.repeat(positions, np.asarray(numbers, np.int64)).tolist()
+    assert lasts == [match.rows[-1] for match in wanted]
+    for n in {0, 1, 3, len(wanted)}:
+        assert as_matches(program, CountedMatches(program, events).glance(n)) == wanted[:n]
+        asked = sorted(draw.sample(range(len(wanted)), min(n, len(wanted))))
+        block = CountedMatches(program, events).take(asked)
+        assert as_matches(program, block) == [wanted[number] for number in asked]
+    assert as_matches(program, all_of(matches)) == wanted
+    low, high = sorted(draw.choices(range(events.n_events + 1), k=2))
+    ending = [match for match in wanted if low <= match.rows[-1] < high]
+    assert as_matches(program, matches.ending(low, high)) == ending
+    return events.n_events - matches._places.n
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", seeds(6, 200))
+def test_matches_are_those_of_the_definition(seed, family, monkeypatch):
+    compared(seed, family, monkeypatch)
+
+
+def test_random_cases_leave_events_out(monkeypatch):
+    assert sum(compared(seed, family, monkeypatch) > 0 for seed in range(20) for family in FAMILIES) >= 10
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.9])
+def test_events_have_no_place_where_few_are_accepted(share):
+    from tests.engines.test_kept_pools import LINE, PandasSource, build_events, program_of, stream
+
+    frame = stream(1, 40_000)
+    rng = np.random.default_rng(2)
+    frame.loc[rng.random(len(frame)) >= share, "kind"] = "D"
+    source = PandasSource(frame)
+    program = program_of(LINE.format(0, 20), source)
+    matches = CountedMatches(program, build_events(source, program))
+    n_accepted = int((frame["kind"] != "D").sum())
+    few = frame[frame["kind"] != "D"].reset_index(names="row")
+    other = PandasSource(few)
+    wanted = CountedMatches(program, build_events(other, program))
+    assert matches.count() == wanted.count()
+    rows = few["row"].to_numpy()[all_of(wanted).event_of_item]
+    np.testing.assert_array_equal(all_of(matches).event_of_item, rows)
+    assert matches._places.n == (n_accepted if share < 0.5 else len(frame))
