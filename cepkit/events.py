@@ -118,6 +118,8 @@ class Events:
     row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: same as the position
     # bool, (n_events - 1,): whether an event equals the next one in all order columns; None: not known
     is_tied: np.ndarray | None = None
+    # called with a name, the partitions and what makes an array of them; None keeps nothing for the next call
+    keep: Callable[[str, np.ndarray, Callable[[], np.ndarray]], np.ndarray] | None = None
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """Return the frame's row numbers of these stream positions."""
@@ -147,6 +149,18 @@ class Events:
     @cached_property
     def _parts(self) -> deque[tuple[np.ndarray, Events]]:
         return deque(maxlen=_KEPT_PARTS)
+
+    def prepared(self, what: str, make: Callable[[Events], np.ndarray]) -> np.ndarray:
+        """Return an array that depends on the partitions alone. The next calls on the frame have it, too."""
+        if what not in self._prepared:
+            keep = self.keep
+            array = make(self) if keep is None else keep(what, self.partition_of_event, lambda: make(self))
+            self._prepared[what] = array
+        return self._prepared[what]
+
+    @cached_property
+    def _prepared(self) -> dict[str, np.ndarray]:
+        return {}
 
     @cached_property
     def by_partition(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from cepkit.events import (
     Source,
     shared_categories,
 )
-from cepkit.frames.reuse import reuse
+from cepkit.frames.reuse import Keeper, reuse
 from cepkit.frames.rising import is_rising
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
@@ -47,6 +47,7 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     check_columns(source, "order_by", query.order_by)
     check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
     order, is_tied = _order_and_ties(source, query.order_by)
+    owner, by = source.owner, (query.partition_by, query.order_by)
     columns, prepared = {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
         checkpoint()
@@ -59,8 +60,9 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     checkpoint()
     partition, n_partitions = partition_codes(source, query.partition_by)
     if order is not None:
-        partition = partition[order]
-    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied)
+        [partition] = reuse(owner, ("partitions", by), [partition, order], lambda copies: (partition[order],))
+
+    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied, Keeper(owner, by))
 
 
 def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
@@ -77,7 +79,7 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
     Both are None if the rows are in order.
     """
     keys = [_order_key(source, name) for name in order_by]
-    if not keys or source.n_rows < 2 or _is_sorted(keys):
+    if not keys or source.n_rows < 2 or is_rising(*keys):
         return None, None
     order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
     return order, is_tied
@@ -90,17 +92,6 @@ def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         ascending = key[order]
         is_tied &= ascending[1:] == ascending[:-1]
     return order, is_tied
-
-
-def _is_sorted(keys: Sequence[np.ndarray]) -> bool:
-    """Return whether rows are in the order of their keys, the first key first."""
-    key, *others = keys
-    if not is_rising(key):
-        return False
-    if not others:
-        return True
-    order = np.lexsort(keys[::-1])  # quick, because the first key is in order
-    return bool((order[1:] > order[:-1]).all())
 
 
 def _order_key(source: Source, name: str) -> np.ndarray:

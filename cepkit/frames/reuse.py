@@ -33,8 +33,8 @@ class _Kept(NamedTuple):
     result: Result
 
     @property
-    def n_bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.values, *self.result))
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return *self.values, *self.result
 
 
 # The entry that was used last is at the end. Every step is a single operation of a dictionary, so threads
@@ -98,6 +98,28 @@ def reuse(
     return result
 
 
+class Keeper:
+    """Keeps arrays that derive from others for a frame. A copy or a pickle of it keeps nothing.
+
+    Parameters
+    ----------
+    owner : DataFrame or table, optional
+        The frame of the user.
+    which : hashable
+        What the names of arrays belong to.
+    """
+
+    def __init__(self, owner: object | None, which: Hashable):
+        self.owner, self.which = owner, which
+
+    def __call__(self, what: str, values: np.ndarray, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return ``make()``, or what it returned for equal values."""
+        return reuse(self.owner, (what, self.which), [values], lambda copies: (make(),))[0]
+
+    def __reduce__(self) -> tuple:
+        return Keeper, (None, self.which)
+
+
 def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return copies of arrays. A result made from the copies stays right for them if the frame changes.
 
@@ -115,25 +137,30 @@ def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: 
         kept = _Kept(weakref.ref(owner, lambda ended: _forget(key, ended)), values, result)
     except TypeError:  # not every object with the Arrow protocol allows weak references
         return
-    if kept.n_bytes > MOST_BYTES:
+    if _bytes_of([kept]) > MOST_BYTES:
         return
     for array in result:
         array.flags.writeable = False
         _results[id(array)] = array
     _kept.pop(key, None)
     _kept[key] = kept
-    while sum(other.n_bytes for other in list(_kept.values())) > MOST_BYTES:
+    while kept_bytes() > MOST_BYTES:
         _kept.pop(next(iter(list(_kept)), key), None)
 
 
 def kept_bytes() -> int:
     """Return how much memory the kept results and copies take."""
-    return sum(kept.n_bytes for kept in list(_kept.values()))
+    return _bytes_of(list(_kept.values()))
 
 
 def forget_all() -> None:
     """Drop everything that was kept."""
     _kept.clear()
+
+
+def _bytes_of(entries: Sequence[_Kept]) -> int:
+    """Return the memory of the arrays of entries; a result may also be a value of another entry."""
+    return sum({id(array): array.nbytes for kept in entries for array in kept.arrays}.values())
 
 
 def _forget(key: tuple[int, Hashable], ended: weakref.ref) -> None:

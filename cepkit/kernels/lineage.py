@@ -9,24 +9,22 @@ _READ = T.Array(T.int64, 1, "C", readonly=True)
 _I1, _SHORT = T.Array(T.int64, 1, "C"), T.Array(T.int32, 1, "C")
 
 
-@njit([(_PARTITION, _I1, _READ, _READ, _READ, _I1)], cache=True, nogil=True)
-def count_rows(partition, current, first, last, next_match, n_rows_of_match):
-    """Count the events of each match.
-
-    ``current[k]`` is the first match of partition k in stream order, -1 for none; ``next_match[m]`` is the
-    next match of the same partition. The kernel changes ``current`` and the counts. Matches of a partition do
-    not overlap, so one pass over the events is enough: O(n_events).
-    """
+@njit([(_PARTITION, _SHORT, _SHORT)], cache=True, nogil=True)
+def place_events(partition, n_before, place):
+    """Write how many events of its partition are before each event; ``n_before`` has a zero per partition."""
     for e in range(len(partition)):
-        m = current[partition[e]]
-        if m >= 0 and e >= first[m]:
-            n_rows_of_match[m] += 1
-            if e == last[m]:
-                current[partition[e]] = next_match[m]
+        k = partition[e]
+        place[e] = n_before[k]
+        n_before[k] += 1
 
 
 def _fill_rows(partition, current, first, last, next_match, cursor, event_of_item):
-    """Write the events of each match in stream order from ``cursor[m]`` on. O(n_events)."""
+    """Write the events of each match in stream order from ``cursor[m]`` on.
+
+    ``current[k]`` is the first match of partition k in stream order, -1 for none; ``next_match[m]`` is the
+    next match of the same partition. The kernel changes ``current`` and ``cursor``. Matches of a partition do
+    not overlap, so one pass over the events is enough: O(n_events).
+    """
     for e in range(len(partition)):
         m = current[partition[e]]
         if m >= 0 and e >= first[m]:

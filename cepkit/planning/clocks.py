@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,7 +25,8 @@ CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
 _MOST_PAIRS = 1 << 14  # neighbours with equal times that are all looked at; more of them are sampled
 _SAMPLES, _PAIRS_PER_SAMPLE = 8, 1 << 9
-_EVENTS_PER_COUNT = 1 << 16
+_EVENTS_PER_COUNT = 1 << 14
+_Neighbours = Callable[[slice], np.ndarray]
 
 
 # --- the clock
@@ -146,15 +148,16 @@ class Ties(NamedTuple):
     group_of_position: np.ndarray  # int64: equal for events that share partition and order columns
 
 
-def find_ties(events: Events, equal: np.ndarray, columns: tuple[str, ...]) -> Ties | None:
+def find_ties(events: Events, equal: _Neighbours, columns: tuple[str, ...]) -> Ties | None:
     """Return the ties that differ in a column of ``columns``, or None without ties.
 
     Parameters
     ----------
     events : Events
         In stream order.
-    equal : ndarray of bool, shape (n_events - 1,)
-        Whether an event equals the next one in all order columns.
+    equal : callable
+        Takes a slice of events without the last one. Returns whether each equals the next one in all order
+        columns.
     columns : tuple of str
         Columns of ``events`` that the query reads. Ties that are equal in all of them are interchangeable.
 
@@ -162,14 +165,14 @@ def find_ties(events: Events, equal: np.ndarray, columns: tuple[str, ...]) -> Ti
     -----
     Time O(n_events) for a count of the pairs, and at most some milliseconds more.
     """
-    pairs, n_pairs = _some_of(equal)
+    pairs, n_pairs = _some_of(equal, events.n_events - 1)
     if not n_pairs:
         return None
     # Sorting is quicker than np.unique, which hashes.
     both = np.sort(np.concatenate([pairs, pairs + 1]), kind="stable")
     positions = both[np.append(True, both[1:] > both[:-1])]
     is_new = np.ones(len(positions), bool)
-    is_new[1:] = (np.diff(positions) > 1) | ~equal[positions[1:] - 1]
+    is_new[1 + np.searchsorted(positions, pairs)] = False  # the second event of each pair
     group = np.cumsum(is_new) * events.n_partitions + events.partition_of_event[positions]
     order = np.argsort(group, kind="stable")
     positions, group = positions[order], group[order]
@@ -187,22 +190,26 @@ def find_ties(events: Events, equal: np.ndarray, columns: tuple[str, ...]) -> Ti
     return Ties(min(1.0, share), n_pairs == len(pairs), positions[matters], group[matters])
 
 
-def _some_of(equal: np.ndarray) -> tuple[np.ndarray, int]:
+def _some_of(equal: _Neighbours, n: int) -> tuple[np.ndarray, int]:
     """Return the positions where ``equal`` holds, a sample of them if they are many, and their number."""
-    blocks = range(0, len(equal), _EVENTS_PER_COUNT)
-    counts = np.array([np.count_nonzero(equal[low : low + _EVENTS_PER_COUNT]) for low in blocks])
+
+    def tied(first_block: int, end_block: int) -> np.ndarray:
+        low = first_block * _EVENTS_PER_COUNT
+        return low + np.flatnonzero(equal(slice(low, min(end_block * _EVENTS_PER_COUNT, n))))
+
+    blocks = [slice(low, min(low + _EVENTS_PER_COUNT, n)) for low in range(0, n, _EVENTS_PER_COUNT)]
+    counts = np.array([np.count_nonzero(equal(block)) for block in blocks])
     ends = np.cumsum(counts)
     n_pairs = int(ends[-1])
     if n_pairs <= _MOST_PAIRS:
-        return np.flatnonzero(equal), n_pairs
+        return np.concatenate([ends[:0], *(tied(i, i + 1) for i in np.flatnonzero(counts))]), n_pairs
     samples = []
     for begin in np.linspace(0, n_pairs - _PAIRS_PER_SAMPLE, _SAMPLES).astype(np.int64):
         # Only the blocks with these pairs are searched. The samples do not overlap.
         low = int(np.searchsorted(ends, begin, "right"))
         high = int(np.searchsorted(ends, begin + _PAIRS_PER_SAMPLE, "left")) + 1
-        found = np.flatnonzero(equal[low * _EVENTS_PER_COUNT : high * _EVENTS_PER_COUNT])
         skipped = int(begin - (ends[low] - counts[low]))
-        samples.append(found[skipped : skipped + _PAIRS_PER_SAMPLE] + low * _EVENTS_PER_COUNT)
+        samples.append(tied(low, high)[skipped : skipped + _PAIRS_PER_SAMPLE])
     return np.concatenate(samples), n_pairs
 
 
@@ -218,7 +225,8 @@ def ties_in_words(program: Program | SequenceProgram, source: Source, events: Ev
     query = program.query
     if events.n_events < 2 or not depends_on_ties(query):
         return ""
-    equal = _equal_neighbours(query.order_by, source, events) if events.is_tied is None else events.is_tied
+    is_tied = events.is_tied
+    equal = _equal_neighbours(query.order_by, source, events) if is_tied is None else is_tied.__getitem__
     read = tuple(name for name in program.columns_to_read if name in events.columns)
     ties = find_ties(events, equal, read)
     if ties is None:
@@ -238,13 +246,18 @@ def ties_in_words(program: Program | SequenceProgram, source: Source, events: Ev
     )
 
 
-def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events) -> np.ndarray:
-    equal = np.ones(events.n_events - 1, bool)
+def _equal_neighbours(order_by: tuple[str, ...], source: Source, events: Events) -> _Neighbours:
+    keys = []
     for name in order_by:
         values = (events.columns[name] if name in events.columns else source.column(name)).values
         if name not in events.columns and events.row_of_event is not None:
             values = values[events.row_of_event]
-        equal &= values[1:] == values[:-1]
+        keys.append(values)
+
+    def equal(rows: slice) -> np.ndarray:
+        after = slice(rows.start + 1, rows.stop + 1)
+        return np.logical_and.reduce([key[after] == key[rows] for key in keys])
+
     return equal
 
 
@@ -271,7 +284,7 @@ def _completing_column(source: Source, events: Events, ties: Ties, taken: set[st
         if name in taken or name in source.duplicates:
             continue
         values = source.column(name).values[rows]
-        ascending = np.sort(values)
+        ascending = values if (values[1:] > values[:-1]).all() else np.sort(values)
         if (ascending[1:] > ascending[:-1]).all():
             return name
         order = np.lexsort((values, ties.group_of_position))

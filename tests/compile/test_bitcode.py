@@ -323,7 +323,7 @@ def test_a_full_disk_costs_time_only(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    assert loading.load_kernels(LINEAGE).count_rows
+    assert loading.load_kernels(LINEAGE).place_events
     assert list(folder.iterdir()) == []
     assert are_kernels_ready(LINEAGE)
 
@@ -360,7 +360,7 @@ def test_the_image_serves_the_next_process(folder, monkeypatch):
     assert image_path(image_name(LINEAGE)).exists()
     monkeypatch.setattr(loading, "_kernels", {})
     monkeypatch.setattr(loading, "load_bitcode", lambda *_, **__: pytest.fail("the image is there"))
-    assert loading.load_kernels(LINEAGE).count_rows
+    assert loading.load_kernels(LINEAGE).place_events
 
 
 @jit
@@ -423,7 +423,7 @@ def test_numba_compiles_where_bitcode_is_of_no_use(damage, folder, monkeypatch, 
     assert has_bitcode(name) == (damage == "no bitcode")  # only LLVM knows
     assert load_bitcode(name) is None
     assert not image_path(name).exists()
-    assert loading.load_kernels(LINEAGE).count_rows
+    assert loading.load_kernels(LINEAGE).place_events
     assert image_path(name).exists()
 
 

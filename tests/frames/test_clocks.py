@@ -15,6 +15,9 @@ import pytest
 import cepkit as cep
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, TieWarning
+from cepkit.frames import rising
+from cepkit.planning import clocks
+from tests.support.sizes import seeds
 
 N = 8
 TIMES = pd.date_range("2024-01-31 09:30", periods=N, freq="s")
@@ -309,6 +312,41 @@ def test_a_sample_of_many_ties_gives_the_share():
     many.loc[many.index % 4 == 0, "ts"] -= 1
     with pytest.warns(TieWarning, match=r"about 75 % of the events share 'ts'.*order_by=\['ts', 'seq'\]"):
         many.cep.match("up", define={"up": "price > prev(price) + 100"}, order_by="ts")
+
+
+@pytest.mark.parametrize("seed", seeds(6, 60))
+def test_the_share_of_ties_is_counted_exactly_if_they_are_few(seed, monkeypatch):
+    monkeypatch.setattr(clocks, "_EVENTS_PER_COUNT", 16)
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 200))
+    ts = rng.integers(0, 3 * n, n)
+    rows = pd.DataFrame({"ts": np.sort(ts) if seed % 2 else ts, "other": 0, "price": rng.integers(0, 3, n)})
+    rows["symbol"] = rng.choice([*"ab"], n)
+    groups = rows.groupby(["ts", "symbol"])["price"]
+    tied = (groups.transform("nunique") > 1).sum()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows.cep.match(**RISE, order_by=["ts", "other"][: 1 + seed // 2 % 2], partition_by="symbol")
+    share = 100 * tied / n
+    said = f"{share:.0f} %" if share >= 1 else f"{share:.2g} %"
+    assert [f": {said} of the events" in str(one.message) for one in caught] == [True] * int(tied > 0)
+
+
+@pytest.mark.parametrize("seed", seeds(6, 60))
+def test_rows_rise_if_sorting_leaves_them_where_they_are(seed, monkeypatch):
+    monkeypatch.setattr(rising, "_VALUES_PER_STEP", 4)
+    rng = np.random.default_rng(seed)
+    answers = set()
+    for _ in range(40):
+        n, n_keys = int(rng.integers(0, 14)), int(rng.integers(1, 4))
+        keys = [np.sort(rng.integers(0, 5, n))] + [rng.integers(0, 3, n) for _ in range(n_keys - 1)]
+        if rng.integers(2):
+            keys = [key[np.lexsort(keys[::-1])] for key in keys]
+        rows = list(zip(*keys, strict=True))
+        assert rising.is_rising(*keys) == (rows == sorted(rows))
+        assert rising.is_rising(*keys, strictly=True) == (rows == sorted(set(rows)))
+        answers.add((rising.is_rising(*keys), n_keys))
+    assert len(answers) >= 5
 
 
 def test_the_readme_and_the_samples_are_in_a_total_order():

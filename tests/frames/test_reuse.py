@@ -1,6 +1,7 @@
 """What is kept between two calls on a frame: never an old answer, never a frame that lives on."""
 
 import gc
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ def small_frames_count(monkeypatch):
 def found(frame, order_by=("ts",)):
     return cep.match(
         frame, ". rise drop", define=DEFINE, partition_by="symbol", order_by=list(order_by),
-        measures={"first": "first(row)", "last": "last(row)", "top": "max(price)"},
+        measures={"first": "first(row)", "last": "last(row)", "top": "max(price)", "n": "count()"},
     ).to_frame()  # fmt: skip
 
 
@@ -168,6 +169,23 @@ def test_unsorted_rows_and_texts_are_prepared_once(monkeypatch):
     monkeypatch.setattr(reuse, "copies_of", lambda values: made.append(values))
     pd.testing.assert_frame_equal(first, found(frame, ("ts", "row")))
     assert not made
+
+
+@pytest.mark.filterwarnings("ignore::cepkit.TieWarning")
+@pytest.mark.parametrize("order_by", ["ts", "row"])
+def test_places_in_partitions_are_kept_for_the_next_call(order_by):
+    frame = random_frame(np.random.default_rng(1), 100, "str")
+    calls = [
+        frame.cep.match(pattern, define=DEFINE, partition_by="symbol", order_by=order_by)
+        for pattern in (". rise drop", ". rise drop", ". rise+ drop")
+    ]
+    frames = [matches.to_frame() for matches in calls]
+    places = [matches._found.whole.events._prepared["place in partition"] for matches in calls]
+    assert places[0] is places[1] is places[2]
+    assert frames[0]["count"].eq(3).all() and len(frames[0]) > 5
+    copy = pickle.loads(pickle.dumps(calls[0]))
+    pd.testing.assert_frame_equal(copy.to_frame(), frames[0])
+    assert copy._found.whole.events.keep.owner is None
 
 
 def test_nothing_is_kept_longer_than_its_frame():

@@ -60,9 +60,9 @@ class MatchSet:
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
         event_of_item = np.empty(first_item[-1], dtype)
         fill_rows = kernels.fill_short_rows if dtype is np.int32 else kernels.fill_long_rows
-        head, follow = self._chains
+        head, follow = self.chains()
         partition, cursor = self.events.partition_of_event, first_item[:-1].copy()
-        fill_rows(partition, head.copy(), self.first, self.last, follow, cursor, event_of_item)
+        fill_rows(partition, head, self.first, self.last, follow, cursor, event_of_item)
         return Lineage(event_of_item, first_item)
 
     @property
@@ -91,23 +91,15 @@ class MatchSet:
 
     @cached_property
     def first_item_of_match(self) -> np.ndarray:
-        """Where the rows of each match begin in the lineage, int64, (n_matches + 1,). O(n_events)."""
-        own, rows = self.in_few_partitions
-        if rows is not None:
-            return own.first_item_of_match
+        """Where the rows of each match begin in the lineage, int64, (n_matches + 1,)."""
         first_item = np.zeros(len(self) + 1, np.int64)
         if len(self):
-            n_rows = np.zeros(len(self), np.int64)
-            head, follow = self._chains
-            load_kernels(LINEAGE).count_rows(
-                self.events.partition_of_event, head.copy(), self.first, self.last, follow, n_rows
-            )
-            np.cumsum(n_rows, out=first_item[1:])
+            n_rows = self.last - self.first
+            if self.events.n_partitions > 1:
+                place = self.events.prepared("place in partition", _places_in_partitions)
+                n_rows = place[self.last] - place[self.first]
+            np.cumsum(n_rows + 1, out=first_item[1:])
         return first_item
-
-    @cached_property
-    def _chains(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.chains()
 
     def chains(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first match of each partition and the next one after each match; -1 ends a chain."""
@@ -122,6 +114,15 @@ class MatchSet:
             same = ~new[1:]
             follow[order[:-1][same]] = order[1:][same]
         return head, follow
+
+
+def _places_in_partitions(events: Events) -> np.ndarray:
+    """Return how many events of its partition are before each event, int32, or int64 for very many events."""
+    if events.n_events >= 2**31:
+        return events.rank_by_partition
+    place, n_before = np.empty(events.n_events, np.int32), np.zeros(events.n_partitions, np.int32)
+    load_kernels(LINEAGE).place_events(events.partition_of_event, n_before, place)
+    return place
 
 
 @dataclass(frozen=True, slots=True)
