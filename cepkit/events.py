@@ -35,6 +35,7 @@ INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
     "map",
     "other",
 )
+EVENTS_PER_COUNT = 1 << 14  # of equal neighbours: their values fit the cache
 NUMBERS = (INTEGER, FLOAT)
 WHOLE = (INTEGER, TIME, DURATION)  # of 64 bits
 
@@ -90,6 +91,7 @@ class Column:
     values: np.ndarray
     categories: np.ndarray | None = None  # objects, (n_categories,): the texts of the codes
     is_rising: bool | None = None  # whether no value is less than the one before; None: not known
+    n_equal: np.ndarray | None = None  # of rising values: how many equal the next, by EVENTS_PER_COUNT
 
     @property
     def texts(self) -> np.ndarray:
@@ -100,7 +102,7 @@ class Column:
 
     def take(self, rows: np.ndarray | slice) -> Column:
         """Return the column restricted to these rows."""
-        return replace(self, values=self.values[rows], is_rising=None)
+        return replace(self, values=self.values[rows], is_rising=None, n_equal=None)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Events:
     row_of_event: np.ndarray | None = None  # int64, (n_events,): row of the frame; None: same as the position
     # bool, (n_events - 1,): whether an event equals the next one in all order columns; None: not known
     is_tied: np.ndarray | None = None
+    n_tied: np.ndarray | None = None  # how many events are so, for each EVENTS_PER_COUNT; None: not known
     # called with a name, the partitions and what makes an array of them; None keeps nothing for the next call
     keep: Callable[[str, np.ndarray, Callable[[], np.ndarray]], np.ndarray] | None = None
 

@@ -23,7 +23,7 @@ from cepkit.events import (
     shared_categories,
 )
 from cepkit.frames.reuse import Keeper, reuse
-from cepkit.frames.rising import is_rising
+from cepkit.frames.rising import equals_by_step
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.validation import check_columns
@@ -46,7 +46,7 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
     check_columns(source, "predicates", tuple(n for n in program.columns if n not in program.derived))
-    order, is_tied = _order_and_ties(source, query.order_by)
+    order, is_tied, n_tied = _order_and_ties(source, query.order_by)
     owner, by = source.owner, (query.partition_by, query.order_by)
     columns, prepared = {}, prepared_columns(program, source.vectors)
     for name in program.columns_to_read:
@@ -62,7 +62,8 @@ def build_events(source: Source, program: BoundQuery) -> Events:
     if order is not None:
         [partition] = reuse(owner, ("partitions", by), [partition, order], lambda copies: (partition[order],))
 
-    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied, Keeper(owner, by))
+    keep = Keeper(owner, by)
+    return Events(source.n_rows, columns, partition, n_partitions, order, is_tied, n_tied, keep)
 
 
 def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None:
@@ -73,16 +74,19 @@ def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None
     return _order_and_ties(source, order_by)[0]
 
 
-def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarray | None, ...]:
     """Return the stream order, and whether each event but the last is equal to the next one in all keys.
 
-    Both are None if the rows are in order.
+    Both are None if the rows are in order. Then the third array has the numbers of equal ones by step.
     """
     keys = [_order_key(source, name) for name in order_by]
-    if not keys or source.n_rows < 2 or is_rising(*keys):
-        return None, None
+    if not keys or source.n_rows < 2:
+        return None, None, None
+    known = source.column(order_by[0]).n_equal if len(keys) == 1 else None
+    if (n_equal := equals_by_step(*keys) if known is None else known) is not None:
+        return None, None, n_equal
     order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
-    return order, is_tied
+    return order, is_tied, None
 
 
 def _sort_rows(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +126,9 @@ def _order_key(source: Source, name: str) -> np.ndarray:
 def partition_codes(source: Source, partition_by: tuple[str, ...]) -> tuple[np.ndarray, int]:
     """Return the partition code of every row, int32, and the number of codes; null is one partition."""
     if not partition_by or source.n_rows == 0:
-        return np.zeros(source.n_rows, np.int32), min(1, source.n_rows)
+        what = ("one partition", source.n_rows)
+        [zeros] = reuse(source.owner, what, [], lambda copies: (np.zeros(source.n_rows, np.int32),))
+        return zeros, min(1, source.n_rows)
     codes, n_codes = _codes(source, partition_by[0])
     for name in partition_by[1:]:
         other, n_other = _codes(source, name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,7 +43,7 @@ from cepkit.frames.arrow import (
 )
 from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
 from cepkit.frames.reuse import addresses_of, keep, recall
-from cepkit.frames.rising import is_rising
+from cepkit.frames.rising import equals_by_step
 from cepkit.frames.texts import are_texts_valid, invalid_text
 
 _PANDAS = int(pd.__version__.split(".")[0])
@@ -92,7 +94,7 @@ class _SeriesByName:
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
         self.frame, self.owner = frame, owner
-        self.is_rising: dict[str, bool] = {}
+        self.n_equal: dict[str, np.ndarray | None] = {}  # of times: None if they do not rise
         is_unique = frame.columns.is_unique
         self.duplicates = frozenset(() if is_unique else frame.columns[frame.columns.duplicated()])
         self.level_of_name = index_levels(frame)
@@ -122,8 +124,8 @@ class _SeriesByName:
         if series.dtype == object and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
             return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
         if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":
-            self.is_rising[name] = is_rising(series.to_numpy().view(np.int64))
-        return type_of_series(series, self.is_rising.get(name))
+            self.n_equal[name] = equals_by_step(series.to_numpy().view(np.int64))
+        return type_of_series(series, self.n_equal.get(name) is not None)
 
 
 class PandasSource:
@@ -147,7 +149,7 @@ class PandasSource:
         self.n_rows = len(frame)
         by_name = _SeriesByName(frame, self.owner)
         self._series, self.duplicates = by_name.series, by_name.duplicates
-        self._is_rising = by_name.is_rising
+        self._n_equal, self._columns = by_name.n_equal, dict[str, Column]()
         names = [name for name in labels if isinstance(name, str)]
         self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
@@ -173,8 +175,16 @@ class PandasSource:
         is_safe = _PANDAS >= 3 and name not in self.duplicates  # before pandas 3 the frame may have changed
         if not is_safe:
             return column_of_series(self._series(name), name, self.owner)
-        column = column_of_series(self._series(name), name, self.owner, self.schema[name])
-        return replace(column, is_rising=self._is_rising[name]) if name in self._is_rising else column
+        if name in self._columns:
+            return self._columns[name]
+        series = self._series(name)
+        column = column_of_series(series, name, self.owner, self.schema[name])
+        if name in self._n_equal:
+            n_equal = self._n_equal[name]
+            column = replace(column, is_rising=n_equal is not None, n_equal=n_equal)
+        if isinstance(series.dtype, np.dtype | pd.CategoricalDtype) and series.dtype != object:
+            self._columns[name] = column  # most of these share the memory of the frame
+        return column
 
     def storage(self, name: str) -> Hashable | None:
         """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
@@ -223,8 +233,8 @@ class PandasSource:
 
     def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
         """Return the result columns as a frame; values of a column keep its dtype."""
-        data: dict[str, Any] = {}
-        for name, values in columns.items():
+        data: list[Any] = []
+        for values in columns.values():
             if isinstance(values, Picked):
                 own = self._series(values.column)
                 made, has_objects = own.array.take(values.rows), own.dtype == object
@@ -232,8 +242,10 @@ class PandasSource:
                 made = array_of_arrow(values)
                 has_objects = made.dtype == object
             # pandas would infer a type from objects without a dtype.
-            data[name] = pd.Series(made, dtype=object, copy=False) if has_objects else made
-        return pd.DataFrame(data, copy=False)
+            data.append(pd.Series(made, dtype=object, copy=False) if has_objects else made)
+        frame = pd.DataFrame(dict(enumerate(data)), copy=False)
+        frame.columns = _labels(tuple(columns)).view()
+        return frame
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """Return these rows of the frame with their index, and ``columns`` before the frame's columns."""
@@ -248,6 +260,11 @@ class PandasSource:
     def index_labels(self, rows: np.ndarray) -> pd.Index:
         """Return the index of these rows."""
         return self.frame.index.take(rows)
+
+
+@lru_cache(maxsize=128)
+def _labels(names: tuple[str, ...]) -> pd.Index:
+    return pd.DataFrame(dict.fromkeys(names, ())).columns
 
 
 def index_levels(frame: pd.DataFrame) -> dict[str, int]:
@@ -347,7 +364,7 @@ def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnTy
     if isinstance(dtype, pd.ArrowDtype):
         return type_of_arrow(dtype.pyarrow_dtype, nullable=series.hasnans)
     if isinstance(dtype, pd.CategoricalDtype):
-        inner = type_of_series(pd.Series(dtype.categories))
+        inner, _ = _read_categories(dtype.categories)
         ordered = tuple(dtype.categories) if dtype.ordered and inner.kind == TEXT else None
         return ColumnType(inner.kind, inner.unit, inner.timezone, True, ordered)
     if isinstance(dtype, pd.StringDtype):
@@ -533,7 +550,22 @@ def _categorical(series: pd.Series, of: ColumnType, name: str) -> Column:
         if of.kind == INTEGER:
             values = values.astype(np.int64)
         return Column(of, np.append(values, np.array([null], values.dtype))[series.cat.codes.to_numpy()])
-    return Column(of, series.cat.codes.to_numpy(), np.asarray(series.dtype.categories, dtype=object))
+    return Column(of, series.array.codes, _read_categories(series.dtype.categories)[1])
+
+
+_categories: dict[int, tuple[weakref.ref, ColumnType, np.ndarray | None]] = {}  # by their id
+
+
+def _read_categories(categories: pd.Index) -> tuple[ColumnType, np.ndarray | None]:
+    """Return the type of categories, and texts as objects. Both are kept as long as the categories live."""
+    number = id(categories)
+    known = _categories.get(number)
+    if known is None or known[0]() is not categories:
+        of = type_of_series(pd.Series(categories))
+        texts = np.array(categories, dtype=object) if of.kind == TEXT else None
+        known = weakref.ref(categories, lambda ended: _categories.pop(number, None)), of, texts
+        _categories[number] = known
+    return known[1:]
 
 
 def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:

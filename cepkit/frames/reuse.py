@@ -81,14 +81,14 @@ def reuse(
     Parameters
     ----------
     owner, what, values
-        As for `recall`; no owner keeps nothing.
+        As for `recall`; no owner keeps nothing. No values mean that ``what`` says all.
     make : callable
         Makes the result from the values or from copies of them.
     never_change : bool
         Whether the values never change. They need no copy then.
     """
     n_bytes = sum(array.nbytes for array in values)
-    if owner is None or len(values[0]) < FEWEST_ROWS or n_bytes > MOST_BYTES // 2:
+    if owner is None or _are_few(values) or n_bytes > MOST_BYTES // 2:
         return make(values)
     result = recall(owner, what, values)
     if result is None:
@@ -130,7 +130,7 @@ def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
     """Keep a result, which becomes read-only. ``values`` are the copies that it was made from."""
-    if len(values[0]) < FEWEST_ROWS:
+    if _are_few(values):
         return
     key = (id(owner), what)
     try:
@@ -146,6 +146,10 @@ def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: 
     _kept[key] = kept
     while kept_bytes() > MOST_BYTES:
         _kept.pop(next(iter(list(_kept)), key), None)
+
+
+def _are_few(values: Sequence[np.ndarray]) -> bool:
+    return len(values) > 0 and len(values[0]) < FEWEST_ROWS
 
 
 def kept_bytes() -> int:

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import numpy as np
 
-_VALUES_PER_STEP = 1 << 15  # their result fits the cache, and values without order are done after one step
+from cepkit.events import EVENTS_PER_COUNT
 
 
-def is_rising(*keys: np.ndarray, strictly: bool = False) -> bool:
-    """Return whether no row is less than the one before, or ``strictly`` whether each is greater.
-
-    The first key counts first. NaN beside another value makes it False.
+def is_rising(*keys: np.ndarray) -> bool:
+    """Return whether no row is less than the one before. NaN beside another value makes it False.
 
     Examples
     --------
-    >>> is_rising(np.array([1, 2, 2])), is_rising(np.array([1, 2, 2]), strictly=True)
-    (True, False)
-    >>> is_rising(np.array([1, 2, 2]), np.array([5, 3, 4])), is_rising(np.array([2, 2]), np.array([4, 3]))
-    (True, False)
+    >>> is_rising(np.array([1, 2, 2])), is_rising(np.array([1, 2]), np.array([9, 8]))
+    (True, True)
     """
-    return all(
-        _are_rising([key[low : low + _VALUES_PER_STEP + 1] for key in keys], strictly)
-        for low in range(0, len(keys[0]) - 1, _VALUES_PER_STEP)
-    )
+    return equals_by_step(*keys) is not None
 
 
-def _are_rising(keys: list[np.ndarray], strictly: bool) -> bool:
+def equals_by_step(*keys: np.ndarray) -> np.ndarray | None:
+    """Return how many rows equal the next one, or None if the rows do not rise. The first key counts first.
+
+    Each number is that of ``EVENTS_PER_COUNT`` rows, and the last row has no next one. What a step looks at
+    fits the cache. Rows without order are done after the first step.
+
+    Examples
+    --------
+    >>> equals_by_step(np.array([1, 2, 2])), equals_by_step(np.array([1, 2, 2]), np.array([5, 4, 3]))
+    (array([1]), None)
+    """
+    starts = range(0, len(keys[0]) - 1, EVENTS_PER_COUNT)
+    n_equal = np.zeros(len(starts), np.int64)
+    for step, low in enumerate(starts):
+        own = [key[low : low + EVENTS_PER_COUNT + 1] for key in keys]
+        n = len(own[0]) - 1
+        n_greater = np.count_nonzero(_is_greater(own, False))
+        if n_greater < n and not _is_greater(own, True).all():
+            return None
+        n_equal[step] = n - n_greater
+    return n_equal
+
+
+def _is_greater(keys: list[np.ndarray], or_equal: bool) -> np.ndarray:
+    """Return whether each row but the first is greater than the one before."""
     *first, last = keys
-    rises = (np.greater if strictly else np.greater_equal)(last[1:], last[:-1])
+    greater = (np.greater_equal if or_equal else np.greater)(last[1:], last[:-1])
     for key in reversed(first):
         later, earlier = key[1:], key[:-1]
-        rises = (later > earlier) | ((later == earlier) & rises)
-    return bool(rises.all())
+        greater = (later > earlier) | ((later == earlier) & greater)
+    return greater

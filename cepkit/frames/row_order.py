@@ -28,7 +28,7 @@ from cepkit.events import (
 )
 from cepkit.frames.building import partition_codes
 from cepkit.frames.reuse import reuse
-from cepkit.frames.rising import is_rising
+from cepkit.frames.rising import equals_by_step
 from cepkit.language.match_recognize.query import SortKey
 
 
@@ -163,7 +163,10 @@ def _is_sorted(columns: Sequence[np.ndarray], keys: Sequence[SortKey], known: bo
     [values, *others], [key, *_] = columns, keys
     if key.descending or _is_null(values[:1]).any():
         return False
-    return is_rising(values, strictly=bool(others)) if known is None else known
+    if known is None or others:
+        n_equal = equals_by_step(values)
+        return n_equal is not None and not (others and n_equal.any())
+    return known
 
 
 def _ranks(values: np.ndarray, key: SortKey) -> np.ndarray:

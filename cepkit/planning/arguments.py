@@ -92,6 +92,7 @@ class Arguments:
 
 
 NAMES = tuple(field.name for field in fields(Arguments))
+_NAMES = frozenset(NAMES)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -111,7 +112,8 @@ def read_arguments(function: Callable[..., Any], keywords: Mapping[str, Any]) ->
     TypeError
         For an unknown keyword, with the nearest name and all names.
     """
-    check_keywords(function.__name__, keywords, NAMES, _own_keywords(function))
+    if not keywords.keys() <= _NAMES:
+        check_keywords(function.__name__, keywords, NAMES, _own_keywords(function))
     return Arguments(**keywords)
 
 

@@ -11,7 +11,18 @@ import pyarrow as pa
 
 from cepkit.compile.shared.terms import Table
 from cepkit.errors import CepError, TieWarning, warn
-from cepkit.events import DURATION, FLOAT, INTEGER, OTHER, TEXT, TIME, Column, Events, Source
+from cepkit.events import (
+    DURATION,
+    EVENTS_PER_COUNT,
+    FLOAT,
+    INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    Column,
+    Events,
+    Source,
+)
 from cepkit.language.expressions.trees import Aggregate, Previous
 from cepkit.language.regex.patterns import AnyEvent, Variable
 from cepkit.language.regex.query import RegexQuery
@@ -25,7 +36,6 @@ CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
 _CONTIGUOUS = ("strict", "partition")  # strategies under which events between two events of a match count
 _MOST_PAIRS = 1 << 14  # neighbours with equal times that are all looked at; more of them are sampled
 _SAMPLES, _PAIRS_PER_SAMPLE = 8, 1 << 9
-_EVENTS_PER_COUNT = 1 << 14
 _Neighbours = Callable[[slice], np.ndarray]
 
 
@@ -165,7 +175,7 @@ def find_ties(events: Events, equal: _Neighbours, columns: tuple[str, ...]) -> T
     -----
     Time O(n_events) for a count of the pairs, and at most some milliseconds more.
     """
-    pairs, n_pairs = _some_of(equal, events.n_events - 1)
+    pairs, n_pairs = _some_of(equal, events)
     if not n_pairs:
         return None
     # Sorting is quicker than np.unique, which hashes.
@@ -190,15 +200,18 @@ def find_ties(events: Events, equal: _Neighbours, columns: tuple[str, ...]) -> T
     return Ties(min(1.0, share), n_pairs == len(pairs), positions[matters], group[matters])
 
 
-def _some_of(equal: _Neighbours, n: int) -> tuple[np.ndarray, int]:
+def _some_of(equal: _Neighbours, events: Events) -> tuple[np.ndarray, int]:
     """Return the positions where ``equal`` holds, a sample of them if they are many, and their number."""
+    n, step = events.n_events - 1, EVENTS_PER_COUNT
 
     def tied(first_block: int, end_block: int) -> np.ndarray:
-        low = first_block * _EVENTS_PER_COUNT
-        return low + np.flatnonzero(equal(slice(low, min(end_block * _EVENTS_PER_COUNT, n))))
+        low = first_block * step
+        return low + np.flatnonzero(equal(slice(low, min(end_block * step, n))))
 
-    blocks = [slice(low, min(low + _EVENTS_PER_COUNT, n)) for low in range(0, n, _EVENTS_PER_COUNT)]
-    counts = np.array([np.count_nonzero(equal(block)) for block in blocks])
+    counts = events.n_tied
+    if counts is None:
+        blocks = [slice(low, min(low + step, n)) for low in range(0, n, step)]
+        counts = np.array([np.count_nonzero(equal(block)) for block in blocks])
     ends = np.cumsum(counts)
     n_pairs = int(ends[-1])
     if n_pairs <= _MOST_PAIRS:
@@ -278,17 +291,23 @@ def depends_on_ties(query: object) -> bool:
 
 def _completing_column(source: Source, events: Events, ties: Ties, taken: set[str]) -> str | None:
     """Return a column of integers or times that orders all ties, if possible one without equal values."""
-    names = [name for kind in (INTEGER, TIME) for name, of in source.schema.items() if of.kind == kind]
-    rows, found = events.rows(ties.positions), []
+    names = (name for kind in (INTEGER, TIME) for name, of in source.schema.items() if of.kind == kind)
+    rows, group, found = events.rows(ties.positions), ties.group_of_position, []
     for name in names:
         if name in taken or name in source.duplicates:
             continue
         values = source.column(name).values[rows]
+        if _has_equals(group, values):
+            continue
         ascending = values if (values[1:] > values[:-1]).all() else np.sort(values)
         if (ascending[1:] > ascending[:-1]).all():
             return name
-        order = np.lexsort((values, ties.group_of_position))
-        group, values = ties.group_of_position[order], values[order]
-        if not ((group[1:] == group[:-1]) & (values[1:] == values[:-1])).any():
+        order = np.lexsort((values, group))
+        if not _has_equals(group[order], values[order]):
             found.append(name)
     return found[0] if found else None
+
+
+def _has_equals(group: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether two neighbours of a group have equal values."""
+    return bool(((group[1:] == group[:-1]) & (values[1:] == values[:-1])).any())
