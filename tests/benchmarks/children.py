@@ -63,7 +63,8 @@ def answer_of(result: object) -> Any:
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a user, who sets nothing."""
-    return {k: v for k, v in environment.items() if not k.startswith(("CEPKIT_", "NUMBA_"))}
+    ours = "CEPKIT_", "NUMBA_", "PYTHONDONTWRITEBYTECODE"
+    return {name: value for name, value in environment.items() if not name.startswith(ours)}
 
 
 class Child:

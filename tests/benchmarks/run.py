@@ -7,7 +7,9 @@ nothing else is said. The tables of the default path start fresh processes with 
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -78,6 +80,8 @@ def main() -> None:
             print(f"{name:<13} {getattr(importlib.import_module(module), function).__doc__}")
         return
     options = Options(tuple(asked.rows), asked.rounds, tuple(asked.only))
+    for folder in importlib.util.find_spec("cepkit").submodule_search_locations:
+        compileall.compile_dir(folder, quiet=1)  # as an installer does
     kept, failed, began = [], [], time.perf_counter()
     for name in asked.tables or TABLES:
         for measured in measures(name, options):
