@@ -280,6 +280,9 @@ class CountedMatches(SequenceSet):
         """Return the matches that end from ``low`` to ``high``."""
         if self._listed:
             return self._listed.ending(low, high)
+        is_all = low <= 0 and high >= self.events.n_events and "_total" in self.__dict__
+        if is_all and len(self._walks) == 1 and isinstance(self._walks[0], PathWalk):
+            return self._walks[0].all(self._total)
         blocks = [walk.ending(low, high) for walk in self._walks]
         return blocks[0] if len(blocks) == 1 else joined(blocks).sorted()
 

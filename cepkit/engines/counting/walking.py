@@ -82,6 +82,11 @@ class PathWalk:
         begin, stop = np.searchsorted(self._ends[2], [low, high])
         return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
 
+    def all(self, n_matches: int) -> MatchBlock:
+        """Return all matches in canonical order."""
+        # The length of a line's matches is known, so memory was checked: one block needs no copy.
+        return collect(self.blocks(n_matches if self.is_line else MATCHES_PER_BLOCK))
+
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in canonical order, in blocks of about ``size``.
 

@@ -166,6 +166,11 @@ class _SequenceEvaluator(Evaluator):
         super().__init__(query, found, source)
         self._bound: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        """The numbers of the matches, and how many there are."""
+        return np.arange(len(self.matches) + 1)
+
     def bound(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the events of a variable, their offsets per match that has some, and these matches."""
         if (
@@ -177,7 +182,7 @@ class _SequenceEvaluator(Evaluator):
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = self.matches
         if found.item_of_variable is not None and variable in found.item_of_variable:
-            every = np.arange(len(found) + 1)
+            every = self._numbers
             own = slice(found.item_of_variable[variable], None, len(found.item_of_variable))
             return np.ascontiguousarray(found.block.event_of_item[own]), every, every[:-1]
         number = self.query.variables.index(variable)

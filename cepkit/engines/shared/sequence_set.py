@@ -141,6 +141,8 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
     blocks = [block for block in blocks if len(block)]
     if not blocks:
         return EMPTY
+    if len(blocks) == 1:
+        return blocks[0]
     sizes = np.concatenate([np.diff(block.first_item_of_match) for block in blocks])
     first_item = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=first_item[1:])
