@@ -31,10 +31,11 @@ class _Kept(NamedTuple):
     owner: weakref.ref
     values: tuple[np.ndarray, ...]
     result: Result
+    never_change: bool = False  # the frame itself holds such values
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        return *self.values, *self.result
+        return self.result if self.never_change else (*self.values, *self.result)
 
 
 # The entry that was used last is at the end. Every step is a single operation of a dictionary, so threads
@@ -87,14 +88,14 @@ def reuse(
     never_change : bool
         Whether the values never change. They need no copy then.
     """
-    n_bytes = sum(array.nbytes for array in values)
+    n_bytes = 0 if never_change else sum(array.nbytes for array in values)
     if owner is None or _are_few(values) or n_bytes > MOST_BYTES // 2:
         return make(values)
     result = recall(owner, what, values)
     if result is None:
         copies = tuple(values) if never_change else copies_of(values)
         result = make(copies)
-        keep(owner, what, copies, result)
+        keep(owner, what, copies, result, never_change=never_change)
     return result
 
 
@@ -128,13 +129,20 @@ def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     return tuple(array if _is_result(array) else np.array(array, order="C") for array in values)
 
 
-def keep(owner: object, what: Hashable, values: tuple[np.ndarray, ...], result: Result) -> None:
+def keep(
+    owner: object,
+    what: Hashable,
+    values: tuple[np.ndarray, ...],
+    result: Result,
+    *,
+    never_change: bool = False,
+) -> None:
     """Keep a result, which becomes read-only. ``values`` are the copies that it was made from."""
     if _are_few(values):
         return
     key = (id(owner), what)
     try:
-        kept = _Kept(weakref.ref(owner, lambda ended: _forget(key, ended)), values, result)
+        kept = _Kept(weakref.ref(owner, lambda ended: _forget(key, ended)), values, result, never_change)
     except TypeError:  # not every object with the Arrow protocol allows weak references
         return
     if _bytes_of([kept]) > MOST_BYTES:

@@ -212,6 +212,15 @@ def test_the_oldest_results_make_room_for_new_ones(monkeypatch):
     assert reuse.kept_bytes() > 0
 
 
+def test_texts_that_the_frame_holds_itself_take_no_room(monkeypatch):
+    frame = random_frame(np.random.default_rng(0), 200, pd.ArrowDtype(pa.string()))
+    frame["symbol"] = frame["symbol"] + "E" * 1000
+    monkeypatch.setattr(reuse, "MOST_BYTES", 20_000)
+    found(frame, ("row",))
+    assert any(what == ("texts", "symbol") for _, what in reuse._kept)
+    assert 0 < reuse.kept_bytes() <= 20_000
+
+
 def test_small_frames_keep_nothing(monkeypatch):
     monkeypatch.undo()
     frame = random_frame(np.random.default_rng(0), 1000, "str")
