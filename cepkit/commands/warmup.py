@@ -21,6 +21,7 @@ from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
 from cepkit.engines.match_recognize.found_rows import FINDING
 from cepkit.engines.match_recognize.measuring import MEASURING
+from cepkit.engines.next.chain import CHAIN
 from cepkit.engines.next.places import KERNELS as NEXT
 from cepkit.engines.regex.matching import BLOCKS
 from cepkit.engines.shared.kernels import COUNTING
@@ -42,7 +43,7 @@ from cepkit.windows.ranges import RANGES
 # Modules of kernels that serve every query.
 INTERPRETING = (
     REGEX, COUNTING, ANCHORED, ORDERED, WALK, WINDOWS, PATHS, LINEAGE, ELEMENTARY, TREE, QUEUE, FINDING,
-    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, JOINS, BLOCKS, NEXT, ORDER,
+    MEASURING, GROUPS, SUMS, RANGES, PARTNERS, AGENTS, JOINS, BLOCKS, NEXT, CHAIN, ORDER,
 )  # fmt: skip
 
 

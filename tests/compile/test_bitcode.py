@@ -138,6 +138,7 @@ SEQUENCES = [
     ("SEQ(A a, B b, C c) WHERE c.x > a.x + b.x - 20 WITHIN 12", {"engine": "ordered"}),
     ("SEQ(A a, B b, C c) WITHIN 20", {}),
     ("SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x AND c.k = a.k AND c.y > a.y WITHIN 30", {"strategy": "next"}),
+    ("SEQ(A a, B b, _ c, _ d) WHERE b.x > a.x AND c.y <= b.y WITHIN 30", {"strategy": "next"}),
     ("SEQ(A a, B+ b[], C c) WITHIN 6", {}),
     ("SEQ(A a, B b, C c) WITHIN 5", {"order_by": "clock"}),
     ("SEQ(A a, B+ b[], !D d, C c) WHERE b[i].x > a.x AND d.y > c.y WITHIN 6", {"engine": "tree"}),

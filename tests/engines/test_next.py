@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.next import engine, places
+from cepkit.engines.next import chain, engine, places
 from cepkit.engines.next.engine import match_next, next_unsupported
 from cepkit.engines.shared import sequence_set, slices
 from cepkit.engines.shared.sequence_set import MatchBlock
@@ -40,6 +40,9 @@ def work_in_small_parts(monkeypatch, draw: Random) -> None:
     monkeypatch.setattr(places, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
     monkeypatch.setattr(engine, "_STEPS_PER_CALL", draw.choice([1, 2, 1 << 20]))
     monkeypatch.setattr(engine, "_ITEMS_PER_CALL", draw.choice([1, 1 << 20]))
+    monkeypatch.setattr(chain, "_EVENTS_PER_CHUNK", draw.choice([1, 3, 1 << 16]))
+    monkeypatch.setattr(chain, "_FEWEST_ENTRIES", draw.choice([0, 3, 1 << 12]))
+    monkeypatch.setattr(chain, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
     monkeypatch.setattr(sequence_set, "_FEW", draw.choice([0, 256]))
     monkeypatch.setattr(engine, "_FIRST_EVENTS", draw.choice([1, 2, 1 << 14]))
     monkeypatch.setattr(engine, "_GROWTH", 2)
@@ -82,6 +85,7 @@ def check_parts(program, events, wanted, note: str) -> None:
 TEXTS = [
     "SEQ(A a, B b, C c) WHERE b.x > a.x AND c.x >= b.x",
     "SEQ(A a, B b, C c) WHERE b.y < a.y AND c.y <= b.y * 1.5",
+    "SEQ(A a, B b, A c, _ d, _ e) WHERE b.x > a.x AND e.x <= d.x",
     "SEQ(A a, B b) WHERE b.x = a.x",
     "SEQ(A a, B b, C c) WHERE b.y = a.z AND c.x != b.x",
     "SEQ(A a, B b, C c) WHERE c.x > a.x AND c.x < b.x",
@@ -115,9 +119,59 @@ def test_it_is_the_search_on_long_streams(text, how, within, monkeypatch):
         monkeypatch.setattr(places, "_FEWEST_PER_THREAD", 100)
         for module in (slices, places):
             monkeypatch.setattr(module, "PER_SLICE", per_slice)
+        monkeypatch.setattr(chain, "_EVENTS_PER_CHUNK", per_slice // 3)
         found = cep.match(frame, query, engine="next", **keywords)
         assert found.count() == len(wanted)
         pd.testing.assert_frame_equal(found.to_frame(), wanted)
+
+
+@pytest.mark.parametrize(("text", "keywords", "is_chain"), [
+    ("SEQ(A a, B b, _ c) WHERE a.x < b.x AND c.y >= b.y", {}, True),
+    ("SEQ(A a, B b) WITHIN 5 GAP 3", {"partition_by": "k"}, True),
+    ("SEQ(A a)", {}, True),
+    ("SEQ(A a, B b) WHERE a.x < b.x WITHIN 5 events", {}, False),
+    ("SEQ(A a, B b) WHERE a.x < b.x", {"strict_time": True}, False),
+    ("SEQ(A a, B b, C c) WHERE a.x < c.x", {}, False),
+    ("SEQ(A a, B b) WHERE a.x = b.x", {}, False),
+    ("SEQ(A a, !D d, B b)", {}, False),
+    ("SEQ(A a, B+ b)", {}, False),
+])  # fmt: skip
+def test_chains_are_walked_once(text, keywords, is_chain):
+    asked = {"event_type": "kind", "order_by": "t", "strategy": "next", **keywords}
+    matches = cep.match(sequence_stream(30), f"PATTERN {text}", engine="next", **asked)
+    assert [isinstance(own, chain.NextChainSearch) for own in matches._found.whole._searches] == [is_chain]
+
+
+EDGES = [0, -1, 1, 2**63 - 1, -(2**63) + 1, 2**62]
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("values", [
+    EDGES, [0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, -5e-324, 1e308, -1e308],
+    pd.array([None, 0, 2**63 - 1, None, -(2**63) + 1], dtype="Int64"),
+], ids=["integers", "floats", "nulls"])  # fmt: skip
+def test_chains_compare_all_numbers(values, sign):
+    frame = pd.DataFrame({"t": range(300)})
+    frame["x"] = pd.Series(values).take(np.random.default_rng(1).integers(0, len(values), 300)).array
+    keywords = {"order_by": "t", "strategy": "next"}
+    text = f"PATTERN SEQ(_ a, _ b, _ c) WHERE a.x {sign} b.x AND c.x {sign} b.x WITHIN 9"
+    wanted = cep.match(frame, text, engine="search", **keywords).to_frame()
+    found = cep.match(frame, text, engine="next", **keywords)
+    assert found.count() == len(wanted) > 5
+    pd.testing.assert_frame_equal(found.to_frame(), wanted)
+
+
+@pytest.mark.parametrize("n", [3, 2000])
+def test_many_matches_with_one_last_event_are_sorted(n):
+    draw = np.random.default_rng(n)
+    frame = pd.DataFrame(
+        {"t": range(2 * n + 1), "kind": [*("AB" * n), "C"], "x": draw.integers(0, n, 2 * n + 1)}
+    )
+    keywords = {"event_type": "kind", "order_by": "t", "strategy": "next"}
+    text = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x"
+    found = cep.match(frame, text, engine="next", **keywords).to_frame(limit=None)
+    assert len(found) > n // 2
+    pd.testing.assert_frame_equal(found, found.sort_values(["c_t", "b_t", "a_t"]).reset_index(drop=True))
 
 
 def test_equal_values_of_two_columns_are_found_in_one_pass():

@@ -18,6 +18,7 @@ from cepkit.kernels.opcodes import AT_LAST, SIGNS
 MOST_TESTS = 31
 _NEW = 1 << 40  # the side of the event that an edge leads to; events of the path have lower numbers
 _NOTHING = -1
+_MOST_IN_CHAIN = 255  # a byte has the number of a component
 NEAREST, ORDERED, SAME, FIRST_TO_PASS = range(4)  # as in the kernels
 
 
@@ -67,6 +68,62 @@ class NextTables:
         if len(tests) > 1 or tests[0, 2] < 0 or SIGNS[tests[0, 1]] == "!=":
             return FIRST_TO_PASS
         return SAME if SIGNS[tests[0, 1]] == "==" else ORDERED
+
+    def in_order(self, test: np.ndarray) -> tuple[InOrder, InOrder]:
+        """Return what a test with a sign of order compares: of the new event, and of the one before."""
+        is_float, sign, *rows = test[:6].tolist()
+        values = self.floats if is_float else self.integers
+        is_reversed = SIGNS[sign] in ("<", "<=")
+        return tuple(
+            InOrder(values[row], bool(is_float), is_reversed, self.integers[known] if known >= 0 else None)
+            for row, known in zip(rows[:2], rows[2:], strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Integers in the order of a value of events, or in the reverse order; without a value all are 0.
+
+    Where the value of ``is_known`` is 0, the value is null.
+    """
+
+    value: EventValue | None = None
+    is_float: bool = False
+    is_reversed: bool = False
+    is_known: EventValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextChain:
+    """A branch for the kernels of `cepkit.kernels.sequences.next_chain`, and the rows of its numbers."""
+
+    components: np.ndarray
+    numbers: tuple[InOrder, ...]
+
+
+def chain_of(tables: NextTables) -> NextChain | None:
+    """Return the chain of a branch, or None.
+
+    Its matches have one event of each component. At most one test, with a sign of order, compares it with the
+    event before.
+    """
+    if len(tables.components) > _MOST_IN_CHAIN:
+        return None
+    rows, numbers, test = [], {InOrder(): 0}, tables.first_test
+    for low, high, _, _, begin, absent in tables.components.tolist():
+        if (low, high, absent) != (1, 1, _NOTHING):
+            return None
+        both, is_strict = (0, 0), False
+        if begin >= 0:
+            edge = tables.edges[begin]
+            test, way = edge.target, tables.way(edge)
+            if edge.looks_back or way not in (NEAREST, ORDERED):
+                return None
+            if way == ORDERED:
+                row = tables.tests[edge.first_test]
+                both, is_strict = tables.in_order(row), SIGNS[row[1]] in ("<", ">")
+        rows.append([test, *(numbers.setdefault(own, len(numbers)) if own else 0 for own in both), is_strict])
+    return NextChain(np.array(rows, np.int64), tuple(numbers))
 
 
 def next_tables_of(program: SequenceProgram, bound: BoundBranch) -> NextTables | str:

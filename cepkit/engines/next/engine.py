@@ -12,6 +12,7 @@ from cepkit.compile.interpreted.next_event import NextTables, edge_rows, next_ta
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import NO_LIMIT
 from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.engines.next.chain import NextChainSearch, chain_search
 from cepkit.engines.next.places import NextPlaces
 from cepkit.engines.shared.kernels import per_call
 from cepkit.engines.shared.sequence_set import (
@@ -72,12 +73,17 @@ class NextMatches(SequenceSet):
         self.program, self.events = program, events
 
     @cached_property
-    def _searches(self) -> list[_BranchSearch]:
+    def _searches(self) -> list[NextChainSearch | _BranchSearch]:
         places = NextPlaces(self.program, self.events)
+        tables = [next_tables_of(self.program, bound) for bound in self.program.branches]
         return [
-            _BranchSearch(places, next_tables_of(self.program, bound), number)
-            for number, bound in enumerate(self.program.branches)
+            chain_search(places, own, number) or _BranchSearch(places, own, number)
+            for number, own in enumerate(tables)
         ]
+
+    def _in_order(self, blocks: list[MatchBlock]) -> MatchBlock:
+        """Return the matches of all branches in canonical order."""
+        return blocks[0] if len(blocks) == 1 and self._searches[0].is_sorted else joined(blocks).sorted()
 
     @cached_property
     def _known(self) -> KnownMatches | None:
@@ -89,7 +95,7 @@ class NextMatches(SequenceSet):
                 return None
             blocks.append(block)
             room -= block.n_items
-        return KnownMatches(self.events, joined(blocks).sorted())
+        return KnownMatches(self.events, self._in_order(blocks))
 
     @cached_property
     def _total(self) -> int:
@@ -98,6 +104,11 @@ class NextMatches(SequenceSet):
     def count(self) -> int:
         """Return the exact number of matches."""
         return self._known.count() if self.__dict__.get("_known") else self._total
+
+    def at_most(self) -> int:
+        """Return the number of matches; chains list them, since a listing follows."""
+        is_listed = all(isinstance(search, NextChainSearch) for search in self._searches)
+        return self._known.count() if is_listed and self._known else self.count()
 
     def any(self) -> bool:
         """Return whether there is a match."""
@@ -109,7 +120,7 @@ class NextMatches(SequenceSet):
             return self._known.ends()
         counts = np.zeros(self.events.n_events, np.int64)
         for search in self._searches:
-            counts[search.places.position] += search.count_by_last()
+            search.add_ends(counts)
         positions = np.flatnonzero(counts)
         return positions, counts[positions]
 
@@ -118,7 +129,7 @@ class NextMatches(SequenceSet):
         is_all = low <= 0 and high >= self.events.n_events
         if (is_all or "_known" in self.__dict__) and self._known:
             return self._known.ending(low, high)
-        return joined([search.block(low, high) for search in self._searches]).sorted()
+        return self._in_order([search.block(low, high) for search in self._searches])
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in blocks of at most ``size``."""
@@ -152,6 +163,8 @@ class NextMatches(SequenceSet):
 
 class _BranchSearch:
     """The search for the matches of one branch."""
+
+    is_sorted = False
 
     def __init__(self, places: NextPlaces, tables: NextTables, number: int):
         self.places, self.tables, self.number = places, tables, number
@@ -209,13 +222,13 @@ class _BranchSearch:
         _ = self._arguments, self._longest
         return sum(in_slices(count, places.walk_cuts, threads=places.threads))
 
-    def count_by_last(self) -> np.ndarray:
-        """Return how many matches end at each place, int64."""
-        counts = np.zeros(self.places.n, np.int64)
-        outputs = counts, np.empty(0, np.int32), np.empty((0, self.n_components), np.int64)
+    def add_ends(self, counts: np.ndarray) -> None:
+        """Add the number of matches that end at each event to ``counts``."""
+        of_place = np.zeros(self.places.n, np.int64)
+        outputs = of_place, np.empty(0, np.int32), np.empty((0, self.n_components), np.int64)
         for _ in self._calls(0, self.places.n, 0, self.places.events.n_events, fill=False, outputs=outputs):
             pass
-        return counts
+        counts[self.places.position] += of_place
 
     def block(self, low: int, high: int, *, most_items: int | None = None) -> MatchBlock | None:
         """Return the matches that end from ``low`` to ``high``, or None if they have too many events."""

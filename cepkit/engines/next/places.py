@@ -51,15 +51,21 @@ class NextPlaces:
         return self.program.inputs(self.events.columns)
 
     @cached_property
-    def _partition(self) -> np.ndarray:
+    def partition(self) -> np.ndarray:
+        """Partition of each event, int32."""
         return np.ascontiguousarray(self.events.partition_of_event, np.int32)
+
+    @cached_property
+    def accept(self) -> np.ndarray:
+        """Which events fulfil the conditions on single events, uint8, (n_tests, n_events)."""
+        events = InStreamOrder(self.program, self.inputs, self.events.n_events)
+        return accepted(events, threads=self.threads)
 
     @cached_property
     def _given(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """The first place of each partition, the place of each event or -1, positions, and bits of tests."""
         events, n = self.events, self.events.n_events
-        accept = accepted(InStreamOrder(self.program, self.inputs, n), threads=self.threads)
-        partition = self._partition
+        accept, partition = self.accept, self.partition
         cuts, n_partitions = even_cuts(n, self.threads), max(1, events.n_partitions)
         counts, place = np.zeros((len(cuts) - 1, n_partitions), np.int64), np.empty(n, np.int32)
 
@@ -126,7 +132,7 @@ class NextPlaces:
         if window.within_events is None:
             return in_time
         before, n_of_partition = np.empty(self.n, np.int64), np.zeros(len(self.bounds) - 1, np.int64)
-        self.kernels.count_before(self._partition, self._given[1], n_of_partition, before)
+        self.kernels.count_before(self.partition, self._given[1], n_of_partition, before)
         return np.minimum(in_time, self._ends(before, window.within_events - 1, 1))
 
     @cached_property
