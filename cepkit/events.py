@@ -35,7 +35,7 @@ INTEGER, FLOAT, BOOLEAN, TEXT, TIME, DURATION, LIST, MAP, OTHER = (
     "map",
     "other",
 )
-EVENTS_PER_COUNT = 1 << 14  # of equal neighbours: their values fit the cache
+EVENTS_PER_COUNT = 1 << 15  # of equal neighbours: their values fit the cache
 NUMBERS = (INTEGER, FLOAT)
 WHOLE = (INTEGER, TIME, DURATION)  # of 64 bits
 

@@ -121,9 +121,12 @@ class _SeriesByName:
         if name in self.duplicates:
             return ColumnType(OTHER)
         series = self.series(name)
-        if series.dtype == object and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
+        if not isinstance(series.dtype, np.dtype):
+            return type_of_series(series)
+        kind = series.dtype.kind
+        if kind == "O" and recall(self.owner, ("texts", name), [series.to_numpy()]) is not None:
             return ColumnType(TEXT, nullable=True)  # nobody need look at the objects again
-        if isinstance(series.dtype, np.dtype) and series.dtype.kind == "M":
+        if kind == "M":
             self.n_equal[name] = equals_by_step(series.to_numpy().view(np.int64))
         return type_of_series(series, self.n_equal.get(name) is not None)
 
@@ -159,11 +162,12 @@ class PandasSource:
         if name in self.duplicates:
             return False
         series = self._series(name)
-        if series.dtype == object:  # empty lists make objects or floats
+        dtype = series.dtype
+        if not isinstance(dtype, np.dtype):
+            return isinstance(dtype, pd.ArrowDtype) and pa.types.is_null(dtype.pyarrow_dtype)
+        if dtype.kind == "O":  # empty lists make objects or floats
             return _has_only_missing(series)
-        if isinstance(series.dtype, pd.ArrowDtype):
-            return pa.types.is_null(series.dtype.pyarrow_dtype)
-        return series.dtype == np.float64 and not len(series)
+        return dtype == np.float64 and not len(series)
 
     @property
     def clock(self) -> str | None:
@@ -361,6 +365,8 @@ def _has_integers_and_nulls_in_lists(array: pa.Array | pa.ChunkedArray) -> bool:
 def type_of_series(series: pd.Series, is_rising: bool | None = None) -> ColumnType:
     """Return the column type of a Series. If its times rise, missing ones are the first ones."""
     dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+        return ColumnType(FLOAT, nullable=True) if dtype.kind == "f" else ColumnType(INTEGER)
     if isinstance(dtype, pd.ArrowDtype):
         return type_of_arrow(dtype.pyarrow_dtype, nullable=series.hasnans)
     if isinstance(dtype, pd.CategoricalDtype):
@@ -463,11 +469,13 @@ def column_of_series(
     type of the Series if it is known. Finding the type of times reads the whole Series.
     """
     dtype = series.dtype
-    if series.dtype == object and owner is not None:
+    if isinstance(dtype, np.dtype) and dtype.kind == "O" and owner is not None:
         known = recall(owner, ("texts", name), [series.to_numpy()])
         if known is not None:
             return Column(ColumnType(TEXT, nullable=True), *known)
     of = type_of_series(series) if of is None else of
+    if isinstance(dtype, np.dtype) and (dtype.kind == "i" or dtype.str[1:] in ("f4", "f8", "u1", "u2", "u4")):
+        return Column(of, series.to_numpy())
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         return column_of_arrow(pa.array(series, from_pandas=True), name, owner)
     if isinstance(dtype, pd.CategoricalDtype):
