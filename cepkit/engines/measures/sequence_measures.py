@@ -19,7 +19,7 @@ from cepkit.engines.measures.regex_measures import (
     unused_names,
 )
 from cepkit.engines.shared.match_set import Lineage
-from cepkit.engines.shared.sequence_set import MatchBlock
+from cepkit.engines.shared.sequence_set import LineBlock, MatchBlock
 from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.sequences.query import SequenceQuery
@@ -183,6 +183,8 @@ class _SequenceEvaluator(Evaluator):
         found = self.matches
         if found.item_of_variable is not None and variable in found.item_of_variable:
             every = self._numbers
+            if isinstance(found.block, LineBlock):
+                return found.block.events[found.item_of_variable[variable]], every, every[:-1]
             own = slice(found.item_of_variable[variable], None, len(found.item_of_variable))
             return np.ascontiguousarray(found.block.event_of_item[own]), every, every[:-1]
         number = self.query.variables.index(variable)

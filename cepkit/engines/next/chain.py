@@ -15,7 +15,7 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.interpreted.values import read_value
 from cepkit.engines.next.places import NextPlaces
 from cepkit.engines.shared.kernels import per_call
-from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, bytes_to_collect, of_lines
+from cepkit.engines.shared.sequence_set import EMPTY, LineBlock, MatchBlock, bytes_to_collect
 from cepkit.engines.shared.slices import even_cuts, in_slices
 from cepkit.limits import check_memory, fits_memory
 from cepkit.progress import checkpoint, run_on_threads
@@ -24,6 +24,7 @@ CHAIN = "cepkit.kernels.sequences.next_chain"
 _BLOCK = 16  # as in the kernels: a block of last events has 2^16
 _EVENTS_PER_CHUNK = 1 << 16  # their numbers fit the cache
 _FEWEST_ENTRIES = 1 << 12  # of all stacks at first
+_MANY_EVENTS = 1 << 22  # the best machine code pays at once
 _MOST_OVERLAP = 4  # a part of the events may look at a quarter of its length beyond its end
 _NONE = np.empty(0, np.int64)
 Part = tuple[
@@ -56,7 +57,7 @@ class NextChainSearch:
 
     @cached_property
     def _kernels(self) -> Any:
-        return load_kernels(CHAIN)
+        return load_kernels(CHAIN, quick=self.n_events < _MANY_EVENTS)
 
     @cached_property
     def _limits(self) -> tuple[np.ndarray, int, int]:
@@ -212,7 +213,7 @@ class NextChainSearch:
         while found:
             matches = found.pop(0)
             self._kernels.deal(len(matches), matches, cursor, dealt)
-        events = np.empty(dealt.size, np.int64)
+        events = np.empty((self.n_components, len(dealt)), np.int64)
 
         def sort(begin: int, stop: int) -> None:
             for block in range(begin, stop):
@@ -222,4 +223,4 @@ class NextChainSearch:
                 checkpoint()
 
         in_slices(sort, even_cuts(len(n_of_block), self.places.threads), threads=self.places.threads)
-        return of_lines(events, self.n_components, self.number)
+        return LineBlock(events, self.number)

@@ -46,15 +46,12 @@ class MatchBlock:
         Offsets.
     branch_of_match : ndarray of int16, shape (n_matches,)
         Number of the branch.
-    width : int
-        How many events each match has, if this is known to be the same number; otherwise 0.
     """
 
     event_of_item: np.ndarray
     component_of_item: np.ndarray
     first_item_of_match: np.ndarray
     branch_of_match: np.ndarray
-    width: int = 0
 
     def __len__(self) -> int:
         return len(self.branch_of_match)
@@ -72,29 +69,22 @@ class MatchBlock:
     @property
     def first(self) -> np.ndarray:
         """Position of the first event of each match, int64, (n_matches,)."""
-        if self.width:
-            return np.ascontiguousarray(self.event_of_item[:: self.width])
         return self.event_of_item[self.first_item_of_match[:-1]]
 
     @property
     def last(self) -> np.ndarray:
         """Position of the last event of each match, int64, (n_matches,)."""
-        if self.width:
-            return np.ascontiguousarray(self.event_of_item[self.width - 1 :: self.width])
         return self.event_of_item[self.first_item_of_match[1:] - 1]
 
     def take(self, matches: np.ndarray | slice) -> MatchBlock:
         """Return these matches, in this order."""
-        width, sizes = self.width, np.empty(0, np.int64) if self.width else np.diff(self.first_item_of_match)
+        sizes = np.diff(self.first_item_of_match)
         if len(sizes) and sizes[0] * len(sizes) == self.n_items and (sizes == sizes[0]).all():
-            width = int(sizes[0])
-        if width:
             event, component = (
-                own.reshape(-1, width)[matches].ravel()
-                for own in (self.event_of_item, self.component_of_item)
+                own.reshape(len(sizes), -1)[matches] for own in (self.event_of_item, self.component_of_item)
             )
-            first_item = np.arange(0, len(event) + 1, width)
-            return MatchBlock(event, component, first_item, self.branch_of_match[matches], width)
+            first_item = np.arange(0, event.size + 1, sizes[0])
+            return MatchBlock(event.ravel(), component.ravel(), first_item, self.branch_of_match[matches])
         matches = np.arange(len(self))[matches]
         n_items = sizes[matches]
         first_item = np.zeros(len(matches) + 1, np.int64)
@@ -143,6 +133,66 @@ class MatchBlock:
         return (self.event_of_item[items][::-1].tolist(), components, int(self.branch_of_match[m]))
 
 
+class LineBlock(MatchBlock):
+    """Matches of a branch with one event of each component; other arrays are made when they are needed.
+
+    Parameters
+    ----------
+    events : ndarray of int64, shape (n_components, n_matches)
+        Positions in stream order.
+    branch : int
+        Number of the branch.
+    """
+
+    def __init__(self, events: np.ndarray, branch: int):
+        self.__dict__.update(events=events, branch=branch)
+
+    def __reduce__(self) -> tuple:
+        return LineBlock, (self.events, self.branch)
+
+    def __len__(self) -> int:
+        return self.events.shape[1]
+
+    @cached_property
+    def event_of_item(self) -> np.ndarray:
+        """As of `MatchBlock`."""
+        return self.events.T.ravel()
+
+    @cached_property
+    def component_of_item(self) -> np.ndarray:
+        """As of `MatchBlock`."""
+        return np.tile(np.arange(len(self.events), dtype=np.int16), len(self))
+
+    @cached_property
+    def first_item_of_match(self) -> np.ndarray:
+        """As of `MatchBlock`."""
+        return np.arange(0, self.n_items + 1, len(self.events))
+
+    @cached_property
+    def branch_of_match(self) -> np.ndarray:
+        """As of `MatchBlock`."""
+        return np.full(len(self), self.branch, np.int16)
+
+    @property
+    def n_items(self) -> int:
+        """Number of events of all matches."""
+        return self.events.size
+
+    @property
+    def first(self) -> np.ndarray:
+        """Position of the first event of each match."""
+        return self.events[0]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Position of the last event of each match."""
+        return self.events[-1]
+
+    def take(self, matches: np.ndarray | slice) -> MatchBlock:
+        """Return these matches, in this order."""
+        return LineBlock(self.events[:, matches], self.branch)
+
+
 EMPTY = MatchBlock(np.empty(0, np.int64), np.empty(0, np.int16), np.zeros(1, np.int64), np.empty(0, np.int16))
 
 
@@ -162,16 +212,6 @@ def joined(blocks: list[MatchBlock]) -> MatchBlock:
         first_item,
         np.concatenate([block.branch_of_match for block in blocks]),
     )
-
-
-def of_lines(events: np.ndarray, width: int, branch: int) -> MatchBlock:
-    """Return matches of one branch that have one event of each of ``width`` components, from their events."""
-    n = len(events) // width
-    component = np.empty((n, width), np.int16)
-    for c in range(width):
-        component[:, c] = c
-    first_item = np.arange(0, len(events) + 1, width)
-    return MatchBlock(events, component.ravel(), first_item, np.full(n, branch, np.int16), width)
 
 
 def bytes_to_collect(n_matches: int, n_items: int) -> int:

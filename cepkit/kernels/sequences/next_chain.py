@@ -209,17 +209,17 @@ def deal(n_matches, matches, cursor, out):
 
 
 @njit(**_HELPER)
-def _is_before(a, b, n, event):
+def _is_before(a, b, event):
     """Return whether match a has its place before match b, by the events from the last one on."""
-    for c in range(n - 1, -1, -1):
-        x, y = event[a * n + c], event[b * n + c]
+    for c in range(len(event) - 1, -1, -1):
+        x, y = event[c, a], event[c, b]
         if x != y:
             return x < y
     return False
 
 
 @njit(**_HELPER)
-def _sort(begin, stop, n, event):
+def _sort(begin, stop, event):
     """Sort some matches in place (Shell's sort)."""
     gap = 1
     while gap < (stop - begin) // 3:
@@ -227,41 +227,43 @@ def _sort(begin, stop, n, event):
     while gap > 0:
         for m in range(begin + gap, stop):
             at = m
-            while at >= begin + gap and _is_before(at, at - gap, n, event):
-                for c in range(n):
-                    here, there = at * n + c, (at - gap) * n + c
-                    event[here], event[there] = event[there], event[here]
+            while at >= begin + gap and _is_before(at, at - gap, event):
+                for c in range(len(event)):
+                    event[c, at], event[c, at - gap] = event[c, at - gap], event[c, at]
                 at -= gap
         gap //= 3
     return 0
 
 
-@njit([(T.int64, T.int64, _S2, _S1, T.int64, _I1)], cache=True, **_OPTIONS)
+@njit([(T.int64, T.int64, _S2, _S1, T.int64, _I2)], cache=True, **_OPTIONS)
 def sort_block(begin, stop, dealt, n_before, first, event):
     """Write the matches of a block in canonical order; before, their first events rise.
 
     ``first`` is the first event of the block, and ``n_before`` is scratch with an item for each event and one
-    more. O(events of the block + events of matches), if few matches share a last event.
+    more. ``event`` has a row for each component. O(events of the block + events of matches), if few matches
+    share a last event.
     """
     n = dealt.shape[1]
     for i in range(len(n_before)):
         n_before[i] = 0
     for m in range(begin, stop):
-        n_before[dealt[m, n - 1] - first + 1] += 1
-    for i in range(1, len(n_before)):
-        n_before[i] += n_before[i - 1]
+        n_before[dealt[_U(m), n - 1] - first + 1] += 1
+    before = begin
+    for i in range(len(n_before)):
+        before += n_before[_U(i)]
+        n_before[_U(i)] = before - begin
     for m in range(begin, stop):
-        i = dealt[m, n - 1] - first
-        at = (begin + n_before[i]) * n
-        n_before[i] += 1
+        i = np.int64(dealt[_U(m), n - 1]) - first
+        at = begin + n_before[_U(i)]
+        n_before[_U(i)] += 1
         for c in range(n):
-            event[at + c] = dealt[m, c]
+            event[_U(c), _U(at)] = dealt[_U(m), _U(c)]
     m = begin
     while m < stop:
-        last, until, is_sorted = event[m * n + n - 1], m + 1, True
-        while until < stop and event[until * n + n - 1] == last:
-            is_sorted = is_sorted and not _is_before(until, until - 1, n, event)
+        last, until, is_sorted = event[n - 1, m], m + 1, True
+        while until < stop and event[n - 1, until] == last:
+            is_sorted = is_sorted and not _is_before(until, until - 1, event)
             until += 1
         if not is_sorted:
-            _sort(m, until, n, event)
+            _sort(m, until, event)
         m = until
