@@ -56,16 +56,25 @@ def classify(begin, stop, accept, components, component, listed, report):
     for i in range(stop - begin):
         component[i] = 0
     for c in range(len(components)):
-        row, number = accept[components[c, ACCEPT]], np.uint8(c + 1)
-        for i in range(stop - begin):
-            fits = row[_U(begin + i)]
-            most |= fits & np.uint8(component[i] != 0)
-            component[i] |= number if fits else np.uint8(0)
+        row, number = accept[components[c, ACCEPT], begin:stop], np.uint8(c + 1)
+        for i in range(len(row)):
+            most = max(most, np.uint8(component[i] * row[i]))
+            component[i] = max(component[i], np.uint8(row[i] * number))
     n = 0
     for i in range(stop - begin):
         listed[n] = i
         n += component[i] != 0
     report[N_LISTED], report[IS_SINGLE] = n, most == 0
+
+
+@njit(inline="always", **_HELPER)
+def _n_below(entry, stop, number, or_equal):
+    """Return how many of the four entries before ``stop`` are below a number, without a branch."""
+    n = np.int64(0)
+    for x in range(1, 5):
+        other = entry[_U(stop - x)]
+        n += np.int64(other < number) | (np.int64(other == number) & or_equal)
+    return n
 
 
 @njit(
@@ -136,6 +145,8 @@ def walk(
                 if n_nulls[_U(row)] == 0 or known[_U(row), _U(i)]:
                     number = numbers[_U(row), _U(i)]
                     b, top, step = base[_U(s + 1)], np.int64(size[_U(s + 1)]), np.int64(1)
+                    if top >= 4:
+                        top -= _n_below(entry, b + top, number, is_strict)
                     under = top - 1  # becomes the highest entry that is above the number
                     while under >= 0:
                         other = entry[_U(b + under)]
@@ -177,6 +188,8 @@ def walk(
                 if n_nulls[_U(row)] == 0 or known[_U(row), _U(i)]:
                     number = numbers[_U(row), _U(i)]
                     b, top = base[_U(s)], np.int64(size[_U(s)])
+                    if top >= 4:
+                        top -= _n_below(entry, b + top, number, 1)
                     while top > 0 and entry[_U(b + top - 1)] <= number:
                         top -= 1
                     if top == room[_U(s)]:
