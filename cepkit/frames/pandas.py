@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,8 @@ class _SeriesByName:
             found = pd.Series(level, copy=False)
         else:
             found = self.frame[name]
+            if isinstance(found.dtype, pd.ArrowDtype) and has_view(found.dtype.pyarrow_dtype):
+                found = _without_view(found)
             if _PANDAS < 3:  # the frame may change
                 return found
         self._known[name] = found
@@ -148,7 +150,7 @@ class PandasSource:
         _check_names(frame.columns, labels)
         _check_unicode(labels)
         self.owner = frame
-        self.frame = frame = _without_views(_isolated(frame))
+        self._isolated = frame = _isolated(frame)
         self.n_rows = len(frame)
         by_name = _SeriesByName(frame, self.owner)
         self._series, self.duplicates = by_name.series, by_name.duplicates
@@ -156,6 +158,11 @@ class PandasSource:
         names = [name for name in labels if isinstance(name, str)]
         self.schema = ColumnTypes([*names, *by_name.level_of_name], by_name.type)
         self._arrow_types: dict[str, pa.DataType | None] = {}
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows of the frame, without Arrow's view types."""
+        return _without_views(self._isolated)
 
     def is_untyped(self, name: str) -> bool:
         """Return whether a column has missing objects only, Arrow's type null, or floats and no rows."""
@@ -172,7 +179,7 @@ class PandasSource:
     @property
     def clock(self) -> str | None:
         """Name of the index if it is a DatetimeIndex; it orders the rows unless a query says otherwise."""
-        return index_clock(self.frame)
+        return index_clock(self._isolated)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -204,7 +211,7 @@ class PandasSource:
     def vectors(self, name: str) -> np.ndarray:
         """Return an array column as a matrix."""
         array = arrow_of_series(self._series(name), name)
-        return vectors_of_arrow(array, name, lambda row: self.frame.index[row])
+        return vectors_of_arrow(array, name, lambda row: self._isolated.index[row])
 
     def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
         """Return the values of a column in these rows."""
@@ -263,7 +270,7 @@ class PandasSource:
 
     def index_labels(self, rows: np.ndarray) -> pd.Index:
         """Return the index of these rows."""
-        return self.frame.index.take(rows)
+        return self._isolated.index.take(rows)
 
 
 @lru_cache(maxsize=128)
