@@ -157,7 +157,7 @@ FORKING = """
     frame = pd.DataFrame({"t": range(300), "kind": list("ABC") * 100, "x": np.arange(300) * 7 % 31})
     keywords = {"event_type": "kind", "order_by": "t"}
     def answer(i):
-        plus = " + ".join(["a.x"] * (i % 7 + 1))  # queries of several shapes
+        plus = " + ".join(["a.x"] * (i % 4 + 1))  # queries of several shapes
         text = f"PATTERN SEQ(A a, B b) WHERE {plus} < b.x WITHIN 9"
         return tuple(cep.match(frame, text, engine=e, **keywords).count() for e in ("auto", "search"))
     answer(0)  # the modules are loaded; only then can the package watch over forks
@@ -193,7 +193,7 @@ def test_a_process_that_is_forked_among_threads_answers(tmp_path, way):
         "interpreted": {"NUMBA_DISABLE_JIT": "0", "CEPKIT_TIER": "", "CEPKIT_CACHE": str(tmp_path)},
         "compiled": {"NUMBA_DISABLE_JIT": "0", "CEPKIT_TIER": "compiled", "CEPKIT_CACHE": str(tmp_path)},
     }[way]
-    assert run_script(FORKING.replace("FORKS", "8"), **environment) == "[0]\n"
+    assert run_script(FORKING.replace("FORKS", "5"), **environment) == "[0]\n"
 
 
 # --- interrupts --------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ INTERRUPTED = """
     for name in NAMES:
         long_work.events(long_work.N)
         before = set(threading.enumerate())
-        for seconds in (1.0, 0.5):  # the first one compiles, or loads what is compiled
+        for seconds in (0.5, 0.25):  # the first one compiles, or loads what is compiled
             came, taken = "ended", threading.Event()
             other = threading.Thread(target=interrupt, args=(seconds, taken), daemon=True)
             other.start()
