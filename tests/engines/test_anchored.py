@@ -19,7 +19,7 @@ from tests.support.anchored_cases import case_of, check, layout_of
 from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-SHAPES, FULL_SHAPES = (2, 20) if JIT else (14, 200)
+SHAPES, FULL_SHAPES = (2, 20) if JIT else (5, 200)
 STREAMS, FULL_STREAMS = 20, 100
 
 
@@ -37,14 +37,14 @@ def limits(request, monkeypatch):
 @pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))
 def test_agrees_with_the_definition(shape_seed, limits, tier, full):
     # All tiers compile the walk of a shape, which takes a second. The others compile the counts, too.
-    streams_of_shape = 1 if not JIT else 5 if tier == "interpreted" else 100
+    streams_of_shape = 1 if not JIT else 10 if tier == "interpreted" else 100
     for seed in range(FULL_STREAMS if full else STREAMS):
         check(*case_of(100 * shape_seed + seed // streams_of_shape, seed))
 
 
 def test_cases_have_matches_of_every_kind():
     kinds = dict.fromkeys(["many", "some", "none", "pairs", "several loops", "one type"], 0)
-    for shape in range(200):
+    for shape in range(100):
         case, rows, _ = case_of(shape, 0)
         n = len(case.matches(rows))
         kinds["none"] += n == 0
@@ -53,8 +53,8 @@ def test_cases_have_matches_of_every_kind():
         kinds["pairs"] += n > 2 and any(which in ("pair", "previous") for _, which, *_ in case.anchored)
         kinds["several loops"] += n > 2 and sum(low != high for _, low, high in case.components) > 1
         kinds["one type"] += n > 2 and all(kind is None for kind, *_ in case.components)
-    assert min(kinds.values()) >= 8, kinds
-    assert kinds["some"] >= 90, kinds
+    assert min(kinds.values()) >= 4, kinds
+    assert kinds["some"] >= 45, kinds
 
 
 @pytest.mark.parametrize("seed", seeds(20, 60))

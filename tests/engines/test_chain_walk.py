@@ -22,7 +22,7 @@ from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs seconds per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SHAPES, STREAMS = (1, 40) if JIT else (40, 5)
+SHAPES, STREAMS = (1, 40) if JIT else (16, 5)
 FULL_SHAPES, FULL_STREAMS = (20, 100) if JIT else (800, 4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from random import Random
 
 import numba
@@ -49,13 +50,14 @@ def compared(seed: int, family: str, monkeypatch) -> bool:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", seeds(4 if JIT else 30, 120))
+@pytest.mark.parametrize("seed", seeds(4 if JIT else 12, 120))
 def test_matches_of_windows_are_those_of_the_definition(seed, family, monkeypatch):
     compared(seed, family, monkeypatch)
 
 
 def test_many_random_cases_are_compared(monkeypatch):
-    assert sum(compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES) >= 8
+    drawn = (compared(seed, family, monkeypatch) for seed in range(30) for family in FAMILIES)
+    assert len(list(islice(filter(None, drawn), 8))) == 8
 
 
 def test_few_matches_of_many_events_need_no_walk(monkeypatch):

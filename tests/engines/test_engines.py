@@ -25,7 +25,7 @@ from tests.support.regex_runs import check, plain
 from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-SHAPES, FULL_SHAPES = (6, 40) if JIT else (30, 200)
+SHAPES, FULL_SHAPES = (3, 40) if JIT else (12, 200)
 STREAMS, FULL_STREAMS = 15, 130
 
 MEASURES = (

@@ -20,10 +20,11 @@ from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.parsing import parse_pattern
 from tests.oracle import generate, naive
+from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
 # Machine code costs up to a second per shape: few shapes, many streams. Interpreted kernels: the reverse.
-SEEDS, SHAPES, STREAMS = (8, 1, 40) if JIT else (12, 8, 12)
+SEEDS, SHAPES, STREAMS = (seeds(3, 8), 1, 40) if JIT else (seeds(4, 12), 8, 12)
 TIERS = ("auto", "compiled", "interpreted")
 # Both sides of a condition: what depends on the event, and what depends on the start. y has nulls.
 SIDES = (
@@ -94,7 +95,7 @@ def check_shape(
     return n_matches, has_queue
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_loops_that_look_at_the_start_equal_the_oracle(seed):
     rng = Random(seed)
     n_matches = n_queues = n_shapes = 0

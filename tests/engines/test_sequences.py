@@ -24,7 +24,7 @@ from tests.support.sizes import seeds
 SEQUENCE_ENGINES = [name for name, engine in engines().items() if engine.run is not None and engine.automatic]
 FAMILIES = list(gs.FAMILIES)
 JIT = not numba.config.DISABLE_JIT
-SHAPES, FULL_SHAPES = (1, 6) if JIT else (4, 60)
+SHAPES, FULL_SHAPES = (1, 6) if JIT else (2, 60)
 STREAMS, FULL_STREAMS = (20, 120) if JIT else (12, 12)
 
 

@@ -104,7 +104,7 @@ def test_pages_are_parts_of_the_whole(text, strategy, partition_by, monkeypatch)
         wholes.append(whole)
         n = len(whole)
         assert n > 100
-        for size in range(1, 40):  # some matches end with the first events
+        for size in (*range(1, 10), 17, 32, 33, 39):  # some matches end with the first events
             pd.testing.assert_frame_equal(fresh().head(size), whole.head(size))
         pd.testing.assert_frame_equal(fresh()[:7].to_frame(), whole[:7])
         pd.testing.assert_frame_equal(fresh()[2:9:3].to_frame(), whole[2:9:3].reset_index(drop=True))
