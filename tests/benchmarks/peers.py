@@ -352,7 +352,7 @@ def by_letters(frame: pd.DataFrame, regex: bytes) -> pd.DataFrame:
         for found in pattern.finditer(text[start:stop].tobytes()):
             first.append(start + found.start())
             last.append(start + found.end() - 1)
-    rows = order[np.array(first)]
+    rows = order[np.array(first, np.int64)]
     return pd.DataFrame({"symbol": frame["symbol"].take(rows), "top": frame["price"].take(rows)})
 
 
