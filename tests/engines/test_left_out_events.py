@@ -5,8 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import cepkit as cep
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.shared import places
 from cepkit.planning.planner import engines
@@ -55,21 +57,18 @@ def test_random_cases_leave_events_out(monkeypatch):
     assert sum(compared(seed, family, monkeypatch) > 0 for seed in range(20) for family in FAMILIES) >= 10
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.9])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.9])
 def test_events_have_no_place_where_few_are_accepted(share):
-    from tests.engines.test_kept_pools import LINE, PandasSource, build_events, program_of, stream
-
-    frame = stream(1, 40_000)
-    rng = np.random.default_rng(2)
-    frame.loc[rng.random(len(frame)) >= share, "kind"] = "D"
-    source = PandasSource(frame)
-    program = program_of(LINE.format(0, 20), source)
-    matches = CountedMatches(program, build_events(source, program))
-    n_accepted = int((frame["kind"] != "D").sum())
+    rng, n = np.random.default_rng(2), 40_000
+    kind = np.where(rng.random(n) < share, rng.choice(list("ABC"), n), "D")
+    frame = pd.DataFrame({"kind": kind, "k": rng.integers(0, 3, n), "t": np.cumsum(rng.integers(0, 3, n))})
+    frame["x"] = rng.integers(0, 50, n)
+    text = "PATTERN SEQ(A a, B b, C c) WHERE [k] AND b.x > a.x AND c.x < b.x WITHIN 20"
     few = frame[frame["kind"] != "D"].reset_index(names="row")
-    other = PandasSource(few)
-    wanted = CountedMatches(program, build_events(other, program))
-    assert matches.count() == wanted.count()
+    found, wanted = (
+        cep.match(own, text, event_type="kind", order_by="t")._found.whole for own in (frame, few)
+    )
+    assert found.count() == wanted.count()
     rows = few["row"].to_numpy()[all_of(wanted).event_of_item]
-    np.testing.assert_array_equal(all_of(matches).event_of_item, rows)
-    assert matches._places.n == (n_accepted if share < 0.5 else len(frame))
+    np.testing.assert_array_equal(all_of(found).event_of_item, rows)
+    assert found._places.n == (len(few) if share < 0.5 else n)
