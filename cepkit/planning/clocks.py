@@ -215,7 +215,7 @@ def _some_of(equal: _Neighbours, events: Events) -> tuple[np.ndarray, int]:
     ends = np.cumsum(counts)
     n_pairs = int(ends[-1])
     if n_pairs <= _MOST_PAIRS:
-        return np.concatenate([ends[:0], *(tied(i, i + 1) for i in np.flatnonzero(counts))]), n_pairs
+        return np.concatenate([ends[:0], *(tied(i, i + 1) for i in np.flatnonzero(counts).tolist())]), n_pairs
     samples = []
     for begin in np.linspace(0, n_pairs - _PAIRS_PER_SAMPLE, _SAMPLES).astype(np.int64):
         # Only the blocks with these pairs are searched. The samples do not overlap.
