@@ -136,8 +136,9 @@ class Events:
         """Return the events at some rising positions, with the same partitions."""
         columns = {name: column.take(positions) for name, column in self.columns.items()}
         partition = self.partition_of_event[positions]
-        is_same = self.row_of_event is None and isinstance(positions, slice)
-        rows = None if is_same else self.rows(positions)
+        rows = None if isinstance(positions, slice) else positions
+        if self.row_of_event is not None:
+            rows = self.row_of_event[positions]
         return Events(len(partition), columns, partition, self.n_partitions, rows)
 
     def part(self, positions: np.ndarray) -> Events:
