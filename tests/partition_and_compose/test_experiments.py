@@ -29,6 +29,7 @@ def test_all_nine_benchmarks_select_what_the_paper_reports():
     assert table["ratio"].between(0.8, 1.2).all(), table["ratio"]
 
 
+@pytest.mark.slow
 def test_all_nine_benchmarks_select_what_the_paper_reports_at_its_size():
     table = paper.table5(paper.benchmarks_prepared(paper.PAPER_REPETITIONS))
     print(table[["events", "matches", "selectivity_pct", "paper_pct", "ratio"]].to_string())

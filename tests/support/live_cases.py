@@ -12,7 +12,7 @@ import cepkit as cep
 QUERY = "PATTERN SEQ(a x, b y, c z) WHERE y.v > x.v + 0.4 AND z.v < y.v WITHIN 100"
 SETTINGS = {"event_type": "kind", "order_by": "ts"}
 PEAKS = ((0.2, 0.35), (0.45, 0.6), (0.65, 0.8), (0.85, 1.0))  # shares of the events
-N, N_WARM = 6000, 800
+N, N_WARM = 4000, 800
 
 
 def frame_of(n: int, seed: int) -> pd.DataFrame:
