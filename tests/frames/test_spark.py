@@ -77,7 +77,7 @@ def by_order(rows, *, at=-1):
 SEEDS = [17, 24, 31, 0, 3, 5, 6, 10, 15, 18, 19, 20, 23, 25, 27, 28, 30, 32, 34, 37, 38, 39, 41, 42, 43]
 
 
-@pytest.mark.parametrize("seed", [SEEDS[i] for i in seeds(2, len(SEEDS))])
+@pytest.mark.parametrize("seed", [SEEDS[i] for i in seeds(1, len(SEEDS))])
 def test_random_streams_packed_as_partitions(session, seed):
     case = generate.case(seed, seed)
     streams = [generate.stream(Random(f"{seed} {i}"), 12, n_keys=2) for i in range(60)]
