@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from cepkit.engines.measures.regex_measures import Measured, Picked
 from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
+from cepkit.engines.shared.placing import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -45,8 +46,10 @@ from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
 from cepkit.frames.reuse import addresses_of, keep, recall
 from cepkit.frames.rising import equals_by_step
 from cepkit.frames.texts import are_texts_valid, invalid_text
+from cepkit.progress import run_on_threads
 
 _PANDAS = int(pd.__version__.split(".")[0])
+_MANY_ROWS = 1 << 18  # whose values threads take
 _INFERRED = {
     "string": TEXT, "boolean": BOOLEAN, "integer": INTEGER, "floating": FLOAT,
     "mixed-integer-float": FLOAT, "decimal": FLOAT, "datetime": TIME, "datetime64": TIME, "date": TIME,
@@ -245,10 +248,10 @@ class PandasSource:
     def result(self, columns: Mapping[str, Measured]) -> pd.DataFrame:
         """Return the result columns as a frame; values of a column keep its dtype."""
         data: list[Any] = []
+        taken = self._taken([values for values in columns.values() if isinstance(values, Picked)])
         for values in columns.values():
             if isinstance(values, Picked):
-                own = self._series(values.column)
-                made, has_objects = own.array.take(values.rows), own.dtype == object
+                made, has_objects = next(taken), self._series(values.column).dtype == object
             else:
                 made = array_of_arrow(values)
                 has_objects = made.dtype == object
@@ -257,6 +260,15 @@ class PandasSource:
         frame = pd.DataFrame(dict(enumerate(data)), copy=False)
         frame.columns = _labels(tuple(columns)).view()
         return frame
+
+    def _taken(self, picked: list[Picked]) -> Iterator[Any]:
+        """Yield the values of each, many on threads: numpy and Arrow let other threads run."""
+        arrays = [self._series(values.column).array for values in picked]
+        take = lambda i: arrays[i].take(picked[i].rows)  # noqa: E731
+        threads = usable_threads() if picked and len(picked[0].rows) >= _MANY_ROWS else 1
+        if threads < 2:
+            return map(take, range(len(picked)))
+        return iter(run_on_threads(take, len(picked), threads))
 
     def rows(self, rows: np.ndarray, columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
         """Return these rows of the frame with their index, and ``columns`` before the frame's columns."""

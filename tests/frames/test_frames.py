@@ -12,6 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError
+from cepkit.frames import pandas as of_pandas
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
 from cepkit.frames.pandas import PandasSource
@@ -854,3 +855,27 @@ def test_two_text_columns_with_different_texts_are_compared_by_their_texts():
     for types in ({}, {"a": "category"}, {"b": object}):
         matches = cep.match(frame.astype(types), "same", define={"same": "a == b"})
         assert matches.to_frame("all")["a"].tolist() == ["v"]
+
+
+def test_threads_take_the_values_of_a_result(monkeypatch):
+    n = 60
+    frame = pd.DataFrame({
+        "i": range(n), "f": np.linspace(0, 1, n), "s": [f"v{i % 7}" for i in range(n)],
+        "c": pd.Categorical([*"abc"] * (n // 3)), "o": [(i,) for i in range(n)],
+        "t": pd.date_range("2024", periods=n), "a": pd.array(range(n), "int8[pyarrow]"),
+    })  # fmt: skip
+    measures = {f"{side}_{name}": f"{side}.{name}" for side in "ab" for name in frame}
+    query, keywords = (
+        "PATTERN SEQ(_ a, _ b) WHERE b.i > a.i + 20 WITHIN 25",
+        {"order_by": "i", "measures": measures},
+    )
+    monkeypatch.setenv("CEPKIT_THREADS", "1")
+    wanted = cep.match(frame, query, **keywords).to_frame()
+    monkeypatch.setenv("CEPKIT_THREADS", "2")
+    used = []
+    run = of_pandas.run_on_threads
+    monkeypatch.setattr(of_pandas, "_MANY_ROWS", 1)
+    monkeypatch.setattr(of_pandas, "run_on_threads", lambda *given: used.append(given[1:]) or run(*given))
+    found = cep.match(frame, query, **keywords).to_frame()
+    pd.testing.assert_frame_equal(found, wanted)
+    assert used == [(len(measures), 2)]
