@@ -266,6 +266,8 @@ class Matches:
         Notes
         -----
         Time O(count + n x events in a window), memory O(events x digits of their numbers of matches + n).
+        Where a search would take long, matches of the query without some of its conditions are drawn, until
+        ``n`` of them fulfil these, too.
 
         Examples
         --------

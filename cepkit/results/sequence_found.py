@@ -11,7 +11,7 @@ import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.aggregates import aggregate_matches
-from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly
+from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
 from cepkit.engines.measures.regex_measures import Measured
 from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
 from cepkit.engines.shared.sequence_set import (
@@ -73,6 +73,13 @@ class SequenceFound(FoundMatches[MatchBlock]):
         """Return all matches."""
         whole = self.whole
         return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
+
+    def sample(self, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        block = None
+        if not isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+            block = draw_matches(self.program, self.events, n, seed)
+        return self.whole.sample(n, seed) if block is None else block
 
     def narrow(self, numbers: range) -> SequenceFound:
         """Build the matches with these numbers as a result of their own, at most a million.

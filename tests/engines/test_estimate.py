@@ -13,13 +13,21 @@ import pytest
 import cepkit as cep
 from cepkit.compile.counting.relaxing import relax
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.counting.estimate import CountEstimate, estimate_count, exactly, proportion_limits
+from cepkit.engines.counting import estimate
+from cepkit.engines.counting.estimate import (
+    CountEstimate,
+    draw_matches,
+    estimate_count,
+    exactly,
+    proportion_limits,
+)
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
+from tests.support.sequence_runs import as_matches
 from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
@@ -239,3 +247,54 @@ def test_conditions_on_the_first_event_need_no_sample():
     query = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > a.x AND c.x > a.x WITHIN 20"
     matches = frame.cep.match(query, event_type="kind", order_by="ts")
     assert matches.count("estimate", samples=50) == exactly(matches.count())
+
+
+# --- samples of the matches ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", seeds(2, 12) if JIT else SEEDS)
+def test_drawn_matches_are_matches_of_the_definition(seed, family, monkeypatch):
+    monkeypatch.setattr(estimate, "_FEWEST_TO_DRAW_FROM", 0)
+    case = drawn(seed, family)
+    program, events = bound(case.query, case.rows)
+    wanted = sequence_matches(case.query, case.rows)
+    for n in (1, 3, len(wanted)):
+        block = draw_matches(program, events, n, seed)
+        if block is None:
+            continue
+        matches = as_matches(program, block)
+        assert len(matches) == n and [match for match in wanted if match in matches] == matches
+        assert as_matches(program, draw_matches(program, events, n, seed)) == matches
+
+
+def test_each_match_is_drawn_as_often(monkeypatch):
+    """The numbers are within six standard deviations of chi-squared."""
+    monkeypatch.setattr(estimate, "_FEWEST_TO_DRAW_FROM", 0)
+    monkeypatch.setattr(estimate, "_DRAWN", (30, 60, 2000))
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"kind": rng.choice(list("ABCD"), 36), "ts": range(36), "x": rng.integers(0, 9, 36)})
+    text = "PATTERN SEQ(A a, OR(B b, D d), C c) WHERE a.x + c.x > b.x + 6 AND d.x + a.x > c.x"
+    found = cep.match(frame, text, event_type="kind", order_by="ts")
+    numbers = {tuple(map(str, row)): i for i, row in enumerate(found.to_frame().itertuples(index=False))}
+    times, n_seeds = np.zeros(len(numbers)), 800
+    for seed in range(n_seeds):
+        for row in found.sample(5, seed).itertuples(index=False):
+            times[numbers[tuple(map(str, row))]] += 1
+    expected = 5 * n_seeds / len(numbers)
+    n = len(numbers)
+    assert n > 20 and times.sum() == 5 * n_seeds
+    assert ((times - expected) ** 2 / expected).sum() < n + 6 * math.sqrt(2 * n), times
+
+
+def test_a_sample_of_many_matches_searches_for_few():
+    n = 60_000
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": rng.choice(list("ABCD"), n), "t": range(n), "x": rng.random(n)})
+    text = "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < 2 * c.x - 0.4 WITHIN 3000"
+    found = cep.match(frame, text, event_type="kind", order_by="t")
+    drawn = found.sample(200, seed=3)
+    x = frame["x"].to_numpy()
+    first, second, third = (drawn[f"{name}_t"].to_numpy() for name in "abc")
+    assert (x[first] + x[second] < 2 * x[third] - 0.4).all() and (third - first <= 3000).all()
+    assert drawn.equals(found.sample(200, seed=3)) and not drawn.equals(found.sample(200, seed=4))

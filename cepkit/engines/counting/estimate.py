@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from cepkit.language.numbers import count_text, rough_text
 
 CONFIDENCE = 0.95
 _LEAST_SHARE = 10  # a branch gets at least a tenth of an even share of the samples
+_FEWEST_TO_DRAW_FROM = 1 << 22  # matches of a relaxed query; fewer are searched
+_DRAWN = 10_000, 200_000  # matches of a relaxed query that are drawn, and then drawn again
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +152,9 @@ def estimate_count(
         return exactly(sum(counts))
     open_counts = [n if dropped else 0 for n, dropped in zip(counts, relaxed.dropped, strict=True)]
     n_drawn = _divide_samples(samples, open_counts)
-    places = Places(program, events)
-    accept = None
-    if any(dropped.absences for dropped in relaxed.dropped):
-        # pyright takes a cached property for no property of a protocol.
-        accept = accepted(places)  # pyright: ignore[reportArgumentType]
-    strata = []
+    tests, strata = _Tests(program, events, relaxed.dropped), []
     for b, (count, n) in enumerate(zip(counts, n_drawn, strict=True)):
-        hits = n
-        if n:
-            block = found.sample_of_branch(b, n, seed)
-            hits = _n_holding(places, accept, program.branches[b], relaxed.dropped[b], block)
+        hits = int(tests.holds(found.sample_of_branch(b, n, seed)).sum()) if n else n
         strata.append((count, n, hits))
     value, low, high = _sum_strata(strata, [bool(n) for n in open_counts])
     return CountEstimate(
@@ -180,12 +175,56 @@ def _divide_samples(samples: int, counts: list[int]) -> list[int]:
     return [min(count, max(least, -(-samples * count // total))) if count else 0 for count in counts]
 
 
-def _n_holding(places: Places, accept, bound: BoundBranch, dropped: Dropped, block: MatchBlock) -> int:
-    size = np.zeros((len(block), len(bound.accepts)), np.int64)
-    np.add.at(size, (block.match_of_item, block.component_of_item), 1)
-    item = places.place_of_position[block.event_of_item]
-    holds = holding(places, accept, bound, item, size, dropped.conditions, dropped.absences)
-    return int(holds.all(axis=1).sum())
+class _Tests:
+    """What a relaxed program leaves out, to test its matches."""
+
+    def __init__(self, program: SequenceProgram, events: Events, dropped: tuple[Dropped, ...]):
+        self._branches, self._dropped, self._places = program.branches, dropped, Places(program, events)
+
+    @cached_property
+    def _accept(self) -> np.ndarray | None:
+        if not any(dropped.absences for dropped in self._dropped):
+            return None
+        # pyright takes a cached property for no property of a protocol.
+        return accepted(self._places)  # pyright: ignore[reportArgumentType]
+
+    def holds(self, block: MatchBlock) -> np.ndarray:
+        """Return which matches fulfil what was left out, bool, (n_matches,)."""
+        holds = np.ones(len(block), np.bool_)
+        for number, (bound, dropped) in enumerate(zip(self._branches, self._dropped, strict=True)):
+            numbers = np.flatnonzero(block.branch_of_match == number)
+            if dropped and len(numbers):
+                holds[numbers] = self._of_branch(bound, dropped, block.take(numbers))
+        return holds
+
+    def _of_branch(self, bound: BoundBranch, dropped: Dropped, block: MatchBlock) -> np.ndarray:
+        size = np.zeros((len(block), len(bound.accepts)), np.int64)
+        np.add.at(size, (block.match_of_item, block.component_of_item), 1)
+        item = self._places.place_of_position[block.event_of_item]
+        tested = dropped.conditions, dropped.absences
+        return holding(self._places, self._accept, bound, item, size, *tested).all(axis=1)
+
+
+def draw_matches(program: SequenceProgram, events: Events, n: int, seed: int) -> MatchBlock | None:
+    """Return ``n`` matches drawn uniformly without a search for all, or None if that is of no use.
+
+    Matches of the relaxed query are drawn until ``n`` of them fulfil the other conditions. Each match has the
+    same chance. None if the relaxed query has few matches, or if too few of them are matches.
+    """
+    relaxed = relax(program)
+    is_of_use = n and events.n_events and not program.window.is_empty
+    if isinstance(relaxed, str) or not any(relaxed.dropped) or not is_of_use:
+        return None
+    found, tests = CountedMatches(relaxed.program, events), _Tests(program, events, relaxed.dropped)
+    if found.count() <= _FEWEST_TO_DRAW_FROM:
+        return None
+    for n_drawn in _DRAWN:
+        block = found.sample(n_drawn, seed)
+        numbers = np.flatnonzero(tests.holds(block))
+        if len(numbers) >= n:
+            chosen = np.random.default_rng(seed).choice(numbers, n, replace=False)
+            return block.take(np.sort(chosen))
+    return None
 
 
 def _sum_strata(strata: list[tuple[int, int, int]], is_open: list[bool]) -> tuple[int, int, int]:
