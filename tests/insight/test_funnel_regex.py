@@ -36,7 +36,7 @@ def names_in(pattern: pt.Pattern) -> set[str]:
     return {variable.name for variable in pt.variables(pattern)}
 
 
-@pytest.mark.parametrize("seed", seeds(60, 2000))
+@pytest.mark.parametrize("seed", seeds(30, 2000))
 def test_steps_are_the_definition_cut_off(seed):
     case = generate.case(seed, n_events=[12, 24, 1, 0][seed % 4] if seed % 8 else None)
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from tests.oracle import generate, naive
 from tests.support.sizes import seeds
 
 JIT = not numba.config.DISABLE_JIT
-SEEDS = 12 if JIT else 60  # each shape compiles the kernel that labels the rows of matches
+SEEDS = 8 if JIT else 24  # each shape compiles the kernel that labels the rows of matches
 FRAME = pd.DataFrame({"t": range(8), "x": [1, 2, 3, 2, 5, 6, 7, 0]}, index=list("abcdefgh"))
 DEFINE = {"up": "x > prev(x)", "down": "x < prev(x)"}
 CALL = {"define": DEFINE, "order_by": "t"}
