@@ -7,7 +7,7 @@ first of all matches. Queries with an absence after the last component are the e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -155,7 +155,7 @@ class FirstMatchFinder:
             else:
                 known, found = size, block
                 if positions is not None:
-                    found = replace(block, event_of_item=positions[block.event_of_item])
+                    found = block.with_events(positions[block.event_of_item])
                     found = found.take(np.flatnonzero(found.last >= since))
             if len(found) >= (enough if n_failed else n) or n_failed == _MOST_FAILED:
                 break
@@ -204,7 +204,7 @@ def matches_of_first_ends(
         block = _matches_at_end(program, part)
         if block is None or len(block) != int(counts[end]):
             return None
-        blocks.append(replace(block, event_of_item=positions[block.event_of_item]))
+        blocks.append(block.with_events(positions[block.event_of_item]))
     return joined(blocks).take(slice(0, n))
 
 

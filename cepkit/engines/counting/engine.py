@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -358,7 +358,7 @@ class CountedMatches(SequenceSet):
             return None
         few = CountedMatches(self.program, self.events.between(start, stop), as_python=True)
         block = few.take(list(range(min(n, few.count()))))
-        return replace(block, event_of_item=block.event_of_item + start)
+        return block.with_events(block.event_of_item + start)
 
     def _in_their_windows(self, numbers: list[int]) -> MatchBlock | None:
         """Return matches by number from the windows before their ends; None if these are many events.
@@ -390,7 +390,7 @@ class CountedMatches(SequenceSet):
         if not few._listed:
             _ = few._walks  # so that it looks in no windows again
         block = (few._listed or few).take((wanted + shift[end_of_match]).tolist())
-        return replace(block, event_of_item=positions[block.event_of_item])
+        return block.with_events(positions[block.event_of_item])
 
     @property
     def _lie_in_windows(self) -> bool:

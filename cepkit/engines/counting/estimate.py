@@ -202,7 +202,8 @@ class _Tests:
         np.add.at(size, (block.match_of_item, block.component_of_item), 1)
         item = self._places.place_of_position[block.event_of_item]
         tested = dropped.conditions, dropped.absences
-        return holding(self._places, self._accept, bound, item, size, *tested).all(axis=1)
+        holds = holding(self._places, self._accept, bound, item, size, *tested)
+        return np.logical_and.reduce(holds, axis=1)
 
 
 def draw_matches(program: SequenceProgram, events: Events, n: int, seed: int) -> MatchBlock | None:

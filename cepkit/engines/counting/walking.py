@@ -26,7 +26,13 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
 from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
 from cepkit.engines.counting.sampling import LineSample
-from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers
+from cepkit.engines.shared.sequence_set import (
+    MATCHES_PER_BLOCK,
+    LineBlock,
+    MatchBlock,
+    collect,
+    draw_numbers,
+)
 from cepkit.progress import checkpoint
 
 _MOST_PER_BLOCK = 1 << 20
@@ -58,6 +64,7 @@ class PathWalk:
     def __init__(self, layout: Layout, number: int = 0):
         self.places, self.graph, self.number = layout.places, layout.graph, number
         self.n_states = len(self.graph.states)
+        self.n_components = len(self.graph.branch.branch.components)
         self.is_line = self.graph.is_line
         self.component_of_state = np.array([state.component for state in self.graph.states], np.int16)
         self.layout, self.entries = layout, Entries.of(layout)
@@ -167,6 +174,8 @@ class PathWalk:
 
     def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
         n = len(positions) // self.n_states
+        if np.array_equal(self.component_of_state, np.arange(self.n_components)):
+            return LineBlock(positions.reshape(n, self.n_states).T, self.number)
         if self._shared is None or len(self._shared[2]) != n:
             # Blocks of one size share these arrays. Making new ones costs more than the walk.
             self._shared = (

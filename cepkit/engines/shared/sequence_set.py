@@ -98,6 +98,12 @@ class MatchBlock:
             self.branch_of_match[matches],
         )
 
+    def with_events(self, event_of_item: np.ndarray) -> MatchBlock:
+        """Return the matches with these events as their items."""
+        return MatchBlock(
+            event_of_item, self.component_of_item, self.first_item_of_match, self.branch_of_match
+        )
+
     def sorted(self) -> MatchBlock:
         """Return the matches in canonical order; see `order`."""
         return self if len(self) < 2 else self.take(self.order())

@@ -291,7 +291,7 @@ class DataParallel(_Divided):
         self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None
     ) -> ParallelRun:
         block = run.block
-        return replace(run, block=replace(block, event_of_item=part.agents.events.rows(block.event_of_item)))
+        return replace(run, block=block.with_events(part.agents.events.rows(block.event_of_item)))
 
 
 def _part_of(events: Events, positions: np.ndarray) -> Events:

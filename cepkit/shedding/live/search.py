@@ -322,7 +322,7 @@ class LiveSearch(Search):
         positions = np.unique(block.event_of_item)
         table = self._kept.take(positions)
         events = build_events(self._reader.source(table), self.program)
-        own = replace(block, event_of_item=np.searchsorted(positions, block.event_of_item))
+        own = block.with_events(np.searchsorted(positions, block.event_of_item))
         made, n_rows = self._results(table, events, own)
         if self._rows_of_match == "one" and self.program.query.measures is None:
             for name in set(made.schema.names) - set(self.column_of_result):  # positions among these rows
