@@ -362,12 +362,13 @@ def run_join(
         held = PairEvaluator(join, source).truths("where", join.where)
         pairs = Pairs(*(part[held] for part in pairs))
     event, left, right = _with_lonely(join, meeting, pairs, triggers)
-    rows = tuple(
-        np.where(side < 0, -1, own[np.maximum(side, 0)] if len(own) else -1)
-        for own, side in zip(kept, (left, right), strict=True)
-    )
-    alive = (PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right])), pairs.event)
-    evaluator = PairEvaluator(join, PairSource(sources, rows), event, (*alive, ends_of(meeting, pairs)))
+    # A side without a partner has row -1: the last row of what is indexed.
+    rows = tuple(np.append(own, -1)[side] for own, side in zip(kept, (left, right), strict=True))
+    alive = None
+    if join.measures:
+        source = PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right]))
+        alive = source, pairs.event, ends_of(meeting, pairs)
+    evaluator = PairEvaluator(join, PairSource(sources, rows), event, alive)
     columns = {name: evaluator.values(f"measure {name!r}", tree) for name, tree in join.measures}
     columns[EMITTED] = _moments(plan, sources, rows, meeting.side[event])
     return JoinRows(rows, columns, event, meeting)
@@ -461,8 +462,8 @@ def _with_lonely(
 def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray) -> pa.Array:
     """Return the time of the arrival of every result row, in the type of the finer clock."""
     parts = [
-        values_at(source, clock, np.where(side == which, own, -1))
-        for which, (source, clock, own) in enumerate(zip(sources, plan.clocks, rows, strict=True))
+        one_chunk(source.arrow(clock, np.arange(source.n_rows)))
+        for source, clock in zip(sources, plan.clocks, strict=True)
     ]
     if parts[0].type != parts[1].type:
         if plan.unit is not None:
@@ -473,7 +474,8 @@ def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray)
             kinds = {pa.types.is_floating(part.type) for part in parts}
             of = pa.float64() if True in kinds else pa.int64()
         parts = [part.cast(of) for part in parts]
-    return one_chunk(pc.coalesce(*parts))  # type: ignore[attr-defined]
+    every = one_chunk(pa.chunked_array(parts))
+    return every.take(pa.array(np.where(side == 0, rows[0], rows[1] + len(parts[0]))))
 
 
 def frame_of_join(
