@@ -15,7 +15,7 @@ from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.progress import checkpoint
 
-MOST_TALLIED = 100_000  # events tested
+MOST_TALLIED = 50_000  # events tested
 
 
 @dataclass(frozen=True, slots=True)
