@@ -255,8 +255,9 @@ def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Place
         if np.count_nonzero(accepted(sample).any(axis=0)) * _LEFT_OUT < sample.n:
             n_threads = threads_for(events.n_events) if program.compiled and program.pure else 1
             accept = accepted(InStreamOrder(program, inputs, events.n_events), threads=n_threads)
-            places = Places(program, events, accepted_places(np.bitwise_or.reduce(accept, axis=0)))
-            return places, accept.take(places.position_of_place, axis=1)
+            kept = accepted_places(np.bitwise_or.reduce(accept, axis=0))
+            places = Places(program, events, kept)
+            return places, np.stack([places.place(row[kept]) for row in accept])
     places = Places(program, events)
     return places, accepted(places, threads=places.threads)
 
