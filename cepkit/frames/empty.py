@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
+from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -31,6 +32,7 @@ TEXTS, TIMES, _DURATION, _NUMBER, TRUTHS = (
     pa.string(), pa.timestamp("ns"), pa.duration("ns"), pa.float64(), pa.bool_()
 )  # fmt: skip
 _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
+_OF_ONE_TYPE = {"least", "greatest", "coalesce", "nvl", "ifnull", "nullif"}  # functions of values of one type
 
 
 class TypedSource(WrappedSource):
@@ -110,7 +112,9 @@ class Wishes:
 class Dialect(NamedTuple):
     """What a language adds to the nodes of all languages."""
 
-    types_of: Callable[[ex.Expression, Mapping[str, ColumnType]], Mapping[str, pa.DataType]]
+    types_of: Callable[
+        [ex.Expression, Mapping[str, Any], Mapping[str, ColumnType]], Mapping[str, pa.DataType]
+    ]
     summed_in: Callable[[ex.Expression], Iterable[str]]
 
 
@@ -172,9 +176,9 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            found = _types_of(node, wishes.params, known)
+            found = types_in(node, wishes.params, known)
             if wishes.dialect is not None:
-                found |= wishes.dialect.types_of(node, known)
+                found |= wishes.dialect.types_of(node, wishes.params, known)
             for name, of in found.items():
                 # Any text can be compared with a text, also one that looks like a time.
                 if not (pa.types.is_temporal(of) and compared.get(name) == TEXTS):
@@ -211,10 +215,10 @@ def _truths_of(tree: ex.Expression) -> Iterator[str]:
             yield name
 
 
-def _types_of(
+def types_in(
     node: ex.Expression, params: Mapping[str, Any], known: Mapping[str, ColumnType]
 ) -> dict[str, pa.DataType]:
-    """Return the types of the columns in a comparison or a test of texts."""
+    """Return the types of columns in a comparison, a test of texts or a function of values of one type."""
     match node:
         case ex.Comparison(left=left, right=right):
             sides = [(left, right), (right, left)]
@@ -224,6 +228,8 @@ def _types_of(
             return dict.fromkeys(columns_in(operand), TEXTS)
         case ex.Call(function=function, arguments=(operand, *_)) if function in _TEXT_TESTS:
             return dict.fromkeys(columns_in(operand), TEXTS)
+        case ex.Call(function=function, arguments=arguments) if function in _OF_ONE_TYPE:
+            sides = list(permutations(arguments, 2))
         case _:
             return {}
     types: dict[str, pa.DataType] = {}

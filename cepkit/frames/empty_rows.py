@@ -8,10 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from cepkit.events import TIME, ColumnType
-from cepkit.frames.empty import TEXTS, TIMES, TRUTHS, Dialect, Wishes, columns_in, type_like
+from cepkit.frames.empty import TEXTS, TIMES, TRUTHS, Dialect, Wishes, columns_in, type_like, types_in
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.sql_functions import SIGNATURES
-from cepkit.language.match_recognize.patterns import IsTruth, LikeWithEscape, Navigation, RowAggregate
+from cepkit.language.match_recognize.patterns import (
+    IsDistinct,
+    IsTruth,
+    LikeWithEscape,
+    Navigation,
+    RowAggregate,
+)
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 
 
@@ -27,8 +33,12 @@ def wishes_of_rows(query: RowPatternQuery | SelectedRows | WindowedRows, params:
     return Wishes(rows.partition_by, order, trees, conditions, params, timed, Dialect(_types_of, _summed_in))
 
 
-def _types_of(node: ex.Expression, known: Mapping[str, ColumnType]) -> dict[str, pa.DataType]:
-    """Return the types that a function, LIKE with ESCAPE or IS TRUE needs in its columns."""
+def _types_of(
+    node: ex.Expression, params: Mapping[str, Any], known: Mapping[str, ColumnType]
+) -> dict[str, pa.DataType]:
+    """Return the types that a function or a test of SQL needs in its columns."""
+    if isinstance(node, IsDistinct):
+        return types_in(ex.Comparison("==", node.left, node.right), params, known)
     if isinstance(node, LikeWithEscape):
         return dict.fromkeys(columns_in(node.operand), TEXTS)
     if isinstance(node, IsTruth):

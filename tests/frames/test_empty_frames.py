@@ -75,6 +75,27 @@ def test_a_frame_with_rows_keeps_its_errors():
         cep.match(FRAMES["names"], "a", define={"a": "missing > 1"})
 
 
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        ("o IS DISTINCT FROM 'a'", True),
+        ("TIMESTAMP '2024-01-01 00:00:00' IS NOT DISTINCT FROM o", False),
+        ("o IS DISTINCT FROM s", True),
+        ("o IS DISTINCT FROM :name", True),
+        ("GREATEST(o, s)", None),
+        ("LEAST('a', o, o)", None),
+        ("COALESCE(o, s)", "p"),
+        ("NULLIF(o, 'a')", None),
+    ],
+)
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_a_column_without_values_has_the_type_of_the_values_beside_it(measure, expected, n_rows):
+    frame = ROWS.assign(o=pd.Series([None, None], dtype=object)).iloc[:n_rows]
+    text = f"MATCH_RECOGNIZE (ORDER BY t MEASURES {measure} AS m PATTERN (a) DEFINE a AS i > 0)"
+    made = cep.match(frame, text, params={"name": "a"}).to_frame()["m"]
+    assert made.astype(object).where(made.notna(), None).to_list() == [expected] * n_rows
+
+
 @pytest.mark.parametrize("condition", ["x >= '5 s'", "x > 5"])
 def test_a_column_without_values_is_what_the_query_makes_of_it(condition):
     """Durations have sums and means, too."""
