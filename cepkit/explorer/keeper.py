@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cepkit.compile.shared.moments import in_zone
 from cepkit.errors import CepError, short_text
 from cepkit.explorer.board import Board
 from cepkit.explorer.case_tests import CaseQuery, write_tests
@@ -356,10 +357,9 @@ def _milliseconds(moment: Any, zone: str) -> float:
     """Return a time as milliseconds since 1970 in UTC; a time without a zone is in the zone of the clock."""
     try:
         made = pd.Timestamp(moment)
+        made = in_zone(made, zone) if zone and made.tzinfo is None else made
     except (TypeError, ValueError) as error:
-        raise CepError(f"keep: cannot read the time {moment!r}") from error
-    if zone:
-        made = made.tz_localize(zone) if made.tzinfo is None else made
-    elif made.tzinfo is not None:
+        raise CepError(f"keep: cannot read the time {moment!r}: {error}") from error
+    if made.tzinfo is not None and not zone:
         raise CepError(f"keep: the clock has no time zone, but {moment!r} has one")
     return made.as_unit("ns").value / 1e6

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from cepkit.compile.shared.moments import in_zone
 from cepkit.errors import CepError
 from cepkit.events import DURATION, TIME, ColumnType, Source
 from cepkit.language.query_parts import as_columns
@@ -107,10 +108,10 @@ def ticks_of(what: str, value: Any, clock: ColumnType | None) -> Any:
             return pd.Timedelta(value).as_unit("ns").value
         time = pd.Timestamp(value)
         if clock.kind == TIME and clock.timezone is not None and time.tzinfo is None:
-            time = time.tz_localize(clock.timezone)
+            time = in_zone(time, clock.timezone)
         return time.as_unit("ns").value
-    except (ValueError, TypeError):
-        raise CepError(f"{what}={value!r} is no time, as the clock has") from None
+    except (ValueError, TypeError) as error:
+        raise CepError(f"{what}={value!r} is no time, as the clock has: {error}") from None
 
 
 def _sources_that_meet(plan: AppPlan) -> list[set[str]]:

@@ -278,6 +278,8 @@ def test_python_keeps_cases_by_match_rows_and_time():
         explorer.keep(between=(0, 1), key="k9")
     with pytest.raises(CepError, match="no event is in this time"):
         explorer.keep(between=("2027-01-01", "2027-01-02"))
+    with pytest.raises(CepError, match="does not exist in Europe/Berlin"):
+        explorer.keep(between=("2026-03-29 02:30", "2026-03-30"))
     with pytest.raises(CepError, match="give one of match, rows and between"):
         explorer.keep(rows=[1], match=0)
     with pytest.raises(CepError, match="select a match"):

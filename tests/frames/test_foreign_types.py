@@ -169,7 +169,10 @@ def test_arrays_are_present_or_missing():
     "zone", [dt.timezone(dt.timedelta(minutes=7, seconds=13)), "dateutil/Europe/Berlin", "tzlocal()"]
 )
 def test_zones_without_a_name_keep_the_instants(zone):
-    times = pd.to_datetime(["2020", "2021", "2022", "2023"]).tz_localize(zone)
+    try:
+        times = pd.to_datetime(["2020", "2021", "2022", "2023"]).tz_localize(zone)
+    except AttributeError as error:
+        pytest.skip(f"this pandas cannot use the zones of this dateutil: {error}")
     frame = pandas_frame(times)
     whole = cep.match(
         frame, "p p p p", define={"p": "v > prev(v) or v is not null"}, measures={"m": "max(v)"}

@@ -102,8 +102,10 @@ def test_times_that_the_clocks_skip_or_repeat_are_refused_in_all_languages(time)
         lambda: holding(table, f"t > '{time}'"),
         lambda: holding_in_sql(table, f"t > '{time}'"),
         lambda: cep.window(table, {"s": "count()"}, length=1, where=f"t > '{time}'"),
+        lambda: cep.siddhi("from t select n insert into O", t=table, order_by="t", end=time).to_frame(),
+        lambda: cep.match(table, "p", define={"p": "n = 0"}, measures={"m": f"max(t) > '{time}'"}).to_frame(),
     ):
-        with pytest.raises(cep.PredicateError, match="does not exist in Europe/Berlin, or exists twice"):
+        with pytest.raises(cep.CepError, match="does not exist in Europe/Berlin, or exists twice"):
             call()
 
 

@@ -392,7 +392,8 @@ def test_types_are_known_before_a_run(kind, text):
     empty = FRAMES[SHORT].head(0)
     clause = f"MATCH_RECOGNIZE (ORDER BY id MEASURES {text} AS x PATTERN (A) DEFINE A AS id >= 0)"
     made = cep.match(empty, clause).to_frame()["x"].dtype
-    known = {TEXT: "str", INTEGER: "int64", FLOAT: "float64", BOOLEAN: "bool", TIME: "datetime64[us]"}
+    texts = str(pd.Series(["a"]).dtype)  # "object" before pandas 3
+    known = {TEXT: texts, INTEGER: "int64", FLOAT: "float64", BOOLEAN: "bool", TIME: "datetime64[us]"}
     assert str(made).lower() in (known[kind], known[kind] + "ean")
 
 

@@ -17,7 +17,7 @@ TABLE = pd.DataFrame(
         "id": [1, 2, 3, 4],
         "dt": pd.to_datetime(DAYS),
         "z": pd.to_datetime(DAYS).tz_localize("Europe/Berlin"),
-        "td": pd.to_timedelta([1, 2, 3, 100], unit="h"),
+        "td": pd.to_timedelta([1, 2, 3, 100], unit="h").as_unit("us"),
         "x": [-7.5, 2.5, -2.5, 7.0],
         "i": [-7, 7, -3, 9],
         "s": ["a", "b", "c", "d"],

@@ -27,12 +27,17 @@ def moment_of(text: str, zone: str | None, spelling: str) -> Any:
         raise ValueError(f"{text!r} is compared with a time but is not one; write it as {spelling}")
     if moment.tzinfo is not None or zone is None:
         return moment
-    try:
-        return moment.tz_localize(zone)
-    except ValueError:  # the clocks change
-        raise ValueError(
-            f"{text!r} does not exist in {zone}, or exists twice; write its offset, as in '{text}+01:00'"
-        ) from None
+    return in_zone(moment, zone)
+
+
+def in_zone(moment: Any, zone: str) -> Any:
+    """Return the moment when the clocks of a zone show a time; raise ValueError for none, and for two."""
+    local = moment.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")  # pandas 2 raises errors of pytz
+    if local == local:
+        return local
+    raise ValueError(
+        f"'{moment}' does not exist in {zone}, or exists twice; write its offset, as in '{moment}+01:00'"
+    )
 
 
 def nanoseconds_of(moment: Any) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.shared.comparisons import time_limit
+from cepkit.compile.shared.moments import in_zone
 from cepkit.engines.measures.reducing import in_words, is_list, reduce_items
 from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
@@ -341,7 +342,7 @@ class Evaluator:
             if pa.types.is_timestamp(of):
                 moment = pd.Timestamp(side.as_py())
                 if moment.tzinfo is None and of.tz is not None:
-                    moment = moment.tz_localize(of.tz)
+                    moment = in_zone(moment, of.tz)
                 return pa.scalar(moment, type=pa.timestamp(moment.unit, of.tz))
         except (ValueError, CepError) as error:
             raise self.wrong(e, str(error)) from None
