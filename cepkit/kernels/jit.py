@@ -68,29 +68,6 @@ def _without_literals(dispatcher: Any) -> Any:
     return dispatcher
 
 
-def _remember_types_of_calls() -> None:
-    """Let numba type a call of an operator once for the same arguments. It tries many templates each time."""
-    resolve = types.Function.get_call_type
-    signatures: dict[tuple, Any] = {}
-
-    def get_call_type(function: Any, context: Any, args: tuple, kws: dict) -> Any:
-        key = context, function, args
-        if kws or (signature := signatures.get(key)) is None:
-            signature = resolve(function, context, args, kws)
-            # What numba compiles for an overload depends on the options of the caller.
-            is_plain = signature and function._impl_keys.get(signature.args) is function.typing_key
-            if is_plain and not kws:
-                signatures[key] = signature
-        else:
-            function._impl_keys[signature.args] = function.typing_key
-        return signature
-
-    types.Function.get_call_type = get_call_type
-
-
-_remember_types_of_calls()
-
-
 class KernelCache:
     """The machine code of one function on disk. numba's dispatcher asks it before it compiles.
 
