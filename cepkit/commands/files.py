@@ -19,7 +19,7 @@ from cepkit.commands.terminal import printable, write_out
 from cepkit.datasets import sample, sample_names
 from cepkit.errors import CepError, nearest, reason_of
 from cepkit.frames.replacing import UnwritableFileError, file_to_write, replace_file
-from cepkit.frames.texts import check_texts_of_frame
+from cepkit.frames.texts import check_texts_of_frame, check_texts_of_table
 from cepkit.pipelines.spark_session import setting
 from cepkit.pipelines.target import EVENTS, is_result
 
@@ -342,9 +342,7 @@ def _read_one(file: str) -> pd.DataFrame:
         if _is_csv(file):
             separator = "\t" if ".tsv" in file.lower() else ","
             return pd.read_csv(file, sep=separator, low_memory=False)
-        frame = pd.read_parquet(file)
-        check_texts_of_frame(frame)
-        return frame
+        return _read_parquet(file)
     except MemoryError:
         raise
     except (EOFError, OSError, ValueError, pa.ArrowException, ImportError, CepError) as error:
@@ -352,6 +350,18 @@ def _read_one(file: str) -> pd.DataFrame:
     except Exception as error:  # pandas and the packages for compressed files have no common error for damage
         said = f"{type(error).__name__}: {_first_line(error)}"
         raise UnreadableFileError(f"cannot read {file!r}: the file is damaged ({said})") from error
+
+
+def _read_parquet(file: str) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(file)
+    except pa.ArrowException:  # pandas 2 makes objects of texts at once
+        from pyarrow.parquet import read_table
+
+        check_texts_of_table(read_table(file))
+        raise
+    check_texts_of_frame(frame)
+    return frame
 
 
 def _same_columns(file: str, columns: pd.Index, other: str, others: pd.Index) -> None:

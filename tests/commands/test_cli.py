@@ -139,7 +139,7 @@ def test_the_format_wins_over_the_ending(run, peaks):
 
 def test_json_keeps_microseconds_and_letters(run, tmp_path):
     frame = pd.DataFrame(
-        {"ts": pd.to_datetime(["2024-01-31 09:30:00.123456"]), "name": ["Größe"], "x": [1.5]}
+        {"ts": pd.to_datetime(["2024-01-31 09:30:00.123456"]).as_unit("us"), "name": ["Größe"], "x": [1.5]}
     )
     frame.to_parquet(tmp_path / "x.parquet")
     query = ["hit", "--define", "hit=x > 1", "--measure", "at=first(ts)", "--measure", "name=first(name)"]
