@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -189,7 +190,9 @@ def _labels(labels: Any, index: pd.Index) -> list[Any]:
 
 def _number(label: Any, index: pd.Index) -> int:
     try:
-        found = index.get_loc(label)
+        with warnings.catch_warnings():  # pandas warns when labels of several levels are not sorted
+            warnings.simplefilter("ignore", pd.errors.PerformanceWarning)
+            found = index.get_loc(label)
     except (KeyError, TypeError, pd.errors.InvalidIndexError):
         found = None
     if isinstance(found, slice):
