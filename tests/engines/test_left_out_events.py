@@ -72,3 +72,12 @@ def test_events_have_no_place_where_few_are_accepted(share):
     rows = few["row"].to_numpy()[all_of(wanted).event_of_item]
     np.testing.assert_array_equal(all_of(found).event_of_item, rows)
     assert found._places.n == (len(few) if share < 0.5 else n)
+
+
+@pytest.mark.parametrize("text", ["SEQ(A a, B b) WHERE [k] AND b.x > a.x", "SEQ(A a, !B b, C c)", "SEQ(A a)"])
+def test_no_event_is_accepted(text):
+    n = 40_000
+    frame = pd.DataFrame({"kind": ["D"] * n, "k": np.arange(n) % 3, "t": range(n), "x": range(n)})
+    with pytest.warns(cep.CepWarning, match="never has"):
+        found = cep.match(frame, f"PATTERN {text} WITHIN 20", event_type="kind", order_by="t")
+    assert found.count() == len(found.to_frame()) == len(found.head(3)) == len(found.sample(3)) == 0
