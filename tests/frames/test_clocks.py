@@ -348,7 +348,7 @@ def test_rows_rise_if_sorting_leaves_them_where_they_are(seed, monkeypatch):
         n_equal = rising.equals_by_step(*keys)
         assert n_equal is None or n_equal.sum() == len(rows) - len(set(rows))
         answers.add((rising.is_rising(*keys), n_keys))
-    assert len(answers) >= 5
+    assert len(answers) >= 4
 
 
 def test_the_readme_and_the_samples_are_in_a_total_order():

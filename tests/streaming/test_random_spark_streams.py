@@ -186,4 +186,4 @@ def test_random_queries_in_streams_of_spark(seed, spark, tmp_path, full):
             made.append(compare(spark, drawn, tmp_path / str(cut), 10 * seed + cut))
             print(f"cut {cut} of {len(drawn)} queries: {made[-1][0]} matches, {made[-1][1]} late rows")
     n_found, n_late = map(sum, zip(*made, strict=True))
-    assert n_found and n_late
+    assert n_found and (n_late or n_cuts == 1)  # a single cut may make no row late
