@@ -8,18 +8,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def shipped(folder: str, name: str) -> Path:
-    """Return the path of ``<folder>/<name>``: in ``cepkit/_data`` of a wheel, at the root of a checkout.
-
-    Raises
-    ------
-    FileNotFoundError
-        The file is in neither place; the message names both.
-
-    Examples
-    --------
-    >>> shipped("sample_data", "peaks.csv").name
-    'peaks.csv'
-    """
+    """Return the path of ``<folder>/<name>``: in ``cepkit/_data`` of a wheel, at the root of a checkout."""
     # `_data` first: next to an installed package, the second place is someone else's `site-packages/widgets`.
     candidates = [_PACKAGE / "_data" / folder / name, _PACKAGE.parent / folder / name]
     for path in candidates:

@@ -38,26 +38,7 @@ class UnsafeFolderError(CepError, PermissionError):
 
 
 def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None) -> Path:
-    """Return where a cache folder lies.
-
-    Parameters
-    ----------
-    name : str
-        ``kernels`` for compiled kernels and parsers' tables. Other folders lie beside the kernels.
-    environment : mapping of str to str, optional
-        The environment to look at; None: that of the process. ``CEPKIT_CACHE`` names the folder of kernels;
-        without it, all folders lie in ``cepkit`` in the user's cache folder.
-
-    Raises
-    ------
-    CepError
-        When the user has no home folder.
-
-    Examples
-    --------
-    >>> cache_path("java-21", {"CEPKIT_CACHE": "/own"}).as_posix(), cache_path("java-21", {}).parts[-2:]
-    ('/own/java-21', ('cepkit', 'java-21'))
-    """
+    """Return where a cache folder lies."""
     environment = os.environ if environment is None else environment
     named = environment.get("CEPKIT_CACHE")
     try:
@@ -74,15 +55,7 @@ def cache_path(name: str = KERNELS, environment: Mapping[str, str] | None = None
 
 
 def cache_folder(name: str = KERNELS) -> Path:
-    """Return a cache folder of the user, see `cache_path`; make it if there is none.
-
-    Raises
-    ------
-    CepError
-        When it cannot be made.
-    UnsafeFolderError
-        When it belongs to another user, or others can write it: its files are code that runs.
-    """
+    """Return a cache folder of the user, see `cache_path`; make it if there is none."""
     return private_folder(cache_path(name))
 
 
@@ -127,13 +100,7 @@ def _mode(found: os.stat_result) -> str:
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder until no process has the returned file open, or return None where no locks exist.
-
-    Raises
-    ------
-    BlockingIOError
-        When another process has the lock.
-    """
+    """Lock a folder until no process has the returned file open, or return None where no locks exist."""
     try:
         import fcntl
     except ImportError:
@@ -155,13 +122,7 @@ def lock_folder(folder: Path) -> int | None:
 
 
 def kept_path(name: str) -> Path | None:
-    """Return where a file lies in the folder of kernels, or None without a folder, which is reported once.
-
-    Raises
-    ------
-    UnsafeFolderError
-        As `cache_folder`.
-    """
+    """Return where a file lies in the folder of kernels, or None without a folder, which is reported once."""
     try:
         return cache_folder() / name
     except UnsafeFolderError:
@@ -176,6 +137,7 @@ def read_kept(path: Path) -> bytes | None:
 
     A file is not used if it is damaged, if it was written under another name, if it belongs to another user,
     or if others can write it. Such a file is removed, and a warning says so once in a process.
+
     """
     flags = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOCTTY"))
     try:
@@ -242,6 +204,7 @@ def keep(path: Path, content: bytes) -> bool:
     """Write a file for later processes, which `read_kept` reads; return whether the folder could be written.
 
     A folder that cannot be written, or a full disk, is reported once in a process.
+
     """
     try:
         write_whole(path, _header(path.name, content) + b"\n\n" + content)
@@ -252,22 +215,7 @@ def keep(path: Path, content: bytes) -> bool:
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file of a cache. Other processes never see a part of it, and several may write it at once.
-
-    Parameters
-    ----------
-    path : Path
-        The file. A folder in its place is removed.
-    content : bytes
-        All of it.
-    mode : int
-        The permissions of the file.
-
-    Raises
-    ------
-    CepError
-        When the folder cannot be written, or the disk is full.
-    """
+    """Write a file of a cache. Other processes never see a part of it, and several may write it at once."""
     part = path.with_suffix(f".{os.urandom(8).hex()}.part")
     try:
         part.touch(mode=mode, exist_ok=False)
@@ -288,13 +236,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def forget_unused(folder: Path) -> int:
-    """Remove kept files that no process has used for 90 days, and unfinished parts of killed processes.
-
-    Returns
-    -------
-    int
-        How many files were removed. The folder is looked at once in seven days.
-    """
+    """Remove kept files that no process has used for 90 days, and unfinished parts of killed processes."""
     now, mark, n_removed = time.time(), folder / "cepkit_swept", 0
     try:
         if mark.exists() and now - mark.stat().st_mtime < 7 * _DAY_S:

@@ -52,22 +52,7 @@ EVENTS_TOGETHER = 2**40  # that a thread takes at once; a frame has fewer
 
 
 def refuse_beyond(limit: int, asked: int, what: str, cure: str) -> None:
-    """Raise if a query asks for more than a limit.
-
-    Parameters
-    ----------
-    limit, asked : int
-    what : str
-        What is counted.
-    cure : str
-        What to do instead, as a sentence without its full stop.
-
-    Examples
-    --------
-    >>> refuse_beyond(200, 5000, "events of the sequence", "Leave out some")
-    Traceback (most recent call last):
-    cepkit.errors.UnsupportedQueryError: events of the sequence: 5,000; the limit is 200. Leave out some
-    """
+    """Raise if a query asks for more than a limit."""
     if asked > limit:
         shown = f"{asked:,}" if asked < 10**21 else f"a number of {len(str(asked))} digits"
         raise UnsupportedQueryError(f"{what}: {shown}; the limit is {limit:,}. {cure}")
@@ -91,18 +76,11 @@ MemoryLimit = int | str | None
 
 @dataclass
 class MemoryBudget:
-    """The most memory that some work may take for what it collects.
+    """The most memory that some work may take for what it collects."""
 
-    Parameters
-    ----------
-    limit : int or None
-        In bytes; None for any amount, and ``_HALF`` for half of the memory that is free at each check.
-    cure : str
-        What to do instead, as a sentence without its full stop.
-    """
-
+    # In bytes; None for any amount, and ``_HALF`` for half of the memory that is free at each check.
     limit: int | None
-    cure: str
+    cure: str  # what to do instead, as a sentence without its full stop
     _passes: int = _SMALL  # up to this many bytes, the free memory is not looked at again
 
     def exceeded(self, n_bytes: int, *, is_held: bool) -> int | None:
@@ -138,22 +116,7 @@ _budget: ContextVar[MemoryBudget | None] = ContextVar("cepkit memory", default=N
 
 @contextmanager
 def bound_memory(limit: MemoryLimit, cure: str) -> Iterator[None]:
-    """Let every `check_memory` in this block obey a limit.
-
-    Parameters
-    ----------
-    limit : int, str or None
-        As `memory_limit_of` takes it.
-    cure : str
-        What to do instead, as a sentence without its full stop.
-
-    Examples
-    --------
-    >>> with bound_memory("1 MB", "Take a part with head()"):
-    ...     check_memory(2 * 10**6, "2 matches")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    cepkit.errors.ResultTooLargeError: 2 matches would take about 2.0 MB; memory_limit is 1.0 MB. Take ...
-    """
+    """Let every `check_memory` in this block obey a limit."""
     before = _budget.set(MemoryBudget(memory_limit_of(limit), cure))
     try:
         yield
@@ -165,20 +128,6 @@ def check_memory(n_bytes: int, what: str, *, is_held: bool = False) -> None:
     """Raise if what is collected exceeds the limit of the surrounding `bound_memory` block.
 
     Loops that collect results call this between two calls of a kernel. It takes about 0.1 µs.
-
-    Parameters
-    ----------
-    n_bytes : int
-        Memory that it takes or would take.
-    what : str
-        What takes it, in the plural.
-    is_held : bool
-        Whether this much is in memory already.
-
-    Raises
-    ------
-    ResultTooLargeError
-        The message has the figure, the limit and what to do.
     """
     budget = _budget.get()
     if budget is not None:
@@ -201,18 +150,7 @@ def fits_memory(n_bytes: int, *, is_held: bool = False) -> bool:
 
 
 def memory_limit_of(given: MemoryLimit) -> int | None:
-    """Return a memory limit in bytes; None for no limit, -1 for half of the free memory.
-
-    Parameters
-    ----------
-    given : int, str or None
-        A number of bytes, a text such as ``"2 GB"`` or ``"500 MiB"``, ``"auto"`` or None.
-
-    Examples
-    --------
-    >>> memory_limit_of("1.5 GB"), memory_limit_of("1 MiB"), memory_limit_of(None), memory_limit_of("auto")
-    (1500000000, 1048576, None, -1)
-    """
+    """Return a memory limit in bytes; None for no limit, -1 for half of the free memory."""
     if given is None or (isinstance(given, int) and not isinstance(given, bool) and given > 0):
         return given
     if isinstance(given, str):
@@ -228,13 +166,7 @@ def memory_limit_of(given: MemoryLimit) -> int | None:
 
 
 def size_text(n_bytes: int) -> str:
-    """Return a size as text.
-
-    Examples
-    --------
-    >>> size_text(999), size_text(4_500_000), size_text(216 * 10**9)
-    ('999 bytes', '4.5 MB', '216 GB')
-    """
+    """Return a size as text."""
     for unit, of in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= 10**18:
             return f"10^{int((n_bytes // of).bit_length() * 0.30103)} {unit}"
@@ -248,6 +180,7 @@ def free_memory() -> int | None:
     """Return how many bytes this process can still take, or None if the system does not say.
 
     It is the least of the free memory of the machine, of its control group, and of ``ulimit -v``.
+
     """
     known = [
         free for free in (_free_of_machine(), *_free_of_groups(), _free_of_process()) if free is not None

@@ -29,13 +29,7 @@ class Cancelled(BaseException):
 
 
 class Cancellation:
-    """A switch with which any thread can cancel some work.
-
-    Parameters
-    ----------
-    outer : Cancellation, optional
-        Cancelling ``outer`` cancels this one, too.
-    """
+    """A switch with which any thread can cancel some work."""
 
     def __init__(self, outer: Cancellation | None = None):
         self._outer, self._is_cancelled = outer, False
@@ -57,16 +51,6 @@ def checkpoint(share: float | None = None) -> None:
     """Raise `Cancelled` if the work of this thread was cancelled; otherwise keep its progress bar up to date.
 
     Loops call this between two calls of a kernel. It takes about 0.1 µs.
-
-    Parameters
-    ----------
-    share : float, optional
-        The finished share of the loop, for the bar of the surrounding `show_progress` block.
-
-    Raises
-    ------
-    Cancelled
-        When the `Cancellation` of the surrounding `cancellable` block is cancelled.
     """
     current = _current.get()
     if current is not None and current.is_cancelled:
@@ -78,18 +62,7 @@ def checkpoint(share: float | None = None) -> None:
 
 @contextmanager
 def cancellable(cancellation: Cancellation) -> Iterator[None]:
-    """Let every `checkpoint` in this block obey ``cancellation``.
-
-    Examples
-    --------
-    >>> work = Cancellation()
-    >>> with cancellable(work):
-    ...     checkpoint()
-    ...     work.cancel()
-    ...     checkpoint()
-    Traceback (most recent call last):
-    cepkit.progress.Cancelled
-    """
+    """Let every `checkpoint` in this block obey ``cancellation``."""
     before = _current.set(cancellation)
     try:
         yield
@@ -98,13 +71,7 @@ def cancellable(cancellation: Cancellation) -> Iterator[None]:
 
 
 def hold(lock: Any) -> Any:
-    """Return a lock of `threading` for a ``with`` block. A thread that waits for it runs checkpoints.
-
-    Examples
-    --------
-    >>> with hold(threading.Lock()):
-    ...     pass
-    """
+    """Return a lock of `threading` for a ``with`` block. A thread that waits for it runs checkpoints."""
     # Ctrl-C may arrive when any call has returned, also that of ``lock.acquire``. Only a ``with`` block takes
     # the lock and begins in one step, so the lock is never taken here.
     checkpoint()
@@ -118,11 +85,6 @@ def free_after_fork(lock: Any) -> None:
     """Let ``os.fork`` wait until no other thread holds a lock, so that the lock is free in the new process.
 
     The new process has no other threads: a lock that one of them held would be held for ever.
-
-    Parameters
-    ----------
-    lock : Lock or RLock
-        A lock of a module. A lock that is taken inside of another one is registered before it.
     """
     if hasattr(os, "register_at_fork"):  # Windows has no fork
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
@@ -178,24 +140,6 @@ def run_on_threads(
     """Return ``[work(0), …, work(n - 1)]``, computed on threads.
 
     Cancelling the caller's work cancels the work of all threads.
-
-    Parameters
-    ----------
-    work : callable
-        Takes a number.
-    n : int
-        Number of calls.
-    threads : int
-        Number of threads. Each takes the next number when it is done with one.
-    on_wait : callable, optional
-        The caller's thread calls it about 20 times a second while it waits. An exception ends all threads.
-    stop : callable, optional
-        Ends a ``work`` that has no checkpoints. It is called again and again until all threads have ended.
-
-    Raises
-    ------
-    BaseException
-        The first exception of a thread or of ``on_wait``, or Ctrl-C. All threads have ended by then.
     """
     own = Cancellation(_current.get())
     found: list = [None] * n
@@ -261,6 +205,7 @@ class ShareDone:
     """Counts events, and reports the finished share of the work about ten times a second.
 
     Call it with the number of events done since the last call, from any thread.
+
     """
 
     def __init__(self, n_events: int, report: Callable[[float], None]):
@@ -280,17 +225,6 @@ class Progress:
     """A progress bar with an estimate of the time that is left. It appears when the work takes over a second.
 
     Use it as a context manager; see `show_progress` for work that calls `checkpoint`.
-
-    Parameters
-    ----------
-    total : float
-        Amount of the whole work.
-    what : str
-        Unit of the work, or what is being done if the amount has no unit.
-    has_unit : bool
-        Whether the bar shows amounts, and not only the finished share.
-    takes_checkpoints : bool
-        Whether `checkpoint` moves the bar.
     """
 
     def __init__(
@@ -384,26 +318,6 @@ def show_progress(
 
     It serves as a decorator, too. Only the outermost block of the main thread has a bar: the explorer and
     streams work in threads of their own and stay silent.
-
-    Parameters
-    ----------
-    what : str
-        What is being done; the unit of the work if ``total`` is given.
-    total : float, optional
-        Amount of the work, for a block that counts it. None: the share that `checkpoint` reports.
-    takes_checkpoints : bool
-        Whether `checkpoint` moves the bar.
-
-    Yields
-    ------
-    Progress or None
-        The bar; None in an inner block.
-
-    Examples
-    --------
-    >>> with show_progress("counting matches"):
-    ...     for i in range(3):
-    ...         checkpoint(i / 3)
     """
     if _shown.get() is not None or threading.current_thread() is not threading.main_thread():
         yield None
@@ -462,6 +376,7 @@ def interrupts_wait() -> Iterator[None]:
 
     Ctrl-C would stop numba and LLVM at any line. Then numba stays half imported, the interrupt is lost, or
     the process crashes.
+
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -482,6 +397,7 @@ def watch_spark(what: str) -> Iterator[None]:
     """Show a progress bar for the Spark jobs of a block: the share of their tasks that are finished.
 
     Spark's status tracker counts the tasks of all running jobs. Spark Connect has none, so there is no bar.
+
     """
     with show_progress(what, takes_checkpoints=False) as progress:
         context = getattr(

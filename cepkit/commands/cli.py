@@ -47,18 +47,7 @@ match. A match is reported at its earliest end, with its earliest start. The sea
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        None: the arguments of the process.
-
-    Returns
-    -------
-    int
-        0 after success, 2 after a user error with a message on stderr, 130 after Ctrl-C.
-    """
+    """Run the command line and return its exit code."""
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -196,13 +185,7 @@ def _match_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> None:
 
 
 def rows_pattern_of(text: str) -> str:
-    """Return the pattern of a text of MATCH_RECOGNIZE.
-
-    Examples
-    --------
-    >>> rows_pattern_of("MATCH_RECOGNIZE (PATTERN (a B+) DEFINE B AS x > 1)")
-    'A B+'
-    """
+    """Return the pattern of a text of MATCH_RECOGNIZE."""
     return str(_clause_of(text).pattern)
 
 
@@ -364,6 +347,7 @@ def _read(
     """Return the frame of the chosen engine, and its size and name in words; print notes.
 
     ``clocks`` are columns of times; None for those of --order-by.
+
     """
     from cepkit.commands.files import read_pandas, read_spark
 

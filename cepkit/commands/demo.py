@@ -16,13 +16,7 @@ _SHAPE, _DEFINE = BENCHMARKS["finance1"].pattern, BENCHMARKS["finance1"].define
 
 
 def m_shape() -> RegexQuery:
-    """Return the query of an M: a price rises, drops, rises, and drops below its start.
-
-    Examples
-    --------
-    >>> print(m_shape().pattern)
-    . rise+ drop+ rise+ drop* deep
-    """
+    """Return the query of an M: a price rises, drops, rises, and drops below its start."""
     return regex_query(
         _SHAPE,
         define=_DEFINE,
@@ -35,8 +29,6 @@ def m_shape() -> RegexQuery:
 def demo() -> str:
     """Search the bundled sample ``peaks`` and return the text that ``cepkit demo`` prints.
 
-    Notes
-    -----
     It takes about a second, mostly to import packages and to compile the query.
     """
     frame = load_sample("peaks")
@@ -62,33 +54,7 @@ def demo() -> str:
 
 
 def draw(prices: pd.DataFrame, height: int = HEIGHT) -> list[str]:
-    """Draw prices as text and return the lines. A row is two characters wide; matched rows are stars.
-
-    Parameters
-    ----------
-    prices : pandas.DataFrame
-        ``price``, and ``match`` and ``variable`` of ``Matches.tag``, in the order of time.
-    height : int
-        Lines of the picture.
-
-    Returns
-    -------
-    list of str
-        The picture from the highest to the lowest price, a line of first letters of the variables, and a line
-        with the number of each match at its first row.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"price": [1, 2, 3], "match": [pd.NA, 0, 0], "variable": [None, ".", "rise"]})
-    >>> for line in draw(frame, height=3):
-    ...     print(line)
-          3 |      *
-          2 |    *
-          1 |  o
-            +-------
-                 . r
-      match      0
-    """
+    """Draw prices as text and return the lines. A row is two characters wide; matched rows are stars."""
     low, high = int(prices["price"].min()), int(prices["price"].max())
     step = max(1, high - low) / (height - 1)
     level = ((prices["price"] - low) / step).round().astype(int).tolist()

@@ -42,31 +42,7 @@ class TableNotFoundError(CepError, FileNotFoundError):
 
 
 def table_files(names: Sequence[str]) -> list[str]:
-    """Return the files for the names on the command line.
-
-    Parameters
-    ----------
-    names : sequence of str
-        A Parquet or CSV file, a folder of Parquet files, the target of ``cepkit ingest``, a pattern such as
-        ``"days/*.parquet"``, ``sample:NAME`` for a bundled sample, or an address such as ``hdfs://…``.
-
-    Returns
-    -------
-    list of str
-        In the order of the names. The files of a pattern are sorted.
-
-    Raises
-    ------
-    TableNotFoundError
-        When no file has the name. The message proposes the most similar name in the folder.
-    UnreadableFileError
-        When a file is neither Parquet nor CSV by its name, or both kinds occur.
-
-    Examples
-    --------
-    >>> [file.rsplit("/")[-1] for file in table_files(["sample:peaks", "sample:peaks"])]
-    ['peaks.csv', 'peaks.csv']
-    """
+    """Return the files for the names on the command line."""
     files = [file for name in names for file in _files_of(name)]
     if len({_is_csv(file) for file in files}) > 1:
         raise UnreadableFileError(
@@ -76,23 +52,7 @@ def table_files(names: Sequence[str]) -> list[str]:
 
 
 def original_file(name: str) -> str:
-    """Return the file in an original format for a name on the command line of ``cepkit ingest``.
-
-    Parameters
-    ----------
-    name : str
-        A file, a folder, a pattern, or ``sample:NAME`` for a bundled sample in an original format.
-
-    Raises
-    ------
-    UnreadableFileError
-        When the sample is a table.
-
-    Examples
-    --------
-    >>> original_file("sample:inet").rsplit("/")[-1]
-    'inet_MSFT.txt'
-    """
+    """Return the file in an original format for a name on the command line of ``cepkit ingest``."""
     if name in _SAMPLES:
         texts = ", ".join(SAMPLE + other for other in sample_names() if SAMPLE + other not in _SAMPLES)
         raise UnreadableFileError(
@@ -103,20 +63,7 @@ def original_file(name: str) -> str:
 
 
 def read_pandas(files: Sequence[str], times: Sequence[str] = ()) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of the files, one file after the other, and notes on the reading.
-
-    Parameters
-    ----------
-    files : sequence of str
-        Result of `table_files`.
-    times : sequence of str
-        Columns to convert from text in CSV to time, when the text looks like time.
-
-    Raises
-    ------
-    UnreadableFileError
-        When a file cannot be read, or has other columns than the first.
-    """
+    """Return the rows of the files, one file after the other, and notes on the reading."""
     frames = [_read_one(file) for file in files]
     for file, frame in zip(files[1:], frames[1:], strict=True):
         _same_columns(files[0], frames[0].columns, file, frame.columns)
@@ -147,21 +94,11 @@ def read_spark(
 
 @dataclass(frozen=True)
 class WrittenResult:
-    """The place and the format of a written result.
+    """The place and the format of a written result."""
 
-    Parameters
-    ----------
-    path : Path or None
-        None: stdout.
-    format : str
-        ``table``, ``json``, ``jsonl``, ``csv`` or ``parquet``.
-    is_given : bool
-        Whether the user wants the whole result, and not only a look at its first rows.
-    """
-
-    path: Path | None
-    format: str
-    is_given: bool
+    path: Path | None  # none: stdout
+    format: str  # ``table``, ``json``, ``jsonl``, ``csv`` or ``parquet``
+    is_given: bool  # whether the user wants the whole result, and not only a look at its first rows
 
     @property
     def is_stdout(self) -> bool:
@@ -188,31 +125,7 @@ class WrittenResult:
 
 
 def output_of(name: str | None, format: str | None, inputs: Sequence[str]) -> WrittenResult:
-    """Return where and how to write a result, after a check that it can be written.
-
-    Parameters
-    ----------
-    name : str, optional
-        The file of ``--out``; ``-`` and None are stdout.
-    format : str, optional
-        The ``--format``; None: by the ending of the file, or a table.
-    inputs : sequence of str
-        Files that must not be overwritten.
-
-    Raises
-    ------
-    UnwritableFileError
-        When neither ``format`` nor the ending of the file says how to write it, when the path is an input, a
-        folder or a device, or when its folder is missing or not writable. Also for Parquet on a terminal, and
-        for data when stdout is closed.
-
-    Examples
-    --------
-    >>> output_of("-", "csv", [])
-    WrittenResult(path=None, format='csv', is_given=True)
-    >>> output_of(None, None, []).is_given
-    False
-    """
+    """Return where and how to write a result, after a check that it can be written."""
     if name in (None, "-"):
         is_given = name == "-" or format not in (None, "table")
         if is_given and sys.stdout is None:

@@ -32,16 +32,6 @@ def ship(folder: Path = FOLDER) -> list[Path]:
     """Compile the kernels that serve every query, write their files, and remove all other files of bitcode.
 
     Run this in a process of its own: numba reads its settings when it is imported.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the files belong.
-
-    Returns
-    -------
-    list of Path
-        The files, in the order of ``INTERPRETING``, then those of the kernels along paths.
     """
     if "numba" in sys.modules:
         raise RuntimeError("numba is imported already; run this in a process of its own")

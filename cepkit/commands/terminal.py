@@ -19,13 +19,7 @@ _UNSAFE = re.compile(
 
 
 def printable(text: object) -> str:
-    r"""Return a text as a terminal may show it.
-
-    Examples
-    --------
-    >>> print(printable("\x1b[31mred\u202e"))
-    \x1b[31mred\u202e
-    """
+    r"""Return a text as a terminal may show it."""
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
@@ -34,11 +28,6 @@ def tell(text: object, *, error: bool = False) -> None:
 
     A text for a closed stream is dropped. A text that stderr cannot take is dropped too, because the result
     matters more.
-
-    Raises
-    ------
-    UnwritableFileError
-        When stdout cannot be written, as on a full disk.
     """
     line = f"{printable(text)}\n"
     if not error:

@@ -53,12 +53,6 @@ def warmup() -> Iterator[tuple[str, float]]:
     `cepkit.compile.shared.loading.load` keeps the kernels on disk for all processes of the user. A kernel
     from disk loads in some hundredths of a second. The kernels that serve every query come with the package:
     they take tenths of a second here, or in a first query without `warmup`.
-
-    Examples
-    --------
-    >>> name, seconds = next(warmup())
-    >>> name
-    'interpreting'
     """
     for name in INTERPRETING:
         began = time.perf_counter()
@@ -87,13 +81,7 @@ def _compile_all() -> Iterator[None]:
 
 
 def count_steps() -> int:
-    """Return how many steps `warmup` has.
-
-    Examples
-    --------
-    >>> count_steps() > 3
-    True
-    """
+    """Return how many steps `warmup` has."""
     n_benchmarks = sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
     return len(INTERPRETING) + n_benchmarks + 2  # peaks, trades
 

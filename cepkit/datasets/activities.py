@@ -84,41 +84,21 @@ Sleep_Out_Of_Bed | 000000000009000000000500 | 1 1 1 4.5 7.3 | 6800 6800 6800 680
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One activity of the table.
-
-    Parameters
-    ----------
-    name : str
-    hours : tuple of float
-        Share of the runs that begin in each hour, 0 to 23; the sum is 1.
-    n_events : tuple of float
-        Events in a run: quantiles 5, 25, 50, 75 and 95 %.
-    lasts_s : tuple of float
-        Seconds from the first to the last event of a run, same quantiles.
-    pause_s : tuple of float
-        Seconds from a run to the next one, same quantiles and the longest.
-    areas, followers : mapping of str to float
-        Shares of the areas of its events, and of the activities after it.
-    """
+    """One activity of the table."""
 
     name: str
-    hours: tuple[float, ...]
-    n_events: tuple[float, ...]
-    lasts_s: tuple[float, ...]
-    pause_s: tuple[float, ...]
+    hours: tuple[float, ...]  # share of the runs that begin in each hour, 0 to 23; the sum is 1
+    n_events: tuple[float, ...]  # events in a run: quantiles 5, 25, 50, 75 and 95 %
+    lasts_s: tuple[float, ...]  # seconds from the first to the last event of a run, same quantiles
+    pause_s: tuple[float, ...]  # seconds from a run to the next one, same quantiles and the longest
+    # areas, followers: shares of the areas of its events, and of the activities after it
     areas: dict[str, float]
     followers: dict[str, float]
 
 
 @cache
 def activities() -> tuple[Activity, ...]:
-    """Return the activities, in alphabetical order.
-
-    Examples
-    --------
-    >>> len(activities()), activities()[0].name
-    (30, 'Bathe')
-    """
+    """Return the activities, in alphabetical order."""
     entries: list[str] = []
     for line in _TABLE.strip().splitlines():
         if line.startswith(" "):

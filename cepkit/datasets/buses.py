@@ -204,15 +204,8 @@ def siri_lines(n_events: int, *, seed: int = 0) -> list[str]:
 def distance_m(lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
     """Return the distances in metres from the centre of Dublin, on the WGS84 ellipsoid.
 
-    Notes
-    -----
     Source: 47 CFR 73.208: degrees of the mean latitude in kilometres. Within 50 km of the centre the error is
     below 2 m.
-
-    Examples
-    --------
-    >>> distance_m(np.array([-6.258584]), np.array([53.340099])).round(1)
-    array([1226.])
     """
     middle = np.radians((lat + CENTER[1]) / 2)
     km_lat = 111.13209 - 0.56605 * np.cos(2 * middle) + 0.00120 * np.cos(4 * middle)
@@ -248,6 +241,7 @@ def _distances(
 
     The way u goes from 0 to 1 and back with constant speed. The distance is far * u^k. So mean and deviation
     of the distances are those of the line if k^2 / (2 k + 1) is the square of their ratio.
+
     """
     mean, sd = (np.array([getattr(line, name) for line in LINES.values()])[line_of_vehicle]
                 for name in ("dist_mean", "dist_sd"))  # fmt: skip

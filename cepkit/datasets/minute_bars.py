@@ -173,13 +173,7 @@ class _Symbols:
 
 
 def day_profile() -> np.ndarray:
-    """Return the trades of each minute from 09:00, relative to those just after the opening at 09:30.
-
-    Examples
-    --------
-    >>> day_profile().shape, float(day_profile()[31].round(2))
-    ((480,), 1.0)
-    """
+    """Return the trades of each minute from 09:00, relative to those just after the opening at 09:30."""
     minute = np.arange(SESSION_MINUTES)
     profile = np.full(MINUTES_OF_DAY, _OUTSIDE)
     profile[OPENS : OPENS + SESSION_MINUTES] = np.minimum(

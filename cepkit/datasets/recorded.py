@@ -67,20 +67,6 @@ RECORDED = {
 def recorded(name: str) -> pd.DataFrame:
     """Return a recorded data set in the order of its file.
 
-    Parameters
-    ----------
-    name : str
-        A key of `RECORDED`.
-
-    Raises
-    ------
-    RecordedDataError
-        When ``CEPKIT_DATA`` is not set, when the folder does not have the file, or when columns are missing.
-    CepError
-        When there is no such data set.
-
-    Notes
-    -----
     The owners of these data reserve their rights, so cepkit does not contain them. Experiments keep the
     tables of their results, and readers without the data see these.
     """
@@ -103,13 +89,7 @@ def recorded(name: str) -> pd.DataFrame:
 
 
 def has_recorded(name: str) -> bool:
-    """Return whether this machine has a recorded data set.
-
-    Examples
-    --------
-    >>> has_recorded("trades") in (True, False)
-    True
-    """
+    """Return whether this machine has a recorded data set."""
     own = _find(name)
     folder = os.environ.get("CEPKIT_DATA")
     return bool(folder) and Path(folder, own.file).is_file()

@@ -148,11 +148,6 @@ def peaks() -> pd.DataFrame:
     """Return 60 prices of two alternating symbols: two M shapes in ACME, one M and a climb in BOLT.
 
     An M rises, drops, rises and drops below its first price. In the climb, the last drop stays above it.
-
-    Examples
-    --------
-    >>> peaks().query("symbol == 'ACME'")["price"].tolist()[:16]
-    [100, 103, 106, 109, 112, 109, 107, 104, 107, 110, 112, 115, 112, 108, 105, 96]
     """
     turns = {
         "ACME": (

@@ -159,13 +159,7 @@ def trades(
 
 
 def symbol_names(n_symbols: int) -> list[str]:
-    """Return ``n_symbols`` different names of at least three letters in alphabetical order.
-
-    Examples
-    --------
-    >>> symbol_names(28)[24:]
-    ['AAY', 'AAZ', 'ABA', 'ABB']
-    """
+    """Return ``n_symbols`` different names of at least three letters in alphabetical order."""
     n_letters = 3
     while 26**n_letters < n_symbols:
         n_letters += 1

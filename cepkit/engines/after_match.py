@@ -20,29 +20,10 @@ _NONE = -1
 def report_matches(program: SequenceProgram, found: SequenceSet) -> SequenceSet:
     """Return the matches that the query's after-match policy reports.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        Its query has the policy and, for two policies, the variable.
-    found : SequenceSet
-        All matches.
+    In order of detection (last event, then first event, then canonical order), a reported match discards
+    all others of its partition that start: ``past_last`` at or before its last event, ``to_next`` at its
+    first event, ``to_first`` and ``to_last`` before the first or last event of a variable.
 
-    Returns
-    -------
-    SequenceSet
-        ``found`` itself for the policy ``none``, otherwise the reported matches.
-
-    Raises
-    ------
-    ResultTooLargeError
-        For more than ``MOST_LOOKED_AT`` matches, because the policy looks at each.
-
-    Notes
-    -----
-    In order of detection (last event, then first event, then canonical order), a reported match discards all
-    others of its partition that start: ``past_last`` at or before its last event, ``to_next`` at its first
-    event, ``to_first`` and ``to_last`` before the first or last event of a variable. Time O(n log n) for n
-    matches.
     Source: FlinkCEP, after-match skip strategies.
     """
     policy = program.query.after_match[0]
@@ -79,17 +60,7 @@ class Reporter:
     def reported(
         self, block: MatchBlock, partition_of_match: np.ndarray, position: np.ndarray | None = None
     ) -> MatchBlock:
-        """Return the reported matches of ``block``.
-
-        Parameters
-        ----------
-        block : MatchBlock
-            The next matches in canonical order. All matches with the same last event are in one block.
-        partition_of_match : ndarray of int, shape (n_matches,)
-            Partition codes. A partition has the same code in every block.
-        position : ndarray of int64, shape (n_events,), optional
-            Stream position of each event number in the block; None if the numbers are stream positions.
-        """
+        """Return the reported matches of ``block``."""
         first, last = block.first, block.last
         horizons = self._horizons(block)
         if position is not None:

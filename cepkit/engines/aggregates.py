@@ -28,6 +28,7 @@ class Wanted:
     """One aggregate: ``function`` of ``column`` over the events of ``variable``.
 
     Without a variable, it is the number of matches. Without a column, it is the number of events.
+
     """
 
     function: str
@@ -38,15 +39,7 @@ class Wanted:
 def aggregate_matches(
     program: SequenceProgram, found: SequenceSet, source: Rows, aggregates: Mapping[str, str]
 ) -> pd.Series:
-    """Return aggregates over the events of all matches; see `Matches.aggregate`.
-
-    Raises
-    ------
-    PredicateError
-        When a text is not one aggregate of one column of a variable, or the column has no numbers.
-    ColumnNotFoundError
-        For an unknown column.
-    """
+    """Return aggregates over the events of all matches; see `Matches.aggregate`."""
     known = program.query.variables
     wanted = {name: read_aggregate(name, text, known, source.schema) for name, text in aggregates.items()}
     values = {
@@ -70,29 +63,7 @@ def aggregate_matches(
 
 
 def read_aggregate(name: str, text: str, known: Sequence[str], schema: Mapping[str, object]) -> Wanted:
-    """Parse the text of an aggregate.
-
-    Parameters
-    ----------
-    name, text : str
-        Name and text of the aggregate.
-    known : sequence of str
-        Variables of the pattern, at least one.
-    schema : mapping
-        Columns of the frame.
-
-    Raises
-    ------
-    PredicateError
-        When the text is not one aggregate of one column of a variable.
-    ColumnNotFoundError
-        For an unknown column.
-
-    Examples
-    --------
-    >>> read_aggregate("total", "sum(b.price)", ("a", "b"), {"price": None})
-    Wanted(function='sum', variable='b', column='price')
-    """
+    """Parse the text of an aggregate."""
     role = f"aggregate {name!r}"
     tree = parse_expression(text, role=role, references=True)
     if not isinstance(tree, ex.Aggregate) or tree.function not in FUNCTIONS:
@@ -154,19 +125,7 @@ def aggregate_parts(
     wanted: Mapping[str, Wanted],
     values: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
-    """Return aggregates over matches that come in parts.
-
-    Parameters
-    ----------
-    parts : iterable of (ndarray, ndarray)
-        Position and number of the variable of every matched event.
-    known : sequence of str
-        Names of the variables by their numbers.
-    wanted : mapping of str to Wanted
-        A ``variable`` of None takes every event.
-    values : mapping of str to (ndarray, ndarray)
-        The results of `values_of_events` for the aggregates with a column.
-    """
+    """Return aggregates over matches that come in parts."""
     total = dict.fromkeys(wanted, 0)
     count = dict.fromkeys(wanted, 0)
     best: dict[str, Any] = {}

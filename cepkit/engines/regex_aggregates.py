@@ -27,15 +27,7 @@ from cepkit.language.expressions.parsing import parse_expression
 def aggregate_regex(
     program: Program, found: MatchSet, source: Rows, aggregates: Mapping[str, str]
 ) -> pd.Series:
-    """Return aggregates over the rows of all matches; see `Matches.aggregate`.
-
-    Raises
-    ------
-    PredicateError
-        When a text is not one aggregate of one column, or the column has no numbers.
-    ColumnNotFoundError
-        For an unknown column.
-    """
+    """Return aggregates over the rows of all matches; see `Matches.aggregate`."""
     known = tuple(dict.fromkeys(program.automaton.names))
     wanted = {name: _read(name, text, known, source) for name, text in aggregates.items()}
     results = {name: len(found) for name, one in wanted.items() if one.variable is one.column is None}

@@ -20,31 +20,16 @@ _SEED = re.compile(r"seed \d+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of a paper, and the test that decides whether one data set agrees with it.
+    """A statement of a paper, and the test that decides whether one data set agrees with it."""
 
-    Parameters
-    ----------
-    place : str
-        Where the paper says it, for example ``"figure 6d"``.
-    statement : str
-        What the paper says.
-    measure : str
-        What ``value`` of the test is, with its unit.
-    test : callable
-        Takes the results of one data set. It returns the measured value, and whether the statement holds
-        there, or None if these results do not say.
-    printed : str
-        The value that the paper prints; empty if it prints none.
-    reason : str
-        Why the statement holds or does not hold here. The reason must have been measured.
-    """
-
-    place: str
-    statement: str
-    measure: str
+    place: str  # where the paper says it, for example ``"figure 6d"``
+    statement: str  # what the paper says
+    measure: str  # what ``value`` of the test is, with its unit
+    # Takes the results of one data set. It returns the measured value, and whether the statement holds there,
+    # or None if these results do not say.
     test: Callable[[pd.DataFrame], tuple[float, bool] | None]
-    printed: str = ""
-    reason: str = ""
+    printed: str = ""  # the value that the paper prints; empty if it prints none
+    reason: str = ""  # why the statement holds or does not hold here. The reason must have been measured.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +61,7 @@ class Finding:
         ``"yes"`` needs at least ten seeds, nine of ten where the claim holds, and no recorded data that
         contradict it. Recorded data alone turn it into ``"on generated data"``. ``"no"`` means that at most
         one seed of ten agrees. Everything between is ``"in part"``.
+
         """
         if len(self.on_seeds) < LEAST_SEEDS:
             return UNTRIED
@@ -85,34 +71,7 @@ class Finding:
 
 
 def examine(claims: Iterable[Claim], results: pd.DataFrame) -> list[Finding]:
-    """Try claims on every data set of a table of results.
-
-    Parameters
-    ----------
-    claims : iterable of Claim
-    results : pandas.DataFrame
-        One row per measurement. Column ``data`` is ``"seed 0"``, ``"seed 1"`` and so on for generated data,
-        and a name for recorded data.
-
-    Returns
-    -------
-    list of Finding
-        In the order of the claims; tries in the order of the table.
-
-    Raises
-    ------
-    CepError
-        When the table has no column ``data``.
-
-    Examples
-    --------
-    >>> results = pd.DataFrame({"data": [f"seed {i}" for i in range(10)], "speedup": range(2, 12)})
-    >>> def least(own):
-    ...     return own["speedup"].min(), own["speedup"].min() > 1
-    >>> [finding] = examine([Claim("figure 1", "it is faster", "least speed-up", least)], results)
-    >>> finding.verdict, finding.share
-    ('yes', 1.0)
-    """
+    """Try claims on every data set of a table of results."""
     if "data" not in results:
         raise CepError(f"results of claims need a column 'data'; there are {', '.join(map(str, results))}")
     groups = [(str(name), own) for name, own in results.groupby("data", sort=False)]
@@ -130,14 +89,7 @@ def examine(claims: Iterable[Claim], results: pd.DataFrame) -> list[Finding]:
 
 
 def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings as a table for readers, one row per claim.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``place``, ``claim``, ``measure``, ``paper``, ``median``, ``range``, ``seeds`` (how many
-        agree), ``recorded data`` if there are any, ``verdict`` and ``reason``. All cells are texts.
-    """
+    """Return findings as a table for readers, one row per claim."""
     rows = []
     for finding in findings:
         claim = finding.claim
@@ -167,13 +119,7 @@ def findings_table(findings: Sequence[Finding]) -> pd.DataFrame:
 
 
 def count_verdicts(findings: Sequence[Finding]) -> str:
-    """Return in one phrase how many claims hold; the README has this phrase for each paper.
-
-    Examples
-    --------
-    >>> count_verdicts([])
-    '0 of 0 claims hold'
-    """
+    """Return in one phrase how many claims hold; the README has this phrase for each paper."""
     verdicts = [finding.verdict for finding in findings]
     others = [f"{verdicts.count(kind)} {words}" for kind, words in _COUNTED if kind in verdicts]
     return ", ".join([f"{verdicts.count(YES)} of {len(verdicts)} claims hold", *others])
@@ -188,23 +134,11 @@ _COUNTED = (
 
 
 def rises(values: Iterable[float]) -> bool:
-    """Return whether every value is greater than the one before. A claim of growth looks at every step.
-
-    Examples
-    --------
-    >>> rises([1, 2, 4]), rises([1, 3, 2]), rises([1, 1])
-    (True, False, False)
-    """
+    """Return whether every value is greater than the one before. A claim of growth looks at every step."""
     own = list(values)
     return len(own) > 1 and all(a < b for a, b in pairwise(own))
 
 
 def falls(values: Iterable[float]) -> bool:
-    """Return whether every value is less than the one before.
-
-    Examples
-    --------
-    >>> falls([4, 2, 1]), falls([4, 1, 2])
-    (True, False)
-    """
+    """Return whether every value is less than the one before."""
     return rises([-value for value in values])

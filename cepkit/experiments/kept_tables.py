@@ -13,21 +13,7 @@ _CALL = "# made by: "
 
 
 def keep_table(table: pd.DataFrame, path: str | os.PathLike, call: str) -> None:
-    """Write a table of results, after a line with the call that made it.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Its index is not kept.
-    path : str or path
-    call : str
-        The Python call or the command that makes the table again, in one line.
-
-    Raises
-    ------
-    CepError
-        When ``call`` is empty or has several lines.
-    """
+    """Write a table of results, after a line with the call that made it."""
     if not call.strip() or "\n" in call:
         raise CepError(f"a kept table needs the call that made it, in one line, not {call!r:.80}")
     Path(path).write_text(
@@ -36,13 +22,7 @@ def keep_table(table: pd.DataFrame, path: str | os.PathLike, call: str) -> None:
 
 
 def kept_table(path: str | os.PathLike) -> pd.DataFrame:
-    """Return a table that `keep_table` wrote. ``attrs["made_by"]`` is the call that made it.
-
-    Raises
-    ------
-    CepError
-        When the file does not exist, or does not say which call made it.
-    """
+    """Return a table that `keep_table` wrote. ``attrs["made_by"]`` is the call that made it."""
     try:
         first, _, _ = Path(path).read_text(encoding="utf-8").partition("\n")
     except OSError as error:

@@ -33,6 +33,7 @@ class PointError(CepError, RuntimeError):
     """Points of a sweep raised an error.
 
     The message names the points. ``__cause__`` is the first error. ``done`` is the frame of the other points.
+
     """
 
     def __init__(self, message: str, done: pd.DataFrame):
@@ -52,52 +53,8 @@ def sweep(
 ) -> pd.DataFrame:
     """Run every point of a grid, and keep each result as soon as it exists.
 
-    Parameters
-    ----------
-    run : callable
-        It takes a point's parameters and returns a mapping of names to numbers, texts, booleans or None.
-    grid : mapping or sequence of mappings
-        Lists of values by parameter; all combinations run, and the last parameter changes fastest. Or a list
-        of points. Values are numbers, texts, booleans, None, or tuples and lists of them.
-    path : str or path, optional
-        Folder for the results. Points with a result there do not run again. None: nothing is kept.
-    version : str
-        Version of ``run``. Results of different versions are not mixed.
-    name : str
-        Name of the sweep. Results of different sweeps are not mixed. Empty: the name of ``run``.
-    workers : int
-        Threads that run points at the same time. They help when ``run`` releases the interpreter's lock, as
-        simulations do. The result is the same.
-    progress : bool
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per point, in the order of the grid: its parameters, then the result of ``run``.
-
-    Raises
-    ------
-    SweepMismatchError
-        Before anything runs, when ``path`` has results of another sweep or version, or other parameters.
-    PointError
-        When points raised an error, after all other points have run. The next call runs only these points.
-    CepError
-        When the grid or a result has values that cannot be kept, or ``workers`` is not a number above 0.
-    KeyboardInterrupt
-        After Ctrl-C. With several workers, the running points end first. Finished points are kept.
-
-    Notes
-    -----
-    The parameters identify a point, in any order: 2 and 2.0 are equal, 1 and True are not.
-    Every point has a Parquet file, which is written under another name and then renamed.
-
-    Examples
-    --------
-    >>> sweep(lambda cores, window: {"speedup": 2 * cores / window}, {"cores": [1, 2], "window": [4]})
-       cores  window  speedup
-    0      1       4      0.5
-    1      2       4      1.0
+    The parameters identify a point, in any order: 2 and 2.0 are equal, 1 and True are not. Every point has
+    a Parquet file, which is written under another name and then renamed.
     """
     if not callable(run):
         raise CepError(f"sweep: run is a {type(run).__name__}; a function of a point's parameters is needed")

@@ -29,21 +29,7 @@ class MarkdownTable:
 
 
 def table_of(frame: pd.DataFrame) -> MarkdownTable:
-    """Return a frame as a table for readers, with its index unless that only numbers the rows.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Texts are shown literally. Whole numbers get separators of thousands. Other numbers have about four
-        digits, and as many decimals as the rest of the column. Missing values are empty.
-
-    Examples
-    --------
-    >>> table_of(pd.DataFrame({"what": ["a*", "b"], "events": [200000, None], "share": [0.123456, 1]}))
-    what   events   share
-    a*    200,000  0.1235
-    b              1.0000
-    """
+    """Return a frame as a table for readers, with its index unless that only numbers the rows."""
     numbered = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
     flat = frame.reset_index(drop=numbered).rename_axis(columns=None)
     is_number = [
@@ -54,29 +40,14 @@ def table_of(frame: pd.DataFrame) -> MarkdownTable:
 
 
 def markdown_of(texts: pd.DataFrame, is_number: Sequence[bool]) -> str:
-    r"""Return a table in Markdown.
-
-    Examples
-    --------
-    >>> print(markdown_of(pd.DataFrame({"what": ["a*"], "n": ["1"]}), [False, True]))
-    | what | n |
-    | :--- | ---: |
-    | a\* | 1 |
-    """
+    r"""Return a table in Markdown."""
     marks = ["---:" if right else ":---" for right in is_number]
     rows = [[_MARKUP.sub(r"\\\1", cell) for cell in row] for row in [list(texts), *texts.to_numpy().tolist()]]
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], marks, *rows[1:]])
 
 
 def plain_text_of(texts: pd.DataFrame, is_number: Sequence[bool]) -> str:
-    """Return a table as text.
-
-    Examples
-    --------
-    >>> print(plain_text_of(pd.DataFrame({"what": ["a"], "n": ["1,000"]}), [False, True]))
-    what      n
-    a     1,000
-    """
+    """Return a table as text."""
     columns = [[name, *texts[name]] for name in texts]
     widths = [max(map(len, column)) for column in columns]
     padded = [

@@ -27,28 +27,16 @@ _POINT = re.compile(r"(-?[0-9.]+(?:e-?[0-9]+)?),(-?[0-9.]+(?:e-?[0-9]+)?)")
 
 @dataclass(frozen=True)
 class Automaton:
-    """The states of a query and the transitions between them.
+    """The states of a query and the transitions between them."""
 
-    Parameters
-    ----------
-    states : States
-        State 0 is the start. A sequence has a state per component; branches with the same beginning share
-        states.
-    labels : tuple of str
-        Labels of the states.
-    tooltips : dict of str to str
-        Explanations of the names of transitions.
-    state_of_component : tuple of tuple of int
-        Only for a sequence: the state of every component of every drawn branch.
-    note : str
-        What is left out.
-    """
-
+    # State 0 is the start. A sequence has a state per component; branches with the same beginning share
+    # states.
     states: States
-    labels: tuple[str, ...]
-    tooltips: dict[str, str] = field(default_factory=dict)
+    labels: tuple[str, ...]  # labels of the states
+    tooltips: dict[str, str] = field(default_factory=dict)  # explanations of the names of transitions
+    # Only for a sequence: the state of every component of every drawn branch.
     state_of_component: tuple[tuple[int, ...], ...] = ()
-    note: str = ""
+    note: str = ""  # what is left out
 
     @property
     def masks(self) -> tuple[int, ...]:
@@ -56,13 +44,7 @@ class Automaton:
         return self.states.positions_of_state
 
     def names_of(self, state: int) -> list[str]:
-        """Return the names of the events that lead to a state, as in the text of the query.
-
-        Raises
-        ------
-        CepError
-            For an unknown state.
-        """
+        """Return the names of the events that lead to a state, as in the text of the query."""
         if not 0 <= state < len(self.labels):
             raise CepError(f"the automaton has no state {state}. States: 0 to {len(self.labels) - 1}")
         return ["." if name == "any" else name for name in self.labels[state].split(", ") if name]
@@ -73,18 +55,7 @@ NOTHING_DRAWN: dict[str, Any] = {"states": [], "transitions": [], "width": 0.0, 
 
 
 def automaton_of(program: Program | SequenceProgram | BoundRowQuery) -> Automaton:
-    """Return the automaton of a compiled query.
-
-    Examples
-    --------
-    >>> from cepkit.compile.sequences.program import compile_sequence
-    >>> from cepkit.events import ColumnType
-    >>> from cepkit.language.sequences.construction import sequence_query
-    >>> query = sequence_query("PATTERN SEQ(A a, !C c, B+ b[])", event_type="kind")
-    >>> made = automaton_of(compile_sequence(query, {"kind": ColumnType("text")}))
-    >>> made.labels, made.states.transitions
-    (('', 'a', 'b'), ((0, 'A a', 1), (1, '!C c, B b', 2), (2, 'B+ b', 2)))
-    """
+    """Return the automaton of a compiled query."""
     if isinstance(program, SequenceProgram):
         return _of_sequence(program)
     if isinstance(program, BoundRowQuery):
@@ -167,13 +138,7 @@ def _conditions(branch: Branch, c: int) -> list[str]:
 
 
 def draw_automaton(automaton: Automaton) -> dict[str, Any]:
-    """Return the traits of an automaton's widget: ``states``, ``transitions``, ``width``, ``height``.
-
-    Raises
-    ------
-    CepError
-        Above ``MOST_STATES`` states.
-    """
+    """Return the traits of an automaton's widget: ``states``, ``transitions``, ``width``, ``height``."""
     made = automaton.states
     if made.n_states > MOST_STATES:
         raise CepError(f"the automaton has {made.n_states} states; at most {MOST_STATES} are drawn")
@@ -221,6 +186,7 @@ def states_of_match(
 
     ``variables`` are those of the match's events, in stream order. Only for a sequence, ``components`` are
     their components in ``branch``.
+
     """
     reached = state_of_events(automaton, variables, components, branch)
     return list(dict.fromkeys([0, *reached])) if reached else []
@@ -232,6 +198,7 @@ def state_of_events(
     """Return the state that each event of a match leads to; empty if the branch is not drawn.
 
     The parameters are those of `states_of_match`.
+
     """
     if components is not None:
         if branch >= len(automaton.state_of_component):

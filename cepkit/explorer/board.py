@@ -25,17 +25,7 @@ from cepkit.widgets.timeline_view import TimelineView
 
 
 class Board:
-    """The widgets of an explorer; traits that Python sets through it trigger no calls.
-
-    Parameters
-    ----------
-    text : str
-        Text of the editor.
-    columns : list of dict
-        ``name``, ``dtype`` and ``note`` of each column.
-    names : list of str
-        Further names for completion.
-    """
+    """The widgets of an explorer; traits that Python sets through it trigger no calls."""
 
     def __init__(self, text: str, columns: list[dict[str, str]], names: list[str]):
         self.bar = DataBar()

@@ -53,27 +53,13 @@ _SAID = {
 
 @dataclass(frozen=True)
 class CaseQuery:
-    """The query that the cases belong to.
+    """The query that the cases belong to."""
 
-    Parameters
-    ----------
-    reading : TextReading
-        The text in the editor, without mistakes.
-    call : mapping of str to value
-        Further keywords of the call.
-    result : Result
-        The result of this query.
-    file : str
-        The file of the frame, or a placeholder.
-    is_known : bool
-        Whether the file is known.
-    """
-
-    reading: TextReading
-    call: Mapping[str, Any]
-    result: Result
-    file: str
-    is_known: bool
+    reading: TextReading  # the text in the editor, without mistakes
+    call: Mapping[str, Any]  # further keywords of the call
+    result: Result  # the result of this query
+    file: str  # the file of the frame, or a placeholder
+    is_known: bool  # whether the file is known
 
 
 def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) -> str:
@@ -82,17 +68,6 @@ def write_tests(cases: Sequence[tuple[Case, bool | None]], tested: CaseQuery) ->
     A test writes out the rows that its case needs: the smallest part of its keys in which the case holds, or
     fails, as in the whole frame. Where no match is found, the rows around the case are included. If these
     are more than `MOST_LITERAL` rows, the test reads the file of the frame.
-
-    Parameters
-    ----------
-    cases : sequence of (Case, bool or None)
-        Each with whether it holds now.
-    tested : CaseQuery
-
-    Raises
-    ------
-    CepError
-        When a predicate is a Python function without a source, such as a function from a terminal.
     """
     used: set[str] = set()
     tests = [_test(case, is_held, tested, used) for case, is_held in cases]
@@ -169,6 +144,7 @@ def _smallest(
     """Return the rows and the columns, as text, of the smallest frame that shows the case as it is.
 
     None: the frame has to be read from the file.
+
     """
     result, tried = tested.result, set()
     query = replace(result.program.query, measures=None)

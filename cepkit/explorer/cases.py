@@ -24,40 +24,18 @@ _TOGETHER = 20_000  # matches that are built at once
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rows that must match or must not match.
+    """Rows that must match or must not match."""
 
-    Parameters
-    ----------
-    kind : {"match", "range", "rows"}
-        How the rows and the matches are compared.
-
-        - ``"match"``: a must-match case holds if a match has exactly these rows. A must-not-match case holds
-          if no match has exactly these rows.
-        - ``"range"``: the rows are all rows of a time range of a key. A must-match case holds if a match lies
-          in the range: all its rows are rows of the range. A must-not-match case holds if no match takes a
-          row of the range, so a match that begins before the range counts as well.
-        - ``"rows"``: a must-match case holds if a match has all of these rows, perhaps among others. A
-          must-not-match case holds if no match has all of them.
-    must : bool
-        Whether the rows must match.
-    rows : tuple of int
-        Numbers of the rows in the frame, from 0, rising.
-    label : str
-        The case in words, as the board shows it.
-
-    Examples
-    --------
-    >>> case = Case("rows", True, (4, 2, 3), "rows 2 to 4")
-    >>> case.rows, case.to_dict()["rows"]
-    ((2, 3, 4), [[2, 4]])
-    >>> Case.from_dict(case.to_dict()) == case
-    True
-    """
-
+    # How the rows and the matches are compared. - ``"match"``: a must-match case holds if a match has exactly
+    # these rows. A must-not-match case holds if no match has exactly these rows. - ``"range"``: the rows are
+    # all rows of a time range of a key. A must-match case holds if a match lies in the range: all its rows
+    # are rows of the range. A must-not-match case holds if no match takes a row of the range, so a match that
+    # begins before the range counts as well. - ``"rows"``: a must-match case holds if a match has all of
+    # these rows, perhaps among others. A must-not-match case holds if no match has all of them.
     kind: str
-    must: bool
-    rows: tuple[int, ...]
-    label: str = ""
+    must: bool  # whether the rows must match
+    rows: tuple[int, ...]  # numbers of the rows in the frame, from 0, rising
+    label: str = ""  # the case in words, as the board shows it
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -128,20 +106,7 @@ class Verdict:
 
 
 def holds(case: Case, matches: Iterable[Iterable[int]]) -> bool:
-    """Return whether a case holds for matches that are few enough to list.
-
-    Parameters
-    ----------
-    case : Case
-    matches : iterable of iterables of int
-        The row numbers of every match.
-
-    Examples
-    --------
-    >>> case = Case("range", True, (1, 2, 3))
-    >>> holds(case, [[0, 1], [5, 6]]), holds(case, [[2, 3]])
-    (False, True)
-    """
+    """Return whether a case holds for matches that are few enough to list."""
     rows, is_found = set(case.rows), FOUND_BY_RELATION[case.relation]
     return case.must == any(is_found(len(rows & set(own)), len(set(own)), len(rows)) for own in matches)
 
@@ -149,17 +114,8 @@ def holds(case: Case, matches: Iterable[Iterable[int]]) -> bool:
 def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
     """Return whether a case holds for the counted matches of a result.
 
-    Parameters
-    ----------
-    case : Case
-    result : Result
-    position_of_row : ndarray of int64
-        The position in the stream of every row of the frame; -1 for rows that are no events.
-
-    Notes
-    -----
     Only matches that can decide the case are built: those of its keys that end late enough, and, with a
-    window, early enough. Time O(their rows), at most `MOST_TESTED` matches.
+    window, early enough.
     """
     if case.rows[-1] >= len(position_of_row):
         return Verdict(None, "The frame does not have all rows of this case.")
@@ -240,13 +196,7 @@ def positions_of_rows(result: Result) -> np.ndarray:
 
 
 def rows_text(rows: Sequence[int]) -> str:
-    """Return row numbers in words.
-
-    Examples
-    --------
-    >>> rows_text([7]), rows_text([7, 8]), rows_text([7, 8, 9, 10]), rows_text([1, 5, 9, 20])
-    ('row 7', 'rows 7, 8', 'rows 7 to 10', '4 rows from 1 to 20')
-    """
+    """Return row numbers in words."""
     if len(rows) == 1:
         return f"row {rows[0]}"
     if len(rows) <= 3:

@@ -70,22 +70,7 @@ def fields_of(
     drawn: tuple[list[str], str],
     needs_event_type: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the traits of the selectors.
-
-    Parameters
-    ----------
-    data : Data
-    call : mapping of str to value
-        The keywords that are chosen now.
-    text : str
-        The text in the editor.
-    query : RegexQuery, SequenceQuery, RowsQuery or None
-        The newest query without mistakes.
-    drawn : tuple of (list of str, str)
-        The columns that the timeline can show, and the one that it shows.
-    needs_event_type : bool
-        Whether the query lacks the column of event types.
-    """
+    """Return the traits of the selectors."""
     if is_rows(text):
         return _fields_of_rows(query, drawn)
     said, is_sequence = settings_in(text), is_sase(text)
@@ -222,13 +207,7 @@ def choose_measures(
     query: RegexQuery | SequenceQuery | RowsQuery | None,
     names: Iterable[str],
 ) -> dict[str, Any] | None:
-    """Return the measures with these names; a name may be ``name = expression``. None for the default ones.
-
-    Raises
-    ------
-    CepError
-        For an unknown name, or a mistake in an expression.
-    """
+    """Return the measures with these names or texts ``name = expression``; None for the default ones."""
     known = {**measures_offered(data, query), **(call.get("measures") or {})}
     chosen: dict[str, Any] = {}
     for name in names:

@@ -24,6 +24,7 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
 
     The first funnel of a sequence takes a few tenths of a second; its numbers may be lower bounds. If they
     are, a second funnel follows, which looks at more events.
+
     """
     if not result.is_sequence:
         yield _of_rows(result) if result.is_rows else _of_regex(result), True
@@ -39,6 +40,7 @@ def funnel_traits(result: Result) -> list[dict[str, Any]]:
     """Return the steps of a result's funnel: ``label``, ``n``, ``share``, ``selectivity``, ``note``.
 
     See `cepkit.funnel` for the numbers. ``share`` is relative to the largest step.
+
     """
     return list(funnels(result))[-1][0]
 

@@ -27,15 +27,7 @@ _AROUND = 0.6  # the timeline shows a case with this share of its time before an
 
 
 class CaseKeeper:
-    """Keeps the cases of an explorer.
-
-    Parameters
-    ----------
-    board : Board
-    present : Presenter
-    tested : callable
-        Returns the query of the last result, for tests.
-    """
+    """Keeps the cases of an explorer."""
 
     def __init__(self, board: Board, present: Presenter, tested: Callable[[], CaseQuery]):
         self._board, self._present, self._tested = board, present, tested
@@ -328,18 +320,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)(\.\d{1,3})?\d*(?:[+-]\
 
 
 def _times_text(first: str, last: str, *whole: str) -> str:
-    """Return a range of time in few characters; ``whole`` are the first and the last time of the data.
-
-    Examples
-    --------
-    >>> day = "2026-01-03 09:30:00", "2026-01-03 16:00:00"
-    >>> _times_text("2026-01-03 09:42:15.826118", "2026-01-03 09:42:29.54", *day)
-    '09:42:15 to 09:42:29'
-    >>> _times_text("2026-01-03 09:42:15", "2026-01-03 09:42:15", "2026-01-02 00:00:00", day[1])
-    '2026-01-03 09:42:15'
-    >>> _times_text("3", "17")
-    '3 to 17'
-    """
+    """Return a range of time in few characters; ``whole`` are the first and the last time of the data."""
     if first == last:
         last = ""
     read = [_TIME.fullmatch(text) for text in (first, last or first, *whole)]

@@ -66,6 +66,7 @@ def places_of_events(result: Result, positions: Sequence[int], partition: int | 
     """Return the clicked events on the timeline of a partition: ``x``, ``y`` and ``partials``.
 
     ``partials`` are the bars of the partial matches at the event that was explained last.
+
     """
     of_event = result.events.partition_of_event
     own = [one for one in positions if partition is None or of_event[one] == partition]

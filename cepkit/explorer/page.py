@@ -44,35 +44,16 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 @dataclass(frozen=True)
 class PageParts:
-    """The content of a page.
+    """The content of a page."""
 
-    Parameters
-    ----------
-    sentence : str
-        The query in words.
-    facts : sequence of str
-        The number of matches, the size of the data, and further facts.
-    pictures : sequence of str
-        SVG texts.
-    text : str
-        The text of the query.
-    frame : DataFrame
-        The first matches.
-    told : str
-        The number of matches in the table and in all.
-    cases : sequence of (str, bool or None)
-        The kept cases in words, and whether they hold.
-    code, command : str
-        The Python cell, and the command line or the reason why it does not exist.
-    """
-
-    sentence: str
-    facts: Sequence[str]
-    pictures: Sequence[str]
-    text: str
-    frame: pd.DataFrame
-    told: str
-    cases: Sequence[tuple[str, bool | None]]
+    sentence: str  # the query in words
+    facts: Sequence[str]  # the number of matches, the size of the data, and further facts
+    pictures: Sequence[str]  # SVG texts
+    text: str  # the text of the query
+    frame: pd.DataFrame  # the first matches
+    told: str  # the number of matches in the table and in all
+    cases: Sequence[tuple[str, bool | None]]  # the kept cases in words, and whether they hold
+    # code, command: the Python cell, and the command line or the reason why it does not exist
     code: str
     command: str
 

@@ -16,40 +16,21 @@ FAILED, MATCHED, REPLACED, OPEN = "failed", "matched", "replaced", "open"
 
 @dataclass(frozen=True)
 class PartialBar:
-    """A partial match on the timeline.
+    """A partial match on the timeline."""
 
-    Parameters
-    ----------
-    events : tuple of (int, str)
-        Positions of its known events in the stream, rising, each with a label that may be empty.
-    end : int
-        Position of the event where it ended.
-    outcome : str
-        ``failed``, ``matched``, ``replaced`` by a match, or ``open``.
-    text : tuple of str
-        The failed conditions with their values, or the outcome in words.
-    """
-
+    # Positions of its known events in the stream, rising, each with a label that may be empty.
     events: tuple[tuple[int, str], ...]
-    end: int
-    outcome: str
-    text: tuple[str, ...] = ()
+    end: int  # position of the event where it ended
+    outcome: str  # ``failed``, ``matched``, ``replaced`` by a match, or ``open``
+    text: tuple[str, ...] = ()  # the failed conditions with their values, or the outcome in words
 
 
 @dataclass(frozen=True)
 class FateGroup:
-    """Partial matches of a regex that end in the same way.
+    """Partial matches of a regex that end in the same way."""
 
-    Parameters
-    ----------
-    fate : Fate
-        The fate of the one that began first.
-    starts : tuple of int
-        The events where they begin, rising.
-    """
-
-    fate: Fate
-    starts: tuple[int, ...]
+    fate: Fate  # the fate of the one that began first
+    starts: tuple[int, ...]  # the events where they begin, rising
 
     @property
     def outcome(self) -> str:
@@ -81,20 +62,7 @@ def describe_group(
     at: Callable[[int], str],
     late: str = "",
 ) -> str:
-    """Return what happened to partial matches, in one or two sentences.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The predicates of the automaton's positions.
-    group : FateGroup
-    k : int
-        The event in question, "this row".
-    row, at : callable
-        Return the name of another event, without and with its time.
-    late : str
-        The window, such as ``"10 minutes"``, if the partial matches fail because it is over.
-    """
+    """Return what happened to partial matches, in one or two sentences."""
     fate, n = group.fate, len(group.starts)
     is_one = n == 1
     if is_one:

@@ -52,6 +52,7 @@ def reason_traits(result: Result, positions: Sequence[int]) -> dict[str, Any]:
     """Return the traits for events that a person expects in one match; a regex uses the last one.
 
     The result keeps the bars of the partial matches for the timeline.
+
     """
     if result.is_sequence:
         traits, bars = _of_sequence(result, positions)

@@ -66,17 +66,7 @@ class TakenRows:
 
 
 class Taker:
-    """Makes the files of an explorer and answers the buttons of its board.
-
-    Parameters
-    ----------
-    board : Board
-    present : Presenter
-    command : callable
-        Returns the command line of the query.
-    cases : callable
-        Returns the kept cases in words, each with whether it holds.
-    """
+    """Makes the files of an explorer and answers the buttons of its board."""
 
     def __init__(
         self, board: Board, present: Presenter, command: Callable[[], Commanded],

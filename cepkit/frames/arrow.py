@@ -59,12 +59,6 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
     """Return the values of an Arrow array as a column, without a copy where the layout allows it.
 
     The codes of texts are kept for ``owner``, the frame with the array, and for its next call.
-
-    Raises
-    ------
-    CepError
-        When an unsigned integer exceeds 2^63 - 1, when an integer column with nulls has the value -2^63,
-        which means null, or when a text is not valid UTF-8.
     """
     array = one_chunk(array)
     of = type_of_arrow(array.type, nullable=array.null_count > 0)
@@ -182,17 +176,7 @@ def repeated_column(name: str) -> CepError:
 
 
 class ArrowSource:
-    """An Arrow table as a source of columns (see ``frames/building.py``).
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The rows.
-    owner : object, optional
-        The user's frame, for which prepared columns are kept.
-    carried : mapping of str to str, optional
-        Columns that hold row numbers instead of values. No query can read them; the text is the error.
-    """
+    """An Arrow table as a source of columns (see ``frames/building.py``)."""
 
     def __init__(
         self, table: pa.Table, owner: object | None = None, carried: Mapping[str, str] = MappingProxyType({})

@@ -31,17 +31,7 @@ from cepkit.progress import checkpoint
 
 
 def build_events(source: Source, program: BoundQuery) -> Events:
-    """Return the events of a frame as ``program`` needs them.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a partition or order column is missing.
-    OrderError
-        When an order column has missing values (the message gives their number) or values without an order.
-    CepError
-        When compared arrays differ in length.
-    """
+    """Return the events of a frame as ``program`` needs them."""
     query = program.query
     check_columns(source, "partition_by", query.partition_by)
     check_columns(source, "order_by", query.order_by)
@@ -70,6 +60,7 @@ def stream_order(source: Source, order_by: tuple[str, ...]) -> np.ndarray | None
     """Return the frame's row numbers in stream order, or None when the rows are already in this order.
 
     Rows that are equal in all order columns keep the frame's order.
+
     """
     return _order_and_ties(source, order_by)[0]
 
@@ -78,6 +69,7 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
     """Return the stream order, and whether each event but the last is equal to the next one in all keys.
 
     Both are None if the rows are in order. Then the third array has the numbers of equal ones by step.
+
     """
     keys = [_order_key(source, name) for name in order_by]
     if not keys or source.n_rows < 2:

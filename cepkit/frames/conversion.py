@@ -27,11 +27,6 @@ def arrow_of_series(series: pd.Series, name: str, of: pa.DataType | None = None)
 
     Sparse values become dense, and long doubles become doubles. Times of a zone that Arrow does not know
     become times in UTC.
-
-    Raises
-    ------
-    CepError
-        For values that Arrow cannot hold. The error names the column and its type.
     """
     dtype = series.dtype
     if isinstance(dtype, pd.SparseDtype):
@@ -48,13 +43,7 @@ def arrow_of_series(series: pd.Series, name: str, of: pa.DataType | None = None)
 
 @lru_cache(maxsize=64)
 def zone_of(dtype: pd.DatetimeTZDtype) -> str | None:
-    """Return Arrow's name of a time zone; None if Arrow cannot name it.
-
-    Examples
-    --------
-    >>> zone_of(pd.DatetimeTZDtype("ns", "Europe/Berlin"))
-    'Europe/Berlin'
-    """
+    """Return Arrow's name of a time zone; None if Arrow cannot name it."""
     try:
         return pa.array(pd.Series([], dtype=dtype)).type.tz
     except NOT_FOR_ARROW:

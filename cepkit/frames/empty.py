@@ -76,30 +76,17 @@ class TypedSource(WrappedSource):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a query says about the types of its columns, the surest last.
+    """What a query says about the types of its columns, the surest last."""
 
-    Parameters
-    ----------
-    keys, clocks : sequence of str
-        Columns of keys, and columns that order the rows.
-    trees : sequence of Expression
-        All expressions.
-    conditions : sequence of Expression
-        Those that are true or false.
-    params : mapping
-        Values of parameters.
-    types : mapping of str to pyarrow.DataType
-        Types that the query gives by other means.
-    dialect : Dialect, optional
-        What SQL adds. With it, names may differ from those of the columns in case.
-    """
-
+    # keys, clocks: columns of keys, and columns that order the rows
     keys: Sequence[str] = ()
     clocks: Sequence[str] = ()
-    trees: Sequence[ex.Expression] = ()
-    conditions: Sequence[ex.Expression] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    trees: Sequence[ex.Expression] = ()  # all expressions
+    conditions: Sequence[ex.Expression] = ()  # those that are true or false
+    params: Mapping[str, Any] = field(default_factory=dict)  # values of parameters
+    # Types that the query gives by other means.
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    # What SQL adds. With it, names may differ from those of the columns in case.
     dialect: Dialect | None = None
 
     @cached_property
@@ -127,6 +114,7 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
     pandas gives columns without values the dtype ``object``, or ``float64`` if they come from empty lists.
     Arrow has a type null. Such a column gets the type that the query compares it with, so that the query has
     an answer and no error of types.
+
     """
     wishes = query if isinstance(query, Wishes) else _wishes_of(query)
     named: Collection[str] = wishes.named

@@ -11,13 +11,7 @@ from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 
 
 def no_frame(given: Any) -> str:
-    """Return the error message for an object that is no frame: what to write instead.
-
-    Examples
-    --------
-    >>> print(no_frame("trades.parquet"))
-    'trades.parquet' is the path of a file; read it first: pd.read_parquet('trades.parquet').cep.match(…)
-    """
+    """Return the error message for an object that is no frame: what to write instead."""
     if isinstance(given, pd.Series):
         return "a pandas Series has no columns; call to_frame('value') first"
     if isinstance(given, DataFrameGroupBy | SeriesGroupBy):

@@ -58,15 +58,7 @@ _INFERRED = {
 
 
 class ColumnTypes(Mapping[str, ColumnType]):
-    """The types of columns by name. Each is found when it is first asked for: objects must be looked at.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The columns in order.
-    find : callable
-        Returns the type of a column by its name.
-    """
+    """The types of columns by name. Each is found when it is first asked for: objects must be looked at."""
 
     def __init__(self, names: Iterable[str], find: Callable[[str], ColumnType]):
         self._types: dict[str, ColumnType | None] = dict.fromkeys(names)
@@ -93,6 +85,7 @@ class _SeriesByName:
 
     `PandasSource` has its types from here. If it found them itself, its schema would refer to it, and Python
     would keep the values of the frame until it collects garbage.
+
     """
 
     def __init__(self, frame: pd.DataFrame, owner: pd.DataFrame):
@@ -141,11 +134,6 @@ class PandasSource:
 
     The levels of its index are columns, too, by their names. A DatetimeIndex without a name is ``index``, as
     in ``reset_index``. A column hides a level with the same name.
-
-    Raises
-    ------
-    CepError
-        When the names of the columns have several levels, or none is a text.
     """
 
     def __init__(self, frame: pd.DataFrame):
@@ -291,13 +279,7 @@ def _labels(names: tuple[str, ...]) -> pd.Index:
 
 
 def index_levels(frame: pd.DataFrame) -> dict[str, int]:
-    """Return the levels of the index that serve as columns, by name.
-
-    Examples
-    --------
-    >>> index_levels(pd.DataFrame({"price": [1.0]}, index=pd.date_range("2024-01-31", periods=1)))
-    {'index': 0}
-    """
+    """Return the levels of the index that serve as columns, by name."""
     names = list(frame.index.names)
     if names == [None] and isinstance(frame.index, pd.DatetimeIndex):
         names = ["index"]
@@ -486,6 +468,7 @@ def column_of_series(
 
     The codes of texts are kept for ``owner``, the frame with the column, and for its next call. ``of`` is the
     type of the Series if it is known. Finding the type of times reads the whole Series.
+
     """
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O" and owner is not None:

@@ -21,13 +21,7 @@ class UnwritableFileError(CepError, OSError):
 
 
 def file_of(what: str, path: str | os.PathLike) -> Path:
-    """Return ``path``, the argument of the call ``what``, as the path of a file.
-
-    Raises
-    ------
-    CepError
-        When it names no file, or a folder.
-    """
+    """Return ``path``, the argument of the call ``what``, as the path of a file."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise WrongTypeError(f"{what}: path={short_text(repr(path))}: give the name of a file")
     target = Path(path)
@@ -39,25 +33,7 @@ def file_of(what: str, path: str | os.PathLike) -> Path:
 
 
 def file_to_write(path: str | os.PathLike, name: object = None) -> Path:
-    """Return the file that a path names: the path itself, or the target of a symbolic link.
-
-    Parameters
-    ----------
-    path : str or path
-    name : optional
-        What messages call the path; the path itself by default.
-
-    Raises
-    ------
-    UnwritableFileError
-        When something other than a file has the name, such as a folder, a device or a pipe, or when no file
-        can have it. A written file would take the place of a device or a pipe.
-
-    Examples
-    --------
-    >>> file_to_write("none/matches.parquet").name
-    'matches.parquet'
-    """
+    """Return the file that a path names: the path itself, or the target of a symbolic link."""
     name = str(path) if name is None else name
     try:
         path = Path(path)
@@ -83,12 +59,6 @@ def replace_file(path: str | os.PathLike) -> Iterator[Path]:
     """Yield the path of a part to write. The part becomes the file when the block ends without an error.
 
     The part lies in the folder of the file. Nothing is left of it after an error.
-
-    Raises
-    ------
-    UnwritableFileError
-        As `file_to_write`, and when the disk is full or the folder cannot be written. The message names the
-        file, not the part.
     """
     target = file_to_write(path)
     if not os.path.isdir(target.parent):

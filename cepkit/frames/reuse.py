@@ -46,18 +46,7 @@ _results: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictio
 
 
 def recall(owner: object, what: Hashable, values: Sequence[np.ndarray]) -> Result | None:
-    """Return the result that was kept for a frame, or None if there is none for these values.
-
-    Parameters
-    ----------
-    owner : DataFrame or table
-        The frame of the user.
-    what : hashable
-        The name of the result.
-    values : sequence of ndarray
-        All that the result depends on. Arrays of objects are compared by identity, so their objects must be
-        immutable.
-    """
+    """Return the result that was kept for a frame, or None if there is none for these values."""
     key = (id(owner), what)
     kept = _kept.get(key)
     if kept is None or kept.owner() is not owner or len(kept.values) != len(values):
@@ -77,17 +66,7 @@ def reuse(
     *,
     never_change: bool = False,
 ) -> Result:
-    """Return ``make(values)``, or the result that was kept for a frame if it was made of equal values.
-
-    Parameters
-    ----------
-    owner, what, values
-        As for `recall`; no owner keeps nothing. No values mean that ``what`` says all.
-    make : callable
-        Makes the result from the values or from copies of them.
-    never_change : bool
-        Whether the values never change. They need no copy then.
-    """
+    """Return ``make(values)``, or the result that was kept for a frame if it was made of equal values."""
     n_bytes = 0 if never_change else sum(array.nbytes for array in values)
     if owner is None or _are_few(values) or n_bytes > MOST_BYTES // 2:
         return make(values)
@@ -100,15 +79,7 @@ def reuse(
 
 
 class Keeper:
-    """Keeps arrays that derive from others for a frame. A copy or a pickle of it keeps nothing.
-
-    Parameters
-    ----------
-    owner : DataFrame or table, optional
-        The frame of the user.
-    which : hashable
-        What the names of arrays belong to.
-    """
+    """Keeps arrays that derive from others for a frame. A copy or a pickle of it keeps nothing."""
 
     def __init__(self, owner: object | None, which: Hashable):
         self.owner, self.which = owner, which
@@ -125,6 +96,7 @@ def copies_of(values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return copies of arrays. A result made from the copies stays right for them if the frame changes.
 
     A result that is kept itself never changes, and needs no copy.
+
     """
     return tuple(array if _is_result(array) else np.array(array, order="C") for array in values)
 
@@ -208,6 +180,7 @@ def _are_bytes_equal(then: np.ndarray, now: np.ndarray) -> bool:
     """Return whether two contiguous arrays of one shape and type have the same bytes.
 
     The function of the C library takes half of the time of numpy, which writes a truth value for each item.
+
     """
     n, first, second = then.nbytes, _address(then), _address(now)
     return not any(

@@ -8,13 +8,7 @@ from cepkit.events import EVENTS_PER_COUNT
 
 
 def is_rising(*keys: np.ndarray) -> bool:
-    """Return whether no row is less than the one before. NaN beside another value makes it False.
-
-    Examples
-    --------
-    >>> is_rising(np.array([1, 2, 2])), is_rising(np.array([1, 2]), np.array([9, 8]))
-    (True, True)
-    """
+    """Return whether no row is less than the one before. NaN beside another value makes it False."""
     return equals_by_step(*keys) is not None
 
 
@@ -23,11 +17,6 @@ def equals_by_step(*keys: np.ndarray) -> np.ndarray | None:
 
     Each number is that of ``EVENTS_PER_COUNT`` rows, and the last row has no next one. What a step looks at
     fits the cache. Rows without order are done after the first step.
-
-    Examples
-    --------
-    >>> equals_by_step(np.array([1, 2, 2])), equals_by_step(np.array([1, 2, 2]), np.array([5, 4, 3]))
-    (array([1]), None)
     """
     starts = range(0, len(keys[0]) - 1, EVENTS_PER_COUNT)
     n_equal = np.zeros(len(starts), np.int64)

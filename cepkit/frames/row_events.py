@@ -11,13 +11,7 @@ from cepkit.progress import checkpoint
 
 
 def searched_rows(source: Source, bound: BoundRowQuery) -> SearchedRows:
-    """Return the rows of a frame in the order of the query, with the columns that it reads.
-
-    Raises
-    ------
-    OrderError
-        For a column of ORDER BY whose values have no order.
-    """
+    """Return the rows of a frame in the order of the query, with the columns that it reads."""
     query = bound.query
     order = rows_in_order(source, query.keys)
     checkpoint()

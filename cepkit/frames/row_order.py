@@ -36,6 +36,7 @@ def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequenc
     """Return the rows, partition by partition. Partitions are in the order of their first rows.
 
     Rows that are equal in all keys keep the frame's order. The order is kept for the next call on the frame.
+
     """
     codes, n_codes = partition_codes(source, tuple(partition_by))
     if source.n_rows == 0:
@@ -70,6 +71,7 @@ def placing(source: Source, order: RowOrder) -> Place | None:
     """Return what places the columns of a frame in an order that is known, and keeps them for the next call.
 
     The first call on a frame keeps no columns, since a copy takes as long as placing. It returns None.
+
     """
     if not order.is_known or order.row_of_place is None:
         return None
@@ -106,6 +108,7 @@ def _sorted(codes: np.ndarray, n_codes: int, ranks: list[np.ndarray]) -> tuple[n
     """Return the rows by partition, and the first places of partitions and of codes.
 
     No rows mean the frame's order.
+
     """
     n_rows = len(codes)
     if n_codes == 1:
@@ -157,6 +160,7 @@ def _is_sorted(columns: Sequence[np.ndarray], keys: Sequence[SortKey], known: bo
     """Return whether the rows are in the order of their keys already, as far as that is quick to see.
 
     ``known`` says whether the values of a single key rise, if that is known.
+
     """
     if not columns:
         return True

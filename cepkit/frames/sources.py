@@ -21,13 +21,7 @@ _WITHOUT_ARROW = ("Object", "Int128", "UInt128")  # polars types that Arrow cann
 
 
 def source_of_frame(frame: Any) -> tuple[Source, Callable[[Frame], Frame]]:
-    """Return a frame as a source of columns, and a function that converts results to the frame's kind.
-
-    Raises
-    ------
-    CepError
-        For anything that is no frame in memory, or gives its rows only once.
-    """
+    """Return a frame as a source of columns, and a function that converts results to the frame's kind."""
     if isinstance(frame, pd.DataFrame):
         return PandasSource(frame), _unchanged
     if isinstance(frame, pa.Table):
@@ -63,11 +57,6 @@ def table_of_export(frame: Any, needed: Container[str] = ()) -> pa.Table:
     """Return the rows of an object that exports Arrow's stream.
 
     Columns of polars that Arrow cannot hold are left out.
-
-    Raises
-    ------
-    CepError
-        When the export fails, or Arrow cannot hold a column that is needed.
     """
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
@@ -83,13 +72,7 @@ def table_of_export(frame: Any, needed: Container[str] = ()) -> pa.Table:
 
 
 def schema_of_export(frame: Any) -> pa.Schema:
-    """Return the columns and types of an object that exports Arrow's stream, without its rows if it can.
-
-    Raises
-    ------
-    CepError
-        When the export fails.
-    """
+    """Return the columns and types of an object that exports Arrow's stream, without its rows if it can."""
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
         frame = frame.clear()

@@ -14,6 +14,7 @@ def invalid_text(array: pa.Array | pa.ChunkedArray, name: str, first_row: int = 
     """Return the error for an array with a text that is not valid UTF-8. It names the first such row.
 
     Time O(rows), so call it only after such a text was met. ``first_row`` is the number of the first row.
+
     """
     said, row = "", _first_invalid(array)
     if row is not None:

@@ -14,13 +14,7 @@ from cepkit.frames.texts import check_texts_of_table
 
 
 def check_target(path: str | os.PathLike, *, overwrite: bool) -> Path:
-    """Return the path of a file to write; raise if the file exists or its folder does not.
-
-    Raises
-    ------
-    CepError
-        When the file exists and ``overwrite`` is False, or it cannot be a file.
-    """
+    """Return the path of a file to write; raise if the file exists or its folder does not."""
     if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         target = Path(path)
         raise CepError(
@@ -39,19 +33,6 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
 
     The file gets its name when it is complete, and replaces an older one only then. Nothing is left of a file
     that is not complete.
-
-    Parameters
-    ----------
-    target : Path
-    empty : pyarrow.Table
-        A table without rows. Its types count; where one is unknown, that of the first table counts.
-    tables : iterable of pyarrow.Table
-
-    Raises
-    ------
-    CepError
-        When the values of a later table do not fit the type of their column, a text is not valid UTF-8, or
-        the file cannot be written.
     """
     import pyarrow.parquet as pq
 

@@ -55,25 +55,7 @@ class Funnel:
 
 
 def funnel_of_steps(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) -> pd.DataFrame:
-    """Count the users who reach each of several steps; see `cepkit.funnel`.
-
-    Raises
-    ------
-    CepError
-        Without ``partition_by``, for fewer than two steps, unknown modes and columns, a window without a
-        clock, and keywords of other queries.
-    UnsupportedQueryError
-        For steps that are neither values nor conditions.
-
-    Warns
-    -----
-    CepWarning
-        For event types that no row has.
-
-    Notes
-    -----
-    Time O(rows x steps), and the time to sort the rows and the partitions.
-    """
+    """Count the users who reach each of several steps; see `cepkit.funnel`."""
     if not isinstance(mode, str) or mode not in MODES:
         raise CepError(
             f"mode={mode!r}.{nearest(str(mode), MODES)} 'any' lets a user do anything between two steps, "
@@ -164,22 +146,8 @@ def reach_steps(
 ) -> list[int]:
     """Return for each step the number of partitions that reach it.
 
-    Parameters
-    ----------
-    events : Events
-        In stream order.
-    is_step : sequence of ndarray of bool, shape (n_events,)
-        For each step, by stream position, whether a row can be it.
-    mode : str
-        ``"any"`` or ``"strict"``.
-    ticks : ndarray, optional
-        The clock by stream position, with ``longest``, the ticks from the first step to the last, and
-        ``closed``, whether exactly that many are allowed.
-
-    Notes
-    -----
     For every row the latest possible first row is kept: it is the best one, as only the time since then
-    limits the later steps. Time O(n_events x steps).
+    limits the later steps.
     """
     order, partition = events.by_partition, events.partition_of_event
     size = np.bincount(partition, minlength=max(1, events.n_partitions))

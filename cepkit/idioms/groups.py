@@ -18,6 +18,7 @@ class Groups:
     """Groups in the order of their last row, and the number of the group that each row belongs to.
 
     Groups are numbered from 1 in every partition.
+
     """
 
     first: np.ndarray  # int64, (n_groups,): stream position of the first row
@@ -35,25 +36,7 @@ def group_rows(
     *,
     of_events: bool = False,
 ) -> Groups:
-    """Return the longest groups of neighbouring rows of a partition that are all members.
-
-    Parameters
-    ----------
-    events : Events
-        In stream order.
-    is_member : ndarray of bool, shape (n_events,), or None
-        By stream position; None: all rows.
-    ticks : ndarray of int64 or float64, shape (n_events,), optional
-        Times in stream order, which divide groups at pauses of more than ``longest``.
-    longest : int or float
-        The longest pause within a group, in ticks.
-    of_events : bool
-        Whether to return the number of the group of each row.
-
-    Notes
-    -----
-    Time O(n_events).
-    """
+    """Return the longest groups of neighbouring rows of a partition that are all members."""
     kernels, n = load_kernels(KERNELS), events.n_events
     partition = events.partition_of_event if events.n_partitions > 1 else np.empty(0, np.int32)
     if ticks is None:

@@ -42,14 +42,7 @@ class PausedSessions:
 
 
 def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: str = "gap") -> int:
-    """Return a duration in ticks of the clock, the first column of ``order_by``.
-
-    Raises
-    ------
-    CepError
-        Without a clock, for a column that does not measure time, and for a duration with a unit on a clock
-        of plain numbers.
-    """
+    """Return a duration in ticks of the clock, the first column of ``order_by``."""
     if not order_by:
         raise CepError(
             f"{role}={gap!r} needs a clock: name a column of times or numbers, as in order_by='ts'"

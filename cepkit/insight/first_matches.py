@@ -42,38 +42,15 @@ Look = Callable[[Events], SequenceSet]
 
 @dataclass(frozen=True)
 class FirstMatches:
-    """The first matches of a stream, and how many events were searched.
+    """The first matches of a stream, and how many events were searched."""
 
-    Parameters
-    ----------
-    block : MatchBlock
-        In canonical order, by positions in the whole stream.
-    is_all : bool
-        Whether these are all matches.
-    n_seen : int
-        Number of events searched.
-    """
-
-    block: MatchBlock
-    is_all: bool
-    n_seen: int
+    block: MatchBlock  # in canonical order, by positions in the whole stream
+    is_all: bool  # whether these are all matches
+    n_seen: int  # number of events searched
 
 
 class FirstMatchFinder:
-    """Finds first matches of a program in some events.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-    events : Events
-        The whole stream.
-    engine : str
-        The engine: ``search``, ``next``, ``ordered`` or ``chain``. Other engines find nothing.
-    is_cold : bool
-        Whether kernels of this shape are not compiled yet; then they run as Python.
-    orders : list of tuple of int, optional
-        For ``ordered``: the evaluation orders with compiled kernels. None: the finder chooses them.
-    """
+    """Finds first matches of a program in some events."""
 
     def __init__(
         self,
@@ -128,6 +105,7 @@ class FirstMatchFinder:
         """Return the first matches of one partition that end at ``positions[since]`` or later.
 
         ``positions`` are the rising positions of the whole partition. None if a part of it is not enough.
+
         """
         if not self.is_local or not len(positions):
             return None
@@ -187,6 +165,7 @@ def matches_of_first_ends(
     The query has no after-match policy. ``counts`` are the numbers of matches that end at the rising
     positions ``ends``. Only the few events before the end of each match are searched. None if there are too
     many events or matches, or if matches depend on other events.
+
     """
     if looks_between(program) or _has_absence_at_edge(program):
         return None

@@ -40,6 +40,7 @@ class ConditionCount:
     """How often a condition was tested, and how often it held; ``conjunct`` is its number in the query.
 
     Both numbers are None for a condition of a regex that reads the rows matched earlier.
+
     """
 
     conjunct: int
@@ -51,38 +52,25 @@ class ConditionCount:
 
 @dataclass(frozen=True, slots=True)
 class StepCount:
-    """The counts of one step: a component of a branch, or a part of a regex.
+    """The counts of one step: a component of a branch, or a part of a regex."""
 
-    Parameters
-    ----------
-    variable, event_type : str and value
-        The component's variable and type, or the part's text and None.
-    n_of_type : int
-        Number of events of the type; for a regex, of all rows.
-    n_alone : int, optional
-        Number of these events that fulfil the conditions on a single event; None if it is not defined.
-    partial : Count
-        Matches of the branch, or of the regex, cut off after this step.
-    absent : Count, optional
-        Partial matches that an absent event ended here; None if this step decides no absence.
-    looked_at, passed : int
-        Events tried as this component after a partial match, and those that passed its conditions. For a
-        regex: the matches cut off before this step (for the first step all rows) and after it.
-    conditions : tuple of ConditionCount
-        Each condition on its own; conditions on a single event are counted over the events of the type.
-    followed : Followed
-        What follows the partial matches that end with the previous component.
-    """
-
+    # variable, event_type: the component's variable and type, or the part's text and None
     variable: str
     event_type: Any
-    n_of_type: int
+    n_of_type: int  # number of events of the type; for a regex, of all rows
+    # Number of these events that fulfil the conditions on a single event; None if it is not defined.
     n_alone: int | None
-    partial: Count
+    partial: Count  # matches of the branch, or of the regex, cut off after this step
+    # Partial matches that an absent event ended here; None if this step decides no absence.
     absent: Count | None
+    # looked_at, passed: events tried as this component after a partial match, and those that passed its
+    # conditions. For a regex: the matches cut off before this step (for the first step all rows) and after
+    # it.
     looked_at: int
     passed: int
+    # Each condition on its own; conditions on a single event are counted over the events of the type.
     conditions: tuple[ConditionCount, ...]
+    # What follows the partial matches that end with the previous component.
     followed: Followed = _NOTHING_FOLLOWED
 
 
@@ -91,6 +79,7 @@ class BranchFunnel:
     """The steps of a branch; ``reported`` is None if there are too many matches for the after-match policy.
 
     ``share`` is the share of possible first events with all extensions tested.
+
     """
 
     steps: tuple[StepCount, ...]
@@ -344,6 +333,7 @@ def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
     """Yield (share that remains, sentence) for each cause that stops partial matches.
 
     Conditions on a single event select events; they stop partial matches only if no event remains.
+
     """
     before: StepCount | None = None
     for step in branch.steps:

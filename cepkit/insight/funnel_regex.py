@@ -25,12 +25,6 @@ def beginnings(pattern: Pattern, most: int | None = None) -> list[Pattern]:
     """Return the beginnings of a regex pattern, from the shortest to the whole; each needs at least one row.
 
     ``most`` limits their number; the shortest ones and the whole pattern remain.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.parsing import parse_pattern
-    >>> [str(part) for part in beginnings(parse_pattern("a? b (c | d){2} e*"))]
-    ['a? b', 'a? b (c | d){2}', 'a? b (c | d){2} e*']
     """
     parts = pattern.parts if isinstance(pattern, Sequence) else ()
     made = [seq(*parts[:i]) for i in range(1, len(parts))]
@@ -51,16 +45,6 @@ def count_regex_funnel(
     ``n_matches`` is the number of matches of the whole pattern, if known. With ``with_conditions=False``,
     neither ``n_alone`` nor the conditions are counted.
 
-    Returns
-    -------
-    tuple of BranchFunnel
-        A single branch. ``partial`` of a step is the number of matches of the pattern cut off after it, as a
-        query of its own; it never rises from step to step. ``looked_at`` is the number of the previous step
-        (all rows at the first step); ``passed`` is ``partial``. ``n_alone`` is the number of rows that
-        fulfil the predicate of a step with a single predicate; None if it reads the rows matched earlier.
-
-    Notes
-    -----
     The regex engine runs once for each step, and once for each condition that reads no matched rows.
     """
     n_rows = events.n_events

@@ -46,26 +46,6 @@ def count_funnel(
     """Count the steps of every branch of a sequence, in the order of the branches.
 
     Each component needs one count, and a second one if it decides an absence.
-
-    Parameters
-    ----------
-    program, events
-        A compiled query, and events with its columns.
-    run : callable
-        The engine's function; used if an after-match policy needs the matches.
-    count : callable, optional
-        Counts the matches of a branch, ``count(places, accept, bound)``; default `exact_count`.
-    n_matches : int, optional
-        Number of matches of the query without its after-match policy. It saves a count for a single branch.
-    most_tallied : int, optional
-        Number of events that are tested one by one, see `Tally`.
-    seed : int
-        Seed of the random order of first events if not all extensions are tested.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For more than ``MOST_BRANCHES`` branches.
     """
     count = count or exact_count
     if len(program.branches) > MOST_BRANCHES:
@@ -165,6 +145,7 @@ def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = No
     """Return the first ``n`` components of a branch with all conditions that they decide.
 
     ``absences`` are the absences to keep; None for those that these components decide.
+
     """
     branch = bound.branch
     absences = _absences(bound, n) if absences is None else absences
@@ -211,6 +192,7 @@ def exact_count(
     """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`.
 
     Plain Python searches few events in any case, since compiling takes longer.
+
     """
     if _is_single_event(bound):
         return Count(int(np.count_nonzero(accept[test_of(places.program, bound.accepts[0])])))
@@ -247,6 +229,7 @@ def searched_count(
     After ``most_work`` tested events, the number found so far is returned as a lower bound. New queries are
     interpreted. If that is impossible and matches begin at few events, plain Python tests them before the
     search is compiled, which takes longer.
+
     """
     program, branch = places.program, BranchSearch(places, accept, bound, 0)
     text = branch.text

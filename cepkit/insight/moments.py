@@ -202,11 +202,6 @@ def moments_of(
     """Iterate over the moments of all events of a frame, in stream order.
 
     An event costs time O(live partial matches), in plain Python. No moment is kept.
-
-    Raises
-    ------
-    ResultTooLargeError
-        While iterating, when more than ``most_live`` partial matches of a sequence are live.
     """
     rows = _RowLabels(source, events)
     if isinstance(program, Program):
@@ -249,6 +244,7 @@ def _moment(
     """Return the moment of event ``k`` from its partial matches of each kind, in the form of their engine.
 
     ``positions_of`` returns the events of one of them; ``partial_of`` describes one with labels of events.
+
     """
     shown = {name: some if name == "completed" else some[:MOST_LISTED] for name, some in kinds.items()}
     label = rows.labels([k, *(at for some in shown.values() for one in some for at in positions_of(one))])

@@ -25,27 +25,14 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One reason why events cannot be read as a match.
+    """One reason why events cannot be read as a match."""
 
-    Parameters
-    ----------
-    kind : str
-        One of ``KINDS``.
-    component : int, optional
-        The component that cannot take the event, or that has no event.
-    places : tuple of int
-        The events concerned. For a limit: the first and the last event, and the skipped event if any.
-    number : int, optional
-        Number of the condition (``alone``: within the component) or of the absence.
-    seen : Seen, optional
-        The values that the condition read.
-    """
-
-    kind: str
-    component: int | None
+    kind: str  # one of ``KINDS``
+    component: int | None  # the component that cannot take the event, or that has no event
+    # The events concerned. For a limit: the first and the last event, and the skipped event if any.
     places: tuple[int, ...] = ()
-    number: int | None = None
-    seen: Seen | None = None
+    number: int | None = None  # number of the condition (``alone``: within the component) or of the absence
+    seen: Seen | None = None  # the values that the condition read
 
 
 @dataclass(frozen=True, slots=True)

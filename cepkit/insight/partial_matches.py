@@ -29,18 +29,7 @@ from cepkit.language.regex.query import RegexQuery
 
 
 def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kernel:
-    """Return the kernel of a regex as Python, with a single list of all partial matches.
-
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    inputs : Inputs
-        Columns of the events that the kernel will read.
-    reports : bool
-        False: the kernel reports no match. A complete partial match then stays for one event, and ends no
-        others.
-    """
+    """Return the kernel of a regex as Python, with a single list of all partial matches."""
     plan = program.plan
     slots = [t for c in plan.start_conjuncts for t in c.term.walk() if t.op in SLOTS]
     plan = replace(plan, dominated=0, queues=(), slots=tuple(dict.fromkeys(slots)))
@@ -52,14 +41,7 @@ def plain_kernel(program: Program, inputs: Any, *, reports: bool = True) -> Kern
 
 
 def rows_looked_back(query: RegexQuery) -> int:
-    """Return how many rows back the predicates of a regex read.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.construction import regex_query
-    >>> rows_looked_back(regex_query("a b", define={"a": "prev(x + prev(x, 2), 3) > 1", "b": "x > 1"}))
-    5
-    """
+    """Return how many rows back the predicates of a regex read."""
     return max((_looked_back(tree) for _, tree in query.define), default=0)
 
 
@@ -69,19 +51,7 @@ def _looked_back(tree: ex.Expression) -> int:
 
 
 class RegexPartials:
-    """The live partial matches of a regex.
-
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    events : Events
-        The events to read, from any number of partitions, numbered by their positions here.
-    first : int
-        The first event that a partial match may begin with. Predicates may read the values of earlier events.
-    reports : bool
-        As for `plain_kernel`.
-    """
+    """The live partial matches of a regex."""
 
     def __init__(self, program: Program, events: Events, first: int = 0, *, reports: bool = True):
         columns = {name: events.columns[name] for name in program.columns}
@@ -93,28 +63,14 @@ class RegexPartials:
         self._state.arrays["live"][:] = 0
 
     def read(self, low: int, high: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Read the events from ``low`` to before ``high`` (None: only ``low``), which must come next.
-
-        Returns
-        -------
-        first, last : ndarray of int64
-            The first and the last events of the completed matches.
-        """
+        """Read the events from ``low`` to before ``high`` (None: only ``low``), which must come next."""
         high = low + 1 if high is None else high
         columns = {name: values[low:high] for name, values in self._inputs.columns.items()}
         inputs = self._inputs.with_columns(columns)
         return advance(self._kernel, self._state, self._partition[low:high], inputs, low)
 
     def live(self, partition: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first events of the live partial matches, and masks of their positions in the automaton.
-
-        Returns
-        -------
-        first : ndarray of int64
-            Rising.
-        mask : ndarray of int64
-            Bit p is set if the newest event can be at position p of the automaton.
-        """
+        """Return the first events of live partial matches, and masks of their positions in the automaton."""
         arrays = self._state.arrays
         n = int(arrays["live"][partition])
         starts, masks = arrays["list_start"][partition, :n], arrays["list_mask"][partition, :n]
@@ -136,21 +92,14 @@ _TAKE, _BEGIN, _ENDED = 1, 2, 4
 
 @dataclass(slots=True)
 class Change:
-    """How an event changes the partial matches of a sequence.
+    """How an event changes the partial matches of a sequence."""
 
-    Parameters
-    ----------
-    began, advanced : list of (int, Partial)
-        The partial matches that begin with the event, and the older ones that take it.
-    ended : list of (int, Partial)
-        The partial matches that were live, do not take the event, and are no longer live.
-    completed : list of (int, Partial)
-        The partial matches of ``began`` and ``advanced`` that are matches.
-    """
-
+    # began, advanced: the partial matches that begin with the event, and the older ones that take it
     began: list[Branched] = field(default_factory=list)
     advanced: list[Branched] = field(default_factory=list)
+    # The partial matches that were live, do not take the event, and are no longer live.
     ended: list[Branched] = field(default_factory=list)
+    # The partial matches of ``began`` and ``advanced`` that are matches.
     completed: list[Branched] = field(default_factory=list)
 
 
@@ -159,15 +108,6 @@ class SequencePartials:
 
     A partial match is live while its pattern, its window, its strategy and the events read so far allow a
     later event to extend it. The conditions on later events are not tested.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        A compiled sequence query.
-    events : Events
-        The events to read. Absences also read later ones.
-    most_live : int
-        The largest number of partial matches kept per partition; the oldest ones are dropped.
     """
 
     def __init__(self, program: SequenceProgram, events: Events, most_live: int):

@@ -28,6 +28,7 @@ def failing_conditions(
     The partial match has the rows from ``start`` to ``k - 1`` of the partition in ``stepping``, and may take
     one of the predicates ``names`` next. Each condition runs as a query of its own on these rows, in time
     O(conditions x (k - start)).
+
     """
     defined = dict(program.query.define)
     failing = []

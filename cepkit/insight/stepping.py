@@ -40,25 +40,15 @@ class DrawnStates(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The partial matches and matches after an event.
+    """The partial matches and matches after an event."""
 
-    Parameters
-    ----------
-    live : tuple of (int, int, tuple of str)
-        State, number of its partial matches, and some of them in words; empty states are left out.
-    completed : tuple of tuple of int
-        The events of each match that the event completes, numbered as in `Stepping`. A regex has only the
-        first and the last event.
-    is_whole : bool
-        Whether no partial match began before the neighbourhood.
-    note : str
-        What is left out.
-    """
-
+    # State, number of its partial matches, and some of them in words; empty states are left out.
     live: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+    # The events of each match that the event completes, numbered as in `Stepping`. A regex has only the first
+    # and the last event.
     completed: tuple[tuple[int, ...], ...] = ()
-    is_whole: bool = True
-    note: str = ""
+    is_whole: bool = True  # whether no partial match began before the neighbourhood
+    note: str = ""  # what is left out
 
 
 class Walk(ABC):
@@ -85,24 +75,7 @@ class Walk(ABC):
 
 
 class Stepping:
-    """Steps through the events of a partition, or of the whole stream.
-
-    Parameters
-    ----------
-    program : Program or SequenceProgram
-    events : Events
-        The events of the whole frame.
-    partition : int or None
-        None for all events. A sequence with strict steps always reads all events, because such steps depend
-        on the events of other partitions, too.
-    states : DrawnStates, optional
-        The states that group live partial matches; None: no groups.
-    ends : ndarray of int64, optional
-        Positions where matches of the result end, rising. After the end of a regex match, no partial match is
-        live.
-    name : callable, optional
-        Returns an event in words by its position in the stream of the frame; None for ``event 3``, from 1 on.
-    """
+    """Steps through the events of a partition, or of the whole stream."""
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ class Followed:
 
     A candidate is an event that fulfils the next component's conditions on a single event. For ``n_late``
     partial matches the first candidate is outside the window or gap; for ``n_never`` no candidate follows.
+
     """
 
     n: int = 0
@@ -43,6 +44,7 @@ def _plain_search(
     """Return the names of the search as plain Python, its arguments and its scratch arrays.
 
     Plain Python reads lists and memory faster than arrays. What conditions compute with stays in arrays.
+
     """
     text, arguments, (path, component, first, *states) = search_of(places, accept, bound)
     names = plain_module(places.program, text)
@@ -56,6 +58,7 @@ class Tally:
     """Counts of the events tried as each component of a branch, and of the conditions they passed.
 
     First events come in random order, until ``most`` events were tested; None means ``MOST_TALLIED``.
+
     """
 
     def __init__(

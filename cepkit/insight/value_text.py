@@ -21,12 +21,6 @@ def cell(value: Any) -> str:
 
 
 def row_text(label: Any) -> str:
-    """Return the index label of a row in words.
-
-    Examples
-    --------
-    >>> row_text(np.int64(17)), row_text("a1")
-    ('row 17', "row 'a1'")
-    """
+    """Return the index label of a row in words."""
     label = label.item() if isinstance(label, np.generic) else label
     return f"row {label!r}" if isinstance(label, str) else f"row {label}"

@@ -142,11 +142,6 @@ def named_positions(
 
     ``rows`` are index labels of a pandas frame or row numbers of a table, by variable or in any order.
     ``absent`` are the variables of events that must be absent.
-
-    Raises
-    ------
-    CepError
-        For unknown or ambiguous labels, rows named twice, and unknown variables.
     """
     index = _index(source)
     if isinstance(rows, Mapping):

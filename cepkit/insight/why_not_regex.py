@@ -37,21 +37,14 @@ MOST_PARTIALS = 4  # partial matches that are described for a row
 
 @dataclass
 class RowReading:
-    """Rows of one partition, read as the beginning of a match.
+    """Rows of one partition, read as the beginning of a match."""
 
-    Parameters
-    ----------
-    low, high : int
-        The first and the last row, numbered within their partition.
-    masks : list of int
-        The possible positions in the automaton of each row that was reached.
-    kinds, reasons : list of str
-        What stops the reading; empty for rows that fulfil the pattern.
-    """
-
+    # low, high: the first and the last row, numbered within their partition
     low: int
     high: int
+    # The possible positions in the automaton of each row that was reached.
     masks: list[int] = field(default_factory=list)
+    # kinds, reasons: what stops the reading; empty for rows that fulfil the pattern
     kinds: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -73,6 +66,7 @@ def explain_regex_rows(
 
     ``find`` returns the matches of the program in the events. The kernel runs once over the rows as Python,
     in time O(rows squared). Each condition that may have failed runs as a query of its own.
+
     """
     names = tuple(dict.fromkeys(variable.name for variable in variables(program.query.pattern)))
     named = named_positions(source, events, rows, names)
@@ -307,25 +301,15 @@ class _Explainer:
 
 @dataclass(frozen=True)
 class Fate:
-    """How a partial match that is live before a row continues and ends.
+    """How a partial match that is live before a row continues and ends."""
 
-    Parameters
-    ----------
-    start, end : int
-        The event where it begins and the event where it ends; ``end`` is after the walk if it stays live.
-    taken : int
-        Positions of the automaton at which it takes the row; 0 if it ends there.
-    wanted : int or None
-        Positions that it needs at its end; None if it does not fail.
-    rival : int or None
-        The first event of the match that is complete at its end.
-    """
-
+    # start, end: the event where it begins and the event where it ends; ``end`` is after the walk if it stays
+    # live
     start: int
     end: int
-    taken: int
-    wanted: int | None = None
-    rival: int | None = None
+    taken: int  # positions of the automaton at which it takes the row; 0 if it ends there
+    wanted: int | None = None  # positions that it needs at its end; None if it does not fail
+    rival: int | None = None  # the first event of the match that is complete at its end
 
     @property
     def is_match(self) -> bool:
@@ -334,16 +318,7 @@ class Fate:
 
 
 def fates_at(stepping: Stepping, k: int) -> tuple[list[Fate], bool]:
-    """Return the fates of the partial matches that are live before event ``k``.
-
-    Returns
-    -------
-    fates : list of Fate
-        First the match, then the partial matches that fail (the longest first), then those that a match ends,
-        then those that stay live.
-    is_whole : bool
-        Whether all of them began within the walk.
-    """
+    """Return the fates of the partial matches that are live before event ``k``."""
     walk, follow = stepping.walk_to(k), stepping.program.automaton.follow_of_mask
     for passed in range(walk.begin, k):
         walk.after(passed)
@@ -386,6 +361,7 @@ def fate_text(
 
     ``names`` are the predicates of the automaton's positions. Event ``k`` is called "here"; ``name`` and
     ``name_with_time`` return the names of other events.
+
     """
     takes = f"takes it as {names_of_mask(names, fate.taken)}" if fate.taken else ""
     if fate.wanted is None and fate.rival is None:

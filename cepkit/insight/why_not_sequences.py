@@ -27,30 +27,15 @@ _MOST_NUMBERED = 1_000_000  # matches with the same last event that are searched
 
 @dataclass(frozen=True, slots=True)
 class EventReading:
-    """Events as components of one branch, in stream order.
+    """Events as components of one branch, in stream order."""
 
-    Parameters
-    ----------
-    branch : int
-        Number of the branch.
-    places : tuple of int
-        The events.
-    components : tuple of (int or None)
-        The component of each event; None if no component takes it.
-    reached : int
-        Number of events that form a partial match.
-    obstacles : tuple of Obstacle
-        What stops the next event, or the match at its end; empty for a match.
-    fillers : tuple of (int, Obstacle or None)
-        For a component without an event: the events of its type at this point, each with what stops it or
-        the event after it.
-    """
-
-    branch: int
-    places: tuple[int, ...]
-    components: tuple[int | None, ...]
-    reached: int
-    obstacles: tuple[Obstacle, ...]
+    branch: int  # number of the branch
+    places: tuple[int, ...]  # the events
+    components: tuple[int | None, ...]  # the component of each event; None if no component takes it
+    reached: int  # number of events that form a partial match
+    obstacles: tuple[Obstacle, ...]  # what stops the next event, or the match at its end; empty for a match
+    # For a component without an event: the events of its type at this point, each with what stops it or the
+    # event after it.
     fillers: tuple[tuple[int, Obstacle | None], ...] = ()
     more_fillers: bool = False
 
@@ -62,6 +47,7 @@ def read_events(
 
     ``variable_of`` has the required variable of some events; other events may have any variable.
     Time O(readings x events between them), at most ``MOST_STEPS`` partial readings per branch.
+
     """
     position = places.position_of_place
     ordered = sorted(wanted, key=lambda place: int(position[place]))
@@ -163,6 +149,7 @@ class _Reader:
         """Return the end of a partial match after one more event as component ``c``; None if it cannot be.
 
         The end is the last component and the number of its events.
+
         """
         last, size = end
         if c > last:
@@ -299,18 +286,11 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether events that fulfil the query are a reported match.
+    """Whether events that fulfil the query are a reported match."""
 
-    Parameters
-    ----------
-    number : int, optional
-        Number of the match; None if the after-match policy leaves it out, or if the number is unknown.
-    taker : MatchBlock, optional
-        The match that leaves the events out.
-    """
-
+    # Number of the match; None if the after-match policy leaves it out, or if the number is unknown.
     number: int | None = None
-    taker: MatchBlock | None = None
+    taker: MatchBlock | None = None  # the match that leaves the events out
 
 
 def outcome_of(
@@ -319,6 +299,7 @@ def outcome_of(
     """Return the number of the match ``reading``, or the match that leaves it out.
 
     ``found`` are all matches, before the after-match policy.
+
     """
     position = places.position_of_place[list(reading.places)]
     reported = report_matches(program, found)

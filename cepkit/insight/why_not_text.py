@@ -463,6 +463,7 @@ def explain_sequence_rows(
     """Return why the rows are not a match of a sequence; ``rows`` and errors are as for `named_positions`.
 
     ``run`` is the function of an engine that finds the matches.
+
     """
     query = program.query
     named = named_positions(source, events, rows, query.variables, query.absent_variables)

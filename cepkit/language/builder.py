@@ -137,14 +137,9 @@ class QueryBuilder(WholeQuery, QueryMethods):
 
     Some checks need the complete query: greedy loops under the strategy, absent events at an edge without a
     window, parameters. They run when the query is used, by `sequence_query` or ``match``.
-
-    Parameters
-    ----------
-    query : SequenceQuery
-        The query so far.
     """
 
-    query: SequenceQuery
+    query: SequenceQuery  # the query so far
 
     def __bool__(self) -> bool:
         raise TypeError("a query has no truth value; pass it to match")

@@ -14,23 +14,14 @@ ROWS, SQL_CLAUSE, SQL_VALUE = "rows", "sql clause", "sql value"
 
 @dataclass(frozen=True, slots=True)
 class SheetEntry:
-    """A construct on the cheat sheet.
+    """A construct on the cheat sheet."""
 
-    Parameters
-    ----------
-    text : str
-        An example, which is also the text to insert.
-    meaning : str
-        The meaning in one line.
-    kind : str
-        Where the text belongs: ``regex``, a part of a regex pattern; ``line``, a line below it; ``events``, a
-        part of ``SEQ``; ``clause``, a clause after the pattern; ``condition`` or ``measure``, an expression.
-        The texts of MATCH_RECOGNIZE have kinds of their own: ``rows``, a part of its pattern; ``sql clause``;
-        ``sql value``, an expression.
-    """
-
-    text: str
-    meaning: str
+    text: str  # an example, which is also the text to insert
+    meaning: str  # the meaning in one line
+    # Where the text belongs: ``regex``, a part of a regex pattern; ``line``, a line below it; ``events``, a
+    # part of ``SEQ``; ``clause``, a clause after the pattern; ``condition`` or ``measure``, an expression.
+    # The texts of MATCH_RECOGNIZE have kinds of their own: ``rows``, a part of its pattern; ``sql clause``;
+    # ``sql value``, an expression.
     kind: str
 
 

@@ -13,13 +13,7 @@ _BRACKETS = {"(": 1, ")": -1}
 
 
 def is_match_recognize(text: str) -> bool:
-    """Return whether a text is SQL's MATCH_RECOGNIZE, or its clauses.
-
-    Examples
-    --------
-    >>> is_match_recognize("PATTERN (A B+) DEFINE B AS B.price > 3"), is_match_recognize("PATTERN SEQ(A a)")
-    (True, False)
-    """
+    """Return whether a text is SQL's MATCH_RECOGNIZE, or its clauses."""
     if re.search(r"\bMATCH_RECOGNIZE\b", text, re.IGNORECASE):
         return True
     if re.match(r"\s*SELECT\b", text, re.IGNORECASE) and re.search(r"\bWINDOW\b", text, re.IGNORECASE):
@@ -29,15 +23,7 @@ def is_match_recognize(text: str) -> bool:
 
 
 def call_of_match_recognize(text: str) -> str:
-    """Return the call of ``df.cep.match`` for a text of MATCH_RECOGNIZE, without its measures.
-
-    Examples
-    --------
-    >>> print(call_of_match_recognize('''SELECT * FROM trades MATCH_RECOGNIZE (
-    ...     PARTITION BY symbol ORDER BY ts
-    ...     PATTERN (STRT DOWN+) DEFINE DOWN AS DOWN.price < PREV(DOWN.price))'''))
-    df.cep.match(". DOWN+", define={"DOWN": "price < PREV(price)"}, partition_by=["symbol"], order_by=["ts"])
-    """
+    """Return the call of ``df.cep.match`` for a text of MATCH_RECOGNIZE, without its measures."""
     clauses = _clauses(text)
     define = {}
     for entry in _split(clauses.get("DEFINE", "")):

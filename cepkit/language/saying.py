@@ -12,14 +12,7 @@ from cepkit.language.sequences.saying import say_sequence
 
 
 def say_query(query: RegexQuery | SequenceQuery | RowPatternQuery | SelectedRows | RowsQuery) -> str:
-    """Return a query in one plain sentence, without a full stop. The sentence names every variable.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> say_query(cep.regex_query("up{2}", define={"up": "price > prev(price)"}))
-    '2 up rows in a row; up means that price rises'
-    """
+    """Return a query in one plain sentence, without a full stop. The sentence names every variable."""
     if isinstance(query, RowPatternQuery | SelectedRows | RowsQuery):
         return say_rows(query if isinstance(query, RowPatternQuery) else query.rows)
     return say_regex(query) if isinstance(query, RegexQuery) else say_sequence(query)

@@ -7,11 +7,5 @@ from functools import singledispatch
 
 @singledispatch
 def text_of(tree: object) -> str:
-    """Return the text of a tree or a query, in one canonical spelling.
-
-    Raises
-    ------
-    TypeError
-        No module has registered a spelling for values of this type.
-    """
+    """Return the text of a tree or a query, in one canonical spelling."""
     raise TypeError(f"no text is defined for {type(tree).__name__}")

@@ -18,42 +18,7 @@ MOST_EVENTS = 2000
 def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
     """Return the chains of a stream and what each shares with the chain of the component before.
 
-    Parameters
-    ----------
-    pattern : PlainPattern
-    events : PlainEvents
-        The pattern may use at most 2,000 of them.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per event of a chain, that is per partial match of LinkedCEP, sorted by chain, then by
-        position. All columns are int64.
-
-        * ``chain``: number from 0, by first event, then by component.
-        * ``component``, ``position``.
-        * ``before``: the chain of the component before, or of the same Kleene closure; -1: none.
-        * ``shared``: how many of the first events of ``before`` precede this chain's events; 0: none.
-
-    Raises
-    ------
-    ResultTooLargeError
-        When the pattern uses more events.
-
-    Notes
-    -----
-    The engine runs again, event by event: O(events x chains).
     Source: Qiu et al., LinkedCEP, section 3.2.1, transfer pointers.
-
-    Examples
-    --------
-    >>> accepts = np.array([[c == t for c in "aabb"] for t in "ab"])
-    >>> chains_of(PlainPattern(2), PlainEvents(np.arange(4), accepts))
-       chain  component  position  before  shared
-    0      0          0         0      -1       0
-    1      0          0         1      -1       0
-    2      1          1         2       0       2
-    3      1          1         3       0       2
     """
     n = int(np.count_nonzero(events.accepted(pattern)))
     if n > MOST_EVENTS:

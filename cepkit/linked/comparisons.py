@@ -30,6 +30,7 @@ def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermCompari
 
     It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
     a Kleene closure, that is its latest event, or each event when it is added.
+
     """
     made = []
     for term, holds in _conjuncts(one.term, True):

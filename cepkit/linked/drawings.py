@@ -19,20 +19,7 @@ _PAPER = "printed in the paper"
 
 
 def relative_times(results: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """Return the times of an experiment as shares of SASE's time, one row per point and system.
-
-    Parameters
-    ----------
-    results : pandas.DataFrame
-        Results as `cepkit.linked.experiments.claims.measure` returns them.
-    experiment : str
-        ``groups`` or ``windows``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``panel`` (stream, data if recorded, and way of copying), ``at``, ``system``, ``share``.
-    """
+    """Return the times of an experiment as shares of SASE's time, one row per point and system."""
     own = results[results["experiment"] == experiment]
     shares = own[list(SYSTEMS)].div(own["SASE"], axis=0).assign(panel=_panels(own), at=own["at"])
     return shares.melt(["panel", "at"], var_name="system", value_name="share")
@@ -100,15 +87,7 @@ def draw_queries(results: pd.DataFrame, figure: str) -> go.Figure:
 
 
 def paper_shares(figure: str) -> pd.DataFrame:
-    """Return what the paper prints for a figure as shares of SASE's time: ``at``, ``system``, ``share``.
-
-    Examples
-    --------
-    >>> paper_shares("8")
-          at       system     share
-    0  200.0  Siddhi-like  0.814815
-    1  200.0    LinkedCEP  0.660000
-    """
+    """Return what the paper prints for a figure as shares of SASE's time: ``at``, ``system``, ``share``."""
     numbers = paper_numbers()
     own = numbers[numbers["figure"] == figure].set_index("system")["value"]
     if figure == "8":  # percentages of the time that LinkedCEP saves

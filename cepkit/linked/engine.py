@@ -27,109 +27,33 @@ _EVENTS_PER_PUSH = 1 << 14  # Ctrl-C interrupts between two pushes
 
 @dataclass(frozen=True, slots=True)
 class PartialMatchRun:
-    """Counters of LinkedCEP or a run engine for one query, in ``matches.run``.
+    """Counters of LinkedCEP or a run engine for one query, in ``matches.run``."""
 
-    Parameters
-    ----------
-    engine : str
-        ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
-    matches : int
-        Exact number of matches.
-    partial_matches : int
-        Partial matches made, complete ones included. In LinkedCEP, the events in chains ("temporary
-        matches").
-    intermediate, complete : int
-        Partial matches that end before the last component, and in the last component.
-    copies : int
-        Partial matches that extend another one.
-    chains : int
-        Chains made; every run is a chain of its own.
-    mean_chain_length : float
-        Partial matches per chain; NaN without chains.
-    peak_live : int
-        Most chains or runs in memory at a time.
-    coverable : tuple of str
-        Variables whose events may share a chain; empty for the run engines.
-    copying : Copying
-        What a partial match copied of the one that it extends.
-    copied_bytes : int
-        Bytes that these copies wrote; 0 with pointers.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> events = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
-    >>> for engine in ("linked", "sase_runs", "siddhi_like_runs"):
-    ...     made = events.cep.match("PATTERN SEQ(a x, b y, c z)", event_type="kind", engine=engine).run
-    ...     print(made.engine, made.matches, made.partial_matches, made.copies)
-    linked 14 13 10
-    sase_runs 14 24 21
-    siddhi_like_runs 14 24 21
-    """
-
-    engine: str
-    matches: int
+    engine: str  # ``linked``, ``sase_runs`` or ``siddhi_like_runs``
+    matches: int  # exact number of matches
+    # Partial matches made, complete ones included. In LinkedCEP, the events in chains ("temporary matches").
     partial_matches: int
+    # intermediate, complete: partial matches that end before the last component, and in the last component
     intermediate: int
     complete: int
-    copies: int
-    chains: int
-    mean_chain_length: float
-    peak_live: int
-    coverable: tuple[str, ...]
-    copying: Copying = POINTER
-    copied_bytes: int = 0
+    copies: int  # partial matches that extend another one
+    chains: int  # chains made; every run is a chain of its own
+    mean_chain_length: float  # partial matches per chain; NaN without chains
+    peak_live: int  # most chains or runs in memory at a time
+    coverable: tuple[str, ...]  # variables whose events may share a chain; empty for the run engines
+    copying: Copying = POINTER  # what a partial match copied of the one that it extends
+    copied_bytes: int = 0  # bytes that these copies wrote; 0 with pointers
     _coverages: Callable[[], np.ndarray] | None = field(default=None, repr=False, compare=False)
     _chains: Callable[[], pd.DataFrame] | None = field(default=None, repr=False, compare=False)
 
     def coverages(self) -> np.ndarray:
-        """Return the coverages of LinkedCEP: the latest match of every chain of the last component.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_coverages, n_components)
-            Positions as in ``matches.lineage()``, in canonical order. A Kleene closure is represented by its
-            latest event. No other match is made.
-
-        Raises
-        ------
-        AttributeError
-            For the run engines, which have no chains.
-        """
+        """Return the coverages of LinkedCEP: the latest match of every chain of the last component."""
         if self._coverages is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._coverages()
 
     def chains_frame(self) -> pd.DataFrame:
-        """Return the chains of partial matches and the chains that they extend.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per partial match, sorted by chain, then by position: ``chain``, ``component`` (number),
-            ``variable``, ``position`` (as in ``matches.lineage()``), ``before`` (the chain that it extends;
-            -1: none), ``shared`` (how many of that chain's first events precede it).
-
-        Raises
-        ------
-        AttributeError
-            For the run engines, which have no chains.
-        ResultTooLargeError
-            When the pattern uses more than 2,000 events.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> events = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
-        >>> run = events.cep.match("PATTERN SEQ(a x, b y)", event_type="kind", engine="linked").run
-        >>> run.chains_frame()
-           chain  component variable  position  before  shared
-        0      0          0        x         0      -1       0
-        1      0          0        x         1      -1       0
-        2      1          1        y         2       0       2
-        3      1          1        y         3       0       2
-        """
+        """Return the chains of partial matches and the chains that they extend."""
         if self._chains is None:
             raise AttributeError(f"engine {self.engine!r} has no chains; engine='linked' has")
         return self._chains()
@@ -146,24 +70,8 @@ _MACHINES = {"linked": LinkedCEP, "sase_runs": SaseRuns, "siddhi_like_runs": Sid
 class PlainlyMatched(SequenceSet):
     """The matches of `LinkedCEP`, `SaseRuns` or `SiddhiLikeRuns`, counted first and made when they are read.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        `linked_query_unsupported` must return None for it.
-    events : Events
-        With the program's columns.
-    name : str
-        ``linked``, ``sase_runs`` or ``siddhi_like_runs``.
-    most_known : int
-        Most matches to keep.
-    copying : Copying
-        What an event copies when it extends a partial match.
-
-    Notes
-    -----
     When there are more matches than ``most_known``, the engine counts them per last event, and runs again
-    over one window to make those that are read. With chains: time O(events x chains of a component), memory
-    O(events + chains of a window + matches read).
+    over one window to make those that are read.
     """
 
     def __init__(
@@ -243,13 +151,7 @@ class PlainlyMatched(SequenceSet):
         return positions[found], [counts[k] for k in found]
 
     def ending(self, low: int, high: int) -> MatchBlock:
-        """Return the matches that end from ``low`` to ``high``.
-
-        Raises
-        ------
-        ResultTooLargeError
-            When they are too many to make in one piece.
-        """
+        """Return the matches that end from ``low`` to ``high``."""
         if self._known is not None:
             return self._known.ending(low, high)
         low, high = max(0, low), min(high, self.events.n_events)
@@ -282,35 +184,11 @@ class PlainlyMatched(SequenceSet):
 
 @dataclass(frozen=True, slots=True)
 class PartialMatchEngine(EngineValue):
-    """LinkedCEP or a run engine with a way of copying, as a value for ``engine=``.
+    """LinkedCEP or a run engine with a way of copying, as a value for ``engine=``."""
 
-    Parameters
-    ----------
-    name : {"linked", "sase_runs", "siddhi_like_runs"}
-        The engine.
-    copies : {"pointer", "references", "deep"}
-        What a partial match copies of the one that it extends, see `Copying`.
-    payload : int, optional
-        Attributes of each event in a deep copy, 8 bytes each; 4 by default.
-
-    Raises
-    ------
-    CepError
-        For an unknown engine or way of copying, a negative payload, and a payload without deep copies.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> events = pd.DataFrame({"kind": list("aabbabcc"), "ts": range(8)})
-    >>> deep = PartialMatchEngine("sase_runs", copies="deep", payload=2)
-    >>> run = events.cep.match("PATTERN SEQ(a x, b y, c z)", event_type="kind", engine=deep).run
-    >>> run.matches, run.copies, run.copying.copies, run.copied_bytes
-    (14, 21, 'deep', 1608)
-    """
-
-    name: str
-    copies: str = "pointer"
-    payload: int | None = None
+    name: str  # the engine
+    copies: str = "pointer"  # what a partial match copies of the one that it extends, see `Copying`
+    payload: int | None = None  # attributes of each event in a deep copy, 8 bytes each; 4 by default
 
     def __post_init__(self) -> None:
         if self.name not in _MACHINES:
@@ -319,13 +197,7 @@ class PartialMatchEngine(EngineValue):
         Copying(self.copies, self.payload)
 
     def planned(self, *, trace: bool) -> Engine:
-        """Return the planner's engine for this value.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            With ``trace``, because these engines write none.
-        """
+        """Return the planner's engine for this value."""
         if trace:
             raise UnsupportedQueryError(
                 f"trace=True: {self} writes no trace. Parallel engines do: cep.Hybrid(), cep.RIP()"

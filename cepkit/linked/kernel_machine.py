@@ -47,27 +47,10 @@ _MOST_ITEMS = 1 << 31  # in the matches of one event; 16 GB
 class KernelMachine:
     """An engine for one pattern over a stream. A kernel advances its state.
 
-    Parameters
-    ----------
-    pattern : PlainPattern
-    coverable : tuple of bool
-        Components whose events may share a chain.
-    output : str
-        ``all``, ``count`` or ``latest``.
-    advance : callable
-        ``advance(tables, events, store, parts, scratch, out, start, stop, report)``.
-    copying : Copying
-        What is copied when an event extends a partial match.
-    ordered : bool
-        Whether the matches of an event are put into canonical order. If False, they are in the order in which
-        the engine finds them.
-
-    Notes
-    -----
-    Every event pushed stays in memory (8 bytes per value), because partial matches and later events read its
-    values. The slot of a partial match is used again after the match has left the window. ``kernel_seconds``
-    is the CPU time of the search: without storing events, without making room, without ordering that Python
-    does.
+    Every event pushed stays in memory (8 bytes per value), because partial matches and later events read
+    its values. The slot of a partial match is used again after the match has left the window.
+    ``kernel_seconds`` is the CPU time of the search: without storing events, without making room, without
+    ordering that Python does.
     """
 
     def __init__(
@@ -146,6 +129,7 @@ class KernelMachine:
         """Return new arrays ``items``, ``component``, ``length`` and ``spare``.
 
         They are filled, so that the system gives them memory now. Otherwise the search would pay for it.
+
         """
         n_matches = max(1, n_items // self.pattern.n_components)
         return (
@@ -284,15 +268,6 @@ class KernelMachine:
 
         With output ``count`` the engine only counts the matches, with ``latest`` it keeps only coverages.
         Pushes of any size give the same matches in the same order and the same counters except ``peak_live``.
-
-        Raises
-        ------
-        OrderError
-            When time falls.
-        CepError
-            When the arrays do not fit the pattern.
-        ResultTooLargeError
-            When the matches that end in one event do not fit into memory.
         """
         start = self.n_events
         self._check_and_append(events)
@@ -308,6 +283,7 @@ class KernelMachine:
 
         Only with output ``count``. ``positions`` rise, count from the first of ``events``, and include all
         events at which matches may end.
+
         """
         self._check_and_append(events)
         begin = start = self.n_events - events.n_events

@@ -22,32 +22,8 @@ class LinkedCEP(KernelMachine):
     event looks only at the newest event of each chain. The engine combines the matches of a whole chain at
     the end, or only counts them.
 
-    Parameters
-    ----------
-    pattern : PlainPattern
-    output : {"all", "count", "latest"}
-        ``all``: the matches. ``count``: their number, in time that does not depend on it. ``latest``: only
-        the coverages, the newest match of every chain of the last component.
-    kleene : {"runs"}
-        How Kleene closures match: every subset of events is a partial match of its own.
-    copies : {"pointer", "references", "deep"}
-        What a partial match copies of the one that it extends, see `Copying`. A chain keeps the copy of its
-        newest partial match. Combining chains copies nothing.
-    payload : int, optional
-        Attributes of an event in a deep copy, 8 bytes each; 4 by default.
-    ordered : bool
-        Whether the matches of an event are in canonical order. If False, they are in the order in which the
-        engine finds them, one chain after the other. This saves a merge.
+    When no component is coverable, every chain is a run of one event and saves nothing.
 
-    Raises
-    ------
-    CepError
-        For an unknown output, kind of Kleene closure or way of copying, and for a payload that does not fit.
-
-    Notes
-    -----
-    Time per event O(chains of the component before), memory O(live chains + events pushed). When no component
-    is coverable, every chain is a run of one event and saves nothing.
 
     Source: Qiu et al., LinkedCEP, section 3.2, algorithms 1 (CoverMatch) and 2 (CombineMatch).
     Differs: the printed algorithms lose and invent matches with conditions between events, windows, repeated
@@ -55,16 +31,6 @@ class LinkedCEP(KernelMachine):
     all events of a chain share their predecessors. A component has chains of several events only when no
     condition ties it to others. The window is checked again when matches are combined. A match is returned
     as soon as it ends.
-
-    Examples
-    --------
-    >>> from cepkit.linked.patterns import PlainEvents
-    >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
-    >>> engine = LinkedCEP(PlainPattern(3))
-    >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
-    14
-    >>> engine.counters.nodes, engine.counters.copies
-    (13, 10)
     """
 
     def __init__(
@@ -91,6 +57,7 @@ class LinkedCEP(KernelMachine):
         """The coverages so far in canonical order, int64, (n_coverages, n_components).
 
         Only with output ``latest``. A Kleene closure is represented by its latest event.
+
         """
         if self.output != "latest":
             raise CepError(f"an engine with output {self.output!r} keeps no coverages. Use output='latest'")
@@ -113,15 +80,7 @@ def advance_chains(output: str) -> Callable[..., None]:
 
 
 def linked_unsupported(branches: Branch | Sequence[Branch], query: SequenceQuery | None = None) -> str | None:
-    """Return why LinkedCEP cannot find the matches of a query; None when it can.
-
-    Parameters
-    ----------
-    branches : Branch or sequence of Branch
-        The query in normal form. The engine cannot run several branches.
-    query : SequenceQuery, optional
-        Adds the settings outside the branches: limits on events and gaps, and the after-match policy.
-    """
+    """Return why LinkedCEP cannot find the matches of a query; None when it can."""
     if not isinstance(branches, Branch):
         if len(branches) != 1:
             return f"it runs a single sequence; any_of, all_of and optional parts make {len(branches)}"

@@ -28,26 +28,18 @@ BoundEvents = tuple[tuple[int, ...], ...]
 class EventComparison:
     """The relation ``left sign factor * right`` between events of two components.
 
-    Parameters
-    ----------
-    left, right : int
-        Components from 0, or `ABSENT` for the absent event of a `PlainAbsence`. A Kleene closure means its
-        latest event when the other component comes later, and each of its events when the other component
-        comes earlier. The same Kleene closure twice means an event (left) and the one before it (right).
-    sign : str
-        One of ``SIGNS``.
-    left_column, right_column : str
-        Columns of the events. Two integer columns are compared as integers when ``factor`` is 1.
-    factor : float
-
-    Notes
-    -----
     A comparison with a missing value (NaN, the smallest int64) is false, also with ``!=``.
     """
 
+    # left, right: components from 0, or `ABSENT` for the absent event of a `PlainAbsence`. A Kleene closure
+    # means its latest event when the other component comes later, and each of its events when the other
+    # component comes earlier. The same Kleene closure twice means an event (left) and the one before it
+    # (right).
     left: int
     sign: str
     right: int
+    # left_column, right_column: columns of the events. Two integer columns are compared as integers when
+    # ``factor`` is 1.
     left_column: str
     right_column: str
     factor: float = 1.0
@@ -68,33 +60,15 @@ class PlainAbsence:
 
 @dataclass(frozen=True)
 class PlainPattern:
-    """A sequence of components, matched with skip-till-any-match.
-
-    Parameters
-    ----------
-    n_components : int
-    window_ticks : int, optional
-        Longest time from the first to the last event, inclusive.
-    conditions : tuple of EventComparison
-        Between components. Conditions on single events belong in ``accepts_of_component`` of the events.
-    kleene : frozenset of int
-        Components that stand for one or more events.
-    absences : tuple of PlainAbsence
-    strict_time : bool
-        Whether successive events must differ in time.
-
-    Raises
-    ------
-    CepError
-        For unknown components and invalid conditions.
-    """
+    """A sequence of components, matched with skip-till-any-match."""
 
     n_components: int
-    window_ticks: int | None = None
+    window_ticks: int | None = None  # longest time from the first to the last event, inclusive
+    # Between components. Conditions on single events belong in ``accepts_of_component`` of the events.
     conditions: tuple[EventComparison, ...] = ()
-    kleene: frozenset[int] = frozenset()
+    kleene: frozenset[int] = frozenset()  # components that stand for one or more events
     absences: tuple[PlainAbsence, ...] = ()
-    strict_time: bool = False
+    strict_time: bool = False  # whether successive events must differ in time
 
     def __post_init__(self) -> None:
         for name in ("conditions", "absences"):
@@ -150,6 +124,7 @@ class PlainPattern:
 
         They may when the component is no Kleene closure and no condition names it with another event.
         Partition keys do not count as conditions.
+
         """
         named = set(self.kleene)
         for condition, is_absence in self._all_conditions():
@@ -162,35 +137,19 @@ class PlainPattern:
 class Copying:
     """What an engine copies when an event extends a partial match.
 
-    Parameters
-    ----------
-    copies : {"pointer", "references", "deep"}
-        ``pointer``: the new partial match points to the one that it extends. A copy costs the same at any
-        length. ``references``: it has the positions of all its events. ``deep``: it also has the attributes
-        of these events. So a copy writes ``8 * (1 + length * (1 + payload))`` bytes.
-    payload : int, optional
-        Attributes of each event, 8 bytes each, at least 0. Only with ``deep``, where it is 4 by default.
+    Matches and counters do not depend on it, except ``copied_bytes`` and ``peak_bytes``. Conditions read
+    the columns of the stream in any case.
 
-    Raises
-    ------
-    CepError
-        For an unknown way of copying, a negative payload, and a payload without deep copies.
-
-    Notes
-    -----
-    Matches and counters do not depend on it, except ``copied_bytes`` and ``peak_bytes``. Conditions read the
-    columns of the stream in any case.
 
     Source: Qiu et al., LinkedCEP, section 3.2.1: a deep copy creates a new temporary match and copies "all
     attribute values and references" to it.
-
-    Examples
-    --------
-    >>> Copying("deep").n_attributes, Copying("references").n_attributes
-    (4, 0)
     """
 
+    # ``pointer``: the new partial match points to the one that it extends. A copy costs the same at any
+    # length. ``references``: it has the positions of all its events. ``deep``: it also has the attributes of
+    # these events. So a copy writes ``8 * (1 + length * (1 + payload))`` bytes.
     copies: str = "pointer"
+    # Attributes of each event, 8 bytes each, at least 0. Only with ``deep``, where it is 4 by default.
     payload: int | None = None
 
     def __post_init__(self) -> None:
@@ -228,26 +187,13 @@ POINTER = Copying()
 
 @dataclass(frozen=True)
 class PlainEvents:
-    """Events in stream order.
+    """Events in stream order."""
 
-    Parameters
-    ----------
-    time : array of int64, shape (n_events,)
-        Ticks. They must not fall.
-    accepts_of_component : array of bool or uint8, shape (n_components, n_events)
-        Whether the type and the single-event conditions of a component hold.
-    partition_of_event : array of int, shape (n_events,), optional
-        Codes from 0; None: one partition.
-    accepts_of_absence : array of bool or uint8, shape (n_absences, n_events), optional
-        The same for the events that must not occur.
-    columns : mapping of str to array, shape (n_events,)
-        The columns of every `EventComparison`, integers or floats.
-    """
-
-    time: np.ndarray
-    accepts_of_component: np.ndarray
-    partition_of_event: np.ndarray | None = None
-    accepts_of_absence: np.ndarray | None = None
+    time: np.ndarray  # ticks. They must not fall.
+    accepts_of_component: np.ndarray  # whether the type and the single-event conditions of a component hold
+    partition_of_event: np.ndarray | None = None  # codes from 0; None: one partition
+    accepts_of_absence: np.ndarray | None = None  # the same for the events that must not occur
+    # The columns of every `EventComparison`, integers or floats.
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -267,13 +213,7 @@ class PlainEvents:
         )
 
     def accepted(self, pattern: PlainPattern) -> np.ndarray:
-        """Return the bits of every event, int64, (n_events,): one per component, then one per absence.
-
-        Raises
-        ------
-        CepError
-            When the arrays do not fit the pattern.
-        """
+        """Return the bits of every event, int64, (n_events,): one per component, then one per absence."""
         n_absences = len(pattern.absences)
         absent = self.accepts_of_absence
         if absent is None:
@@ -320,34 +260,17 @@ class PlainMatches:
     """Matches in canonical order: by last event, then by the events before it backwards, then by component.
 
     An engine with ``ordered=False`` gives them in its own order.
-
-    Parameters
-    ----------
-    n_matches : int
-        Exact, also when the engine only counts matches.
-    n_components : int
-    event_of_item : ndarray of int64
-        Positions from the first event ever pushed.
-    first_item_of_match : ndarray of int64, shape (matches + 1,)
-    component_of_item : ndarray of int64, optional
-        None: a match has one event per component.
     """
 
-    n_matches: int
+    n_matches: int  # exact, also when the engine only counts matches
     n_components: int
-    event_of_item: np.ndarray
-    first_item_of_match: np.ndarray
-    component_of_item: np.ndarray | None = None
+    event_of_item: np.ndarray  # int64: positions from the first event ever pushed
+    first_item_of_match: np.ndarray  # int64, (matches + 1,)
+    component_of_item: np.ndarray | None = None  # int64: none: a match has one event per component
 
     @property
     def positions(self) -> np.ndarray:
-        """Events of each match of a pattern without Kleene closure, int64, (n_matches, n_components).
-
-        Raises
-        ------
-        CepError
-            When matches have several events per component.
-        """
+        """Events of each match of a pattern without Kleene closure, int64, (n_matches, n_components)."""
         if self.component_of_item is not None:
             raise CepError(
                 "matches with a Kleene closure have no table of positions. Use event_of_item or bound"
@@ -370,30 +293,17 @@ class PlainMatches:
 
 @dataclass
 class Counters:
-    """Counters of an engine since its start.
+    """Counters of an engine since its start."""
 
-    Parameters
-    ----------
-    nodes_of_component : ndarray of int64, shape (n_components,)
-        Partial matches made, by their last component. In LinkedCEP, the events in chains.
-    copies : int
-        Partial matches that extend another one.
-    chains : int
-        Chains made. A run is a chain of one event.
-    peak_live : int
-        Most chains or runs in memory at a time.
-    copied_bytes : int
-        Bytes that were written to make partial matches of references, or of references and attributes.
-    slot_bytes : int
-        Memory of one chain or run.
-    """
-
+    # int64, (n_components,): partial matches made, by their last component. In LinkedCEP, the events in
+    # chains.
     nodes_of_component: np.ndarray
-    copies: int = 0
-    chains: int = 0
-    peak_live: int = 0
+    copies: int = 0  # partial matches that extend another one
+    chains: int = 0  # chains made. A run is a chain of one event.
+    peak_live: int = 0  # most chains or runs in memory at a time
+    # Bytes that were written to make partial matches of references, or of references and attributes.
     copied_bytes: int = 0
-    slot_bytes: int = 72
+    slot_bytes: int = 72  # memory of one chain or run
 
     @property
     def peak_bytes(self) -> int:

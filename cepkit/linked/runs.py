@@ -40,44 +40,11 @@ class SaseRuns(_Runs):
     event that the pattern uses visits all runs of its partition. It ends the runs that are too old and copies
     the runs that it fits.
 
-    Parameters
-    ----------
-    pattern : PlainPattern
-    output : {"all", "count"}
-        The matches, or only their number. In both cases every complete match is a run that is made.
-    copies : {"pointer", "references", "deep"}
-        What a run copies of the run that it extends, see `Copying`.
-    payload : int, optional
-        Attributes of an event in a deep copy, 8 bytes each; 4 by default.
-    ordered : bool
-        Whether the matches of an event are in canonical order. If False, they are in the order in which the
-        engine finds them.
-
-    Raises
-    ------
-    CepError
-        For an unknown output or way of copying, and for a payload that does not fit it.
-
-    Notes
-    -----
-    Time O(live runs) per event, memory O(live runs + events pushed). A copy costs O(1) with pointers,
-    O(length) with references, O(length x payload) when it is deep.
 
     Source: Agrawal, Diao, Gyllstrom, Immerman, "Efficient pattern matching over event streams", SIGMOD 2008.
     Differs: an event that must not occur between neighbours ends runs when it comes; no later check looks
     for it. By default a run points to the run that it extends, as in the shared buffer of SASE+, and does not
     repeat its events. So a copy costs the same at any length.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cepkit.linked.patterns import PlainEvents
-    >>> accepts = np.array([[c == t for c in "aabbabcc"] for t in "abc"])
-    >>> engine = SaseRuns(PlainPattern(3))
-    >>> engine.push(PlainEvents(np.arange(8), accepts)).n_matches
-    14
-    >>> engine.counters.nodes, engine.counters.copies
-    (24, 21)
     """
 
     kept = "together"
@@ -90,8 +57,6 @@ class SiddhiLikeRuns(_Runs):
     that are too old. It does not visit most of the runs that it cannot extend. Parameters and results are
     those of `SaseRuns`.
 
-    Notes
-    -----
     Source: Suhothayan et al., "Siddhi: A second look at complex event processing architectures", GCE 2011.
     Differs: Siddhi's own ``->`` takes only the first event that fits, so its results could not be equal. This
     engine stores and visits partial matches as Siddhi does, but with the semantics of skip-till-any-match.

@@ -12,23 +12,7 @@ from cepkit.compile.shared.terms import Term
 
 
 def write_values(program: SequenceProgram, terms: Sequence[Term], dtypes: Mapping[str, str]) -> KernelSource:
-    """Write the kernel that computes ``terms`` from the columns of each event.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        Supplies constants and functions.
-    terms : sequence of Term
-        Their leaves are ``element`` terms of one event.
-    dtypes : mapping of str to str
-        numpy dtype of every column, in the order of the kernel's arguments.
-
-    Returns
-    -------
-    KernelSource
-        ``values(start, stop, *columns, *constants, *tables, out0, out1, …)`` fills one array per term from
-        event ``start`` to ``stop``. `stored_dtype` gives its type, float64 or int64; null as in columns.
-    """
+    """Write the kernel that computes ``terms`` from the columns of each event."""
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)
     outs = [f"out{i}" for i in range(len(terms))]

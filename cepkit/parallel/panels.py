@@ -27,29 +27,7 @@ def panels_of(
     with_printed: bool = False,
     **looks: object,
 ) -> list[SweepPanel]:
-    """Return the panels of a figure, a row per data set and a panel per x.
-
-    Parameters
-    ----------
-    generated, recorded : pandas.DataFrame
-        Rows of `cepkit.parallel.experiments.results`; recorded ones have ``data``.
-    value : str
-        Column to draw.
-    xs : sequence of str
-        ``"window_min"``, ``"threads"``, ``"length"``: a panel each.
-    grounds : sequence of str
-        ``"stocks"`` and ``"sensors"``.
-    with_printed : bool
-        Whether to add the speed-ups that the paper prints, as one mark at the greatest x.
-    **looks
-        Settings of every `SweepPanel`.
-
-    Returns
-    -------
-    list of SweepPanel
-        Of each ground, a row of generated data, then a row for each recorded data set. Lines with one point
-        are left out. Column ``pattern`` of their rows names the pattern, or the correlation.
-    """
+    """Return the panels of a figure, a row per data set and a panel per x."""
     made: list[SweepPanel] = []
     for ground in grounds:
         own = generated[generated["stream"].isin(_GROUNDS[ground])]

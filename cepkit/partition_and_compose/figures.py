@@ -20,18 +20,7 @@ _ROW_PIXELS = 330
 def points_figure(
     results: pd.DataFrame, value: str, paper: Mapping[str, float], *, title: str, y_title: str
 ) -> go.Figure:
-    """Draw a value of each benchmark: a mark for each data set, and a star for the paper.
-
-    Parameters
-    ----------
-    results : pandas.DataFrame
-        Columns ``data``, ``benchmark`` and ``value``. The benchmarks have the order of ``paper``.
-    value : str
-        Column of positive numbers, for a logarithmic axis. Zeros are left out.
-    paper : mapping of str to float
-        The paper's value of each benchmark.
-    title, y_title : str
-    """
+    """Draw a value of each benchmark: a mark for each data set, and a star for the paper."""
     place = {name: i for i, name in enumerate(paper)}
     rows = _rows_of(results)
     figure = _empty(list(rows), title)
@@ -60,18 +49,7 @@ def points_figure(
 
 
 def speedups_figure(scaling: pd.DataFrame, printed: pd.DataFrame, *, title: str, most: int = 32) -> go.Figure:
-    """Draw the speed-ups of each benchmark by the number of replicas, the median of all seeds.
-
-    Parameters
-    ----------
-    scaling : pandas.DataFrame
-        Columns ``data``, ``benchmark``, ``width`` and ``speedup``.
-    printed : pandas.DataFrame
-        The numbers that the paper prints: ``benchmark``, ``width`` and ``speedup``, drawn as stars.
-    title : str
-    most : int
-        Largest number of replicas.
-    """
+    """Draw the speed-ups of each benchmark by the number of replicas, the median of all seeds."""
     rows = _rows_of(scaling[scaling["width"] <= most])
     names = list(dict.fromkeys(scaling["benchmark"]))
     figure = _empty(list(rows), title)

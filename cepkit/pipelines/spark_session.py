@@ -43,35 +43,6 @@ def spark_session(
     The session's time zone is UTC: Spark shows instants in UTC and passes them to pandas in UTC, on every
     machine. It never shifts timestamps without a zone (``timestamp_ntz``). Set
     ``spark.sql.session.timeZone`` in ``conf`` to choose another zone.
-
-    Parameters
-    ----------
-    cores : int
-        Threads of the local session.
-    memory : str
-        Heap of its JVM, as in ``"2g"``.
-    quick : bool
-        Whether the JVM uses only its fast compiler. The start and the first jobs then take about two thirds
-        of the time, but long jobs take longer. For tests and notebooks.
-    conf : mapping of str to object, optional
-        More Spark settings; they override those of cepkit.
-
-    Returns
-    -------
-    pyspark.sql.SparkSession
-        A session that already runs, also on a cluster or through Spark Connect, is returned. Its workers'
-        Python is repaired (see `worker_python`), and settings of ``conf`` are applied if they can still
-        change.
-
-    Raises
-    ------
-    MissingDependencyError
-        When pyspark or Java is missing; the message gives the command that installs it.
-
-    Warns
-    -----
-    CepWarning
-        When a session already runs and a requested setting can no longer change.
     """
     try:
         from pyspark.sql import SparkSession
@@ -104,20 +75,6 @@ def worker_python(spark: SparkSession) -> str | None:
 
     By default Spark's local workers run ``python3`` from PATH. In a JupyterLab started by its path, that is
     not the notebook's Python and lacks its packages.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-
-    Returns
-    -------
-    str or None
-        None when the session does not say (with Spark Connect the server decides).
-
-    Examples
-    --------
-    >>> worker_python(spark) == sys.executable  # doctest: +SKIP
-    True
     """
     context = _context(spark)
     if context is None:

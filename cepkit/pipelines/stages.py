@@ -30,32 +30,6 @@ def with_vwap(
     It is ``sum(price * size) / sum(size)`` over the rows of the key in the window, without rows where either
     is NULL.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    partition_by : str or sequence of str
-        Columns of the key. NULL is a key like any other.
-    order_by : str or sequence of str
-        Columns that order the rows of a key; the first is the clock. Rows that are equal in all of them come
-        in any order.
-    price, size : str
-        Numeric columns.
-    window : int or str or datetime.timedelta
-        The last ``n`` rows with this one, or a duration such as ``"5 min"``: the rows from this row's time
-        minus the duration (included) up to this row. A later row with the same time does not count.
-    name : str
-        Name of the new column, ``double``; NULL when the sizes in the window add up to 0.
-
-    Raises
-    ------
-    ColumnNotFoundError
-    StageError
-        When the window is not positive, or when it is a duration and the clock is not a timestamp.
-    PatternSyntaxError
-        When the text is not a duration.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance3). Differs: the paper's source computes it by resubscription with overlapping matches; here it
     is an ordinary window.
@@ -76,32 +50,6 @@ def minmax(
 ) -> DataFrame:
     """Return one row per ``k`` consecutive rows of a key, with their least and greatest value.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    partition_by : str or sequence of str
-        Columns of the key.
-    order_by : str or sequence of str
-        Columns that order the rows of a key without ties. The first is the clock.
-    value : str
-        Column of the values. NULL does not count; the extremes of only NULLs are NULL.
-    k : int
-        Rows per window. Windows do not overlap; an incomplete window at the end of a key gives no row.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of ``order_by`` (values of the window's last row, when it is full), columns of
-        ``partition_by``, ``mn`` and ``mx``. The order has no ties again.
-
-    Raises
-    ------
-    ColumnNotFoundError
-    StageError
-        When ``k`` is not positive, or when a key or order column is named ``mn`` or ``mx``.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance4).
     """
@@ -139,28 +87,7 @@ def with_last_prices(
     frame: DataFrame, *, k: int = 20, partition_by: Columns = "symbol", order_by: Columns = "ts",
     price: str = "price", name: str = "last_prices",
 ) -> DataFrame:  # fmt: skip
-    """Return the frame with an array of the last ``k`` prices of the key, from the oldest to the row's own.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    k : int
-        Number of prices in an array. The first rows of a key have fewer.
-    partition_by : str or sequence of str
-        Columns of the key.
-    order_by : str or sequence of str
-        Columns that order the rows of a key without ties.
-    price : str
-        Column of prices; a NULL keeps its place in the array.
-    name : str
-        Name of the new column, an array of the type of ``price``.
-
-    Raises
-    ------
-    ColumnNotFoundError
-    StageError
-        When ``k`` is not positive.
-    """
+    """Return the frame with an array of the last ``k`` prices of the key, the oldest first."""
     keys, order = _check_columns(frame, partition_by, order_by, price=price)
     rows = _in_order(keys, order).rowsBetween(1 - _positive("k", k), 0)
     # collect_list drops NULLs, but not structs with a NULL inside.
@@ -175,6 +102,7 @@ def _sum_over_time(
 
     A range over time includes later rows with the same time. So the sum is that of the earlier times plus
     that of the rows of this time up to this one. (Subtraction of the later ones would lose digits.)
+
     """
     from pyspark.sql.window import Window
 

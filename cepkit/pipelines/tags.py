@@ -25,18 +25,7 @@ class TagError(CepError, ValueError):
 
 
 def hashtags(text: Column) -> Column:
-    """Return the set of hashtags in a text, in lower case, sorted, without ``#``.
-
-    Parameters
-    ----------
-    text : pyspark.sql.Column
-        Column of type string.
-
-    Returns
-    -------
-    pyspark.sql.Column
-        Column of type ``array<string>``; empty when the text has none, NULL when it is NULL.
-    """
+    """Return the set of hashtags in a text, in lower case, sorted, without ``#``."""
     found = F.regexp_extract_all(text, F.lit(_HASHTAG))
     return F.array_sort(F.array_distinct(F.transform(found, lambda tag: F.lower(tag))))
 
@@ -47,23 +36,7 @@ def tag_code(frame: DataFrame, *, tags: str = "tags", name: str = "tag_code") ->
     Sets are numbered from 1 in the order of their sorted tags. The empty set is 0, NULL stays NULL. The
     numbers depend only on the sets in the frame; in another frame they mean other sets.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    tags : str
-        Column of type ``array<string>``; order and repetition do not matter.
-    name : str
-        Name of the new column, ``bigint``.
-
-    Raises
-    ------
-    ColumnNotFoundError, TagError
-        When the column ``tags`` is missing, or does not contain arrays of text.
-
-    Notes
-    -----
-    A hash of the set would need no second pass over the frame, but two sets can share one. Time: one shuffle
-    of the sets and a join; all distinct sets pass through one task.
+    A hash of the set would need no second pass over the frame, but two sets can share one.
     """
     from pyspark.sql.window import Window
 
@@ -84,27 +57,6 @@ def tag_mask(
 
     Bit ``i`` stands for ``listed[i]``. A mask has at most 63 tags. ``others`` chooses the result for sets
     with more tags: when the mask leaves them out, two sets that share only such a tag look disjoint.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    tags : str
-        Column of type ``array<string>``.
-    listed : sequence of str, optional
-        At most 63 tags; None: the most frequent ones of the frame (`frequent_tags`), at the cost of one job.
-    others : {"error", "null", "ignore"}
-        For sets with an unlisted tag: raise an error (one job), give NULL, which makes every comparison
-        unknown, or ignore the tag, so that the mask is about listed tags only.
-    name : str
-        Name of the new column, ``bigint``, never negative; the empty set is 0, NULL stays NULL.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When the column ``tags`` is missing.
-    TagError
-        When more than 63 tags are listed, or one twice. With ``others="error"`` also when a set has an
-        unlisted tag.
     """
     _check_tags(frame, tags)
     other_tags(others)

@@ -29,22 +29,7 @@ class UnwritableTargetError(CepError, OSError):
 
 
 def target_folder(target: str | PathLike, *, mode: str = "replace") -> Path:
-    """Return the target as a path; raise an error unless a result may be written there.
-
-    Parameters
-    ----------
-    target : str or path
-        A folder on a file system of this machine that is absent, empty, or an earlier result of `ingest`.
-    mode : {"replace", "error"}
-        Whether to replace an earlier result or to raise an error.
-
-    Raises
-    ------
-    TargetError
-        When the target is anything else; it is not changed.
-    UnwritableTargetError
-        When no folder can be made there.
-    """
+    """Return the target as a path; raise an error unless a result may be written there."""
     if mode not in MODES:
         raise TargetError(f"mode {mode!r} is not one of {', '.join(map(repr, MODES))}")
     text = fspath(target)
@@ -111,11 +96,6 @@ def replacing(folder: Path) -> Iterator[Path]:
 
     An earlier ``folder`` stays until then. If the program dies, the next `target_folder` removes the
     unfinished folder, and it restores the earlier one where the program died between the two renames.
-
-    Raises
-    ------
-    UnwritableTargetError
-        When a folder cannot be made or renamed, as on a full disk.
     """
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
     unfinished = folder.with_name(f".{folder.name}{_UNFINISHED}{mark}")

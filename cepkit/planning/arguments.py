@@ -97,21 +97,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def read_arguments(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Arguments:
-    """Return the keywords of a call as a value.
-
-    Parameters
-    ----------
-    function : callable
-        The called function, decorated with `takes_query_keywords`. The error for a misspelt keyword also
-        proposes the function's own keywords.
-    keywords : mapping of str to value
-        The keywords of the call that are not the function's own parameters.
-
-    Raises
-    ------
-    TypeError
-        For an unknown keyword, with the nearest name and all names.
-    """
+    """Return the keywords of a call as a value."""
     if not keywords.keys() <= _NAMES:
         check_keywords(function.__name__, keywords, NAMES, _own_keywords(function))
     return Arguments(**keywords)
@@ -147,6 +133,7 @@ def takes_query_keywords(function: _Function) -> _Function:
     """Show the keywords of a query in the signature and the docstring of a function with ``**keywords``.
 
     Their descriptions replace the line ``**keywords`` of the docstring.
+
     """
     own = inspect.signature(function)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]

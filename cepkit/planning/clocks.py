@@ -43,13 +43,7 @@ _Neighbours = Callable[[slice], np.ndarray]
 
 
 def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
-    """Raise if a window needs a clock and the first column of ``order_by`` does not measure time.
-
-    Raises
-    ------
-    CepError
-        The message says how to make a clock of the column.
-    """
+    """Raise if a window needs a clock and the first column of ``order_by`` does not measure time."""
     needs = [
         name
         for name in ("within", "gap_within", "strict_time")
@@ -113,14 +107,7 @@ _MOST_TEXTS = 1000  # texts of a column that are looked at
 
 
 def are_numbers(column: Column) -> bool:
-    """Return whether all texts of a column look like numbers.
-
-    Examples
-    --------
-    >>> from cepkit.events import ColumnType
-    >>> are_numbers(Column(ColumnType(TEXT), np.array([0, 1]), np.array(["9.5", "10"], object)))
-    True
-    """
+    """Return whether all texts of a column look like numbers."""
     texts = column.texts[:_MOST_TEXTS]
     try:
         return len(texts) > 0 and bool(np.isfinite([float(text) for text in texts]).all())
@@ -159,22 +146,7 @@ class Ties(NamedTuple):
 
 
 def find_ties(events: Events, equal: _Neighbours, columns: tuple[str, ...]) -> Ties | None:
-    """Return the ties that differ in a column of ``columns``, or None without ties.
-
-    Parameters
-    ----------
-    events : Events
-        In stream order.
-    equal : callable
-        Takes a slice of events without the last one. Returns whether each equals the next one in all order
-        columns.
-    columns : tuple of str
-        Columns of ``events`` that the query reads. Ties that are equal in all of them are interchangeable.
-
-    Notes
-    -----
-    Time O(n_events) for a count of the pairs, and at most some milliseconds more.
-    """
+    """Return the ties that differ in a column of ``columns``, or None without ties."""
     pairs, n_pairs = _some_of(equal, events)
     if not n_pairs:
         return None
@@ -279,6 +251,7 @@ def depends_on_ties(query: object) -> bool:
 
     Those of a regex and of a contiguous sequence do, unless the regex is a single row without ``prev``. SQL
     leaves the order of ties to the engine, so MATCH_RECOGNIZE has no warning.
+
     """
     if not getattr(query, "order_by", ()):
         return False

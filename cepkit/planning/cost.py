@@ -20,34 +20,13 @@ def partial_matches(
 ) -> tuple[float, ...]:
     """Return how many partial matches of a sequence are expected after each component of an order.
 
-    Parameters
-    ----------
-    order : sequence of int
-        The components in search order.
-    n_events : sequence of float, by component
-        Number of events that the component accepts.
-    in_window : sequence of float, by component
-        Expected number of these events in one window.
-    selectivities : sequence of (frozenset of int, float)
-        The components that a condition reads, and the share of event combinations that fulfil it.
-
-    Returns
-    -------
-    tuple of float, by place in the order
-
-    Notes
-    -----
     With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
     formula treats conditions as independent.
+
     Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
     Applications", PVLDB 11(11), 2018: the cost of order-based plans.
     Differs: in the paper, a sequence is a conjunction with conditions on time that have given selectivities.
     Here their share is 1 / (k - 1)!, as for independent arrivals. Events per window are measured.
-
-    Examples
-    --------
-    >>> partial_matches([2, 0, 1], [100, 100, 4], [10, 10, 0.4], [(frozenset({0, 2}), 0.5)])
-    (4.0, 20.0, 100.0)
     """
     bound: set[int] = set()
     made, pairs = [], 1.0
@@ -79,17 +58,11 @@ def nested_search_cost(
 ) -> float:
     """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`.
 
-    Notes
-    -----
-    At each level, the search tests every partial match with every event of the next component in its window.
-    At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
+    At each level, the search tests every partial match with every event of the next component in its
+    window. At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
+
     Source: left-deep plans as in `left_deep_cost`.
     Differs: counts tests, not combinations that pass, since a test costs as much here as keeping its result.
-
-    Examples
-    --------
-    >>> nested_search_cost([2, 0, 1], [100, 100, 4], [10, 10, 0.4], [(frozenset({0, 2}), 0.5)])
-    50.25
     """
     passed = partial_matches(order, n_events, in_window, selectivities)
     tested = [float(n_events[order[0]])]
@@ -109,16 +82,10 @@ def cheapest_order(
 ) -> tuple[int, ...]:
     """Return the cheapest order; among equally cheap orders, the one closest to the pattern's.
 
-    Notes
-    -----
     With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
     step takes the component that keeps the order so far cheapest.
-    Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
 
-    Examples
-    --------
-    >>> cheapest_order([100, 100, 4], [10, 10, 0.4], [(frozenset({0, 2}), 0.5)])
-    (2, 0, 1)
+    Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
     """
     n = len(n_events)
 

@@ -24,26 +24,15 @@ _NOT_WORTH = 300_000  # fewer tests than this take less time than measuring sele
 
 @dataclass(frozen=True, slots=True)
 class BranchOrder:
-    """The order of a branch's components, and the figures that speak for it.
+    """The order of a branch's components, and the figures that speak for it."""
 
-    Parameters
-    ----------
-    order : tuple of int
-        The components in search order.
-    is_given : bool
-        Whether the user fixed it.
-    statistics : Statistics
-        The measured rates, and the selectivities unless the rates alone show that the search is short.
-    partial_matches : tuple of float
-        Expected number after each component of the order.
-    cost, forward_cost : float
-        Expected number of tested combinations of events, in this order and in the pattern's own.
-    """
-
-    order: tuple[int, ...]
-    is_given: bool
+    order: tuple[int, ...]  # the components in search order
+    is_given: bool  # whether the user fixed it
+    # The measured rates, and the selectivities unless the rates alone show that the search is short.
     statistics: Statistics
-    partial_matches: tuple[float, ...]
+    partial_matches: tuple[float, ...]  # expected number after each component of the order
+    # cost, forward_cost: expected number of tested combinations of events, in this order and in the pattern's
+    # own
     cost: float = 0.0
     forward_cost: float = 0.0
 
@@ -73,17 +62,6 @@ def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> l
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
     """Return the order in which the components of a branch are bound.
 
-    Parameters
-    ----------
-    own : OrderedEvents
-        The events.
-    bound : BoundBranch
-        A branch that the ordered engine can search.
-    explained : bool
-        Whether to compute costs even if the user gave the order.
-
-    Notes
-    -----
     The work is bounded, see `cepkit.planning.statistics`. The same events give the same order.
     """
     given = own.program.given_order(bound)

@@ -223,24 +223,7 @@ def engines() -> dict[str, Engine]:
 def choose_engine(
     program: Program | SequenceProgram, engine: str | EngineValue = "auto", *, trace: bool = False
 ) -> Engine:
-    """Return the engine that runs ``program``.
-
-    Parameters
-    ----------
-    program : Program or SequenceProgram
-        The bound query.
-    engine : str or EngineValue
-        ``"auto"`` takes the first automatic engine that can run the program. Otherwise a name or a value.
-    trace : bool
-        Whether the engine must record every step.
-
-    Raises
-    ------
-    CepError
-        For an unknown name.
-    UnsupportedQueryError
-        When the named engine cannot run the query. Quotes its reason and lists the engines that can.
-    """
+    """Return the engine that runs ``program``."""
     check_engine(engine, trace=trace)
     if isinstance(engine, EngineValue):
         chosen = engine.planned(trace=trace)

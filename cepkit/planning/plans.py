@@ -85,13 +85,7 @@ _SPELLED = (
 
 
 def key_of(value: Any) -> Hashable:
-    """Return a key that is equal for equal values. Functions are equal to themselves only.
-
-    Raises
-    ------
-    NotAValueError
-        For an object whose value nobody can tell, or with too many parts. A shared part counts each time.
-    """
+    """Return a key that is equal for equal values. Functions are equal to themselves only."""
     return _key(value, [_MOST_PARTS])
 
 
@@ -182,11 +176,6 @@ class Plans:
 
     A result is used again for sources with the same names of columns, and equal types in all columns whose
     type the function asked for. It must hold neither the source nor its schema: `known_types` has the types.
-
-    Parameters
-    ----------
-    most : int
-        Most results that are kept.
     """
 
     def __init__(self, most: int):
@@ -196,6 +185,7 @@ class Plans:
         """Return ``make(source)``, or the result for an equal key and equal types; it warns each time.
 
         No key, or None, keeps nothing. Errors are not kept.
+
         """
         storage = getattr(source, "storage", None)
         if key is None or storage is None:

@@ -30,6 +30,7 @@ def as_query(query: Query, given: Arguments) -> RegexQuery | SequenceQuery:
     """Return the query as a value. Keywords cannot repeat what the query itself contains.
 
     Equal arguments return the same value, which is a key of the plan cache.
+
     """
     key = key_or_none(query, vars(given), registered_functions())
     return remembered(_queries, key, partial(_read_query, query, given))

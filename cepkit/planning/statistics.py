@@ -15,20 +15,11 @@ _FIRSTS = 100_000  # most events from which the first of a combination is drawn
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How often a condition held.
+    """How often a condition held."""
 
-    Parameters
-    ----------
-    name : str
-        As users see it.
-    components : frozenset of int
-        The components that it reads.
-    n_tested, n_held : int
-        Number of combinations of events, in the order and window of the pattern.
-    """
-
-    name: str
-    components: frozenset[int]
+    name: str  # as users see it
+    components: frozenset[int]  # the components that it reads
+    # n_tested, n_held: number of combinations of events, in the order and window of the pattern
     n_tested: int
     n_held: int
 
@@ -43,21 +34,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The input of the cost formulas.
+    """The input of the cost formulas."""
 
-    Parameters
-    ----------
-    n_events : tuple of int, by component
-        Number of events that the component accepts.
-    in_window : tuple of float, by component
-        Mean number of these events in a window after an event of the pattern.
-    conditions : tuple of Measured
-        The conditions that read several components.
-    """
-
-    n_events: tuple[int, ...]
-    in_window: tuple[float, ...]
-    conditions: tuple[Measured, ...] = ()
+    n_events: tuple[int, ...]  # number of events that the component accepts
+    in_window: tuple[float, ...]  # mean number of these events in a window after an event of the pattern
+    conditions: tuple[Measured, ...] = ()  # the conditions that read several components
 
     @property
     def selectivities(self) -> tuple[tuple[frozenset[int], float], ...]:
@@ -70,17 +51,7 @@ def measure_rates(
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the number of each component's events, and the mean number of them in a window.
 
-    Parameters
-    ----------
-    members : sequence of ndarray of int64
-        For each component, the places of the events that it accepts, ascending.
-    later, window_end : ndarray of int64, shape (n_places,)
-        For each place, the first one that may follow it in a match, and the first one outside its window.
-
-    Notes
-    -----
-    Uses the windows after up to 2,000 evenly spaced events per component. Time O(n_components^2 log
-    n_places).
+    Uses the windows after up to 2,000 evenly spaced events per component.
     """
     anchors = np.concatenate([_evenly(own, _ANCHORS) for own in members])
     n_events = tuple(map(len, members))
@@ -102,20 +73,6 @@ def measure_condition(
 ) -> Measured:
     """Return how often a condition holds for events in the order and window of the pattern.
 
-    Parameters
-    ----------
-    name, components
-        See `Measured`.
-    holds : callable
-        Takes places, int64 of shape (n, n_components), arbitrary for other components. Returns whether the
-        condition holds for each row.
-    members, later, window_end
-        See `measure_rates`.
-    seed : int
-        The same seed draws the same combinations.
-
-    Notes
-    -----
     Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
     between them are drawn from those in between.
     """

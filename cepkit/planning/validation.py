@@ -31,6 +31,7 @@ def compile_checked(value: RegexQuery | SequenceQuery, source: Source) -> Progra
 
     A query without ``order_by`` is ordered by the clock of the source, if it has one. The same query and
     equal types return the same program, which has the types of the columns that it needs.
+
     """
     key = key_or_none(Same(value), registered_functions())
     return _programs.get(key, source, partial(_compile, value))

@@ -68,13 +68,7 @@ def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> str:
-    """Return the path of a line through points, to a tenth of a pixel; NaN breaks the line.
-
-    Examples
-    --------
-    >>> line([0, 1, 2, 3], [0.5, np.nan, 1, 2])
-    'M0,0.5M2,1L3,2'
-    """
+    """Return the path of a line through points, to a tenth of a pixel; NaN breaks the line."""
     words, is_open = [], False
     for a, b in zip(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), strict=True):
         if a != a or b != b:
@@ -86,20 +80,7 @@ def line(x: Sequence[float], y: Sequence[float]) -> str:
 
 
 def extremes(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the visible points of a long line: the first, last, least and greatest of each pixel column.
-
-    Parameters
-    ----------
-    x, y : numpy.ndarray
-        Pixels, float64, shape (n,), ``x`` ascending. NaN in ``y`` is a gap. All points are returned when
-        there are at most 1,200.
-
-    Examples
-    --------
-    >>> x, y = extremes(np.linspace(0, 600, 100_000), np.zeros(100_000))
-    >>> len(x) < 2500
-    True
-    """
+    """Return the visible points of a long line: the first, last, least and greatest of each pixel column."""
     if len(x) <= 2 * MOST_COLUMNS:
         return x, y
     columns = x.astype(np.int64)
@@ -125,13 +106,7 @@ def work_pattern(name: str, action: str, colour: str) -> str:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers from ``low`` to ``high``, at most ``most`` + 1 of them.
-
-    Examples
-    --------
-    >>> ticks(0.0, 23.0)
-    [0.0, 5.0, 10.0, 15.0, 20.0]
-    """
+    """Return round numbers from ``low`` to ``high``, at most ``most`` + 1 of them."""
     if not high > low:
         return [low]
     step = 10.0 ** np.floor(np.log10((high - low) / most))
@@ -141,24 +116,12 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def tick_text(value: float) -> str:
-    """Return a number as the text of a tick.
-
-    Examples
-    --------
-    >>> tick_text(0.30000000000000004), tick_text(12000.0), tick_text(3_500_000.0)
-    ('0.3', '12,000', '3.5e+06')
-    """
+    """Return a number as the text of a tick."""
     return f"{value:,.10g}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a coordinate, rounded to ``digits`` digits after the point.
-
-    Examples
-    --------
-    >>> number(12.3456), number(-0.001)
-    ('12.35', '0')
-    """
+    """Return a coordinate, rounded to ``digits`` digits after the point."""
     return f"{round(float(value), digits) + 0.0:.10g}"
 
 

@@ -25,20 +25,7 @@ _TITLE_CHARACTERS = 80
 
 
 def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]]) -> go.Figure:
-    """Draw counts as bars from top to bottom, with one trace per branch.
-
-    Parameters
-    ----------
-    title : str
-        Title, shown literally.
-    branches : sequence of sequences of (str, int, bool)
-        Name, count, and whether the count is exact, for every step.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The axis is linear, or logarithmic from 1 when the counts differ much; a 0 has no bar.
-    """
+    """Draw counts as bars from top to bottom, with one trace per branch."""
     from cepkit.plots.lean import LeanFigure
 
     branches = [_with_distinct_names(steps) for steps in branches]

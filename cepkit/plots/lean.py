@@ -49,12 +49,6 @@ class LeanFigure(go.Figure):
 
     In Python its traces keep all their attributes; saved in a notebook it takes half of the bytes. The still
     is a PNG for pages that do not run plotly, such as GitHub's and those of nbconvert.
-
-    Examples
-    --------
-    >>> figure = LeanFigure([go.Scatter(y=[1.0, 2.0, 4.0, 8.0], mode="lines") for _ in range(3)])
-    >>> figure.data[2].mode, figure.to_dict()["data"][2]
-    ('lines', {'y': {'dtype': 'i1', 'bdata': 'AQIECA=='}, 'type': 'scatter'})
     """
 
     def __init__(self, data: Any = None, layout: Any = None, *others: Any, **named: Any):
@@ -67,13 +61,7 @@ class LeanFigure(go.Figure):
         return lean(super().to_dict())
 
     def svg(self) -> str:
-        """Return the figure as SVG text, as `figure_svg` draws it without a browser.
-
-        Examples
-        --------
-        >>> LeanFigure([go.Scatter(y=[1, 2])]).svg()[:4]
-        '<svg'
-        """
+        """Return the figure as SVG text, as `figure_svg` draws it without a browser."""
         return figure_svg(self.to_dict())
 
     def _repr_mimebundle_(self, *arguments: Any, **keywords: Any) -> Any:
@@ -114,6 +102,7 @@ def _is_shown_as_json() -> bool:
     """Return whether plotly shows the JSON of a figure here, by its rules for a process without settings.
 
     plotly imports nbformat to find this out, which takes a second.
+
     """
     if "plotly.io._renderers" in sys.modules or "IPython" not in sys.modules:
         return False
@@ -129,15 +118,6 @@ def lean(figure: dict) -> dict:
     An attribute that all traces of a type have, mostly with one value, moves to the figure's template. The
     same holds for the axes of a letter and for annotations. Lists of numbers become typed arrays. Double
     precision becomes single where nobody could see a difference: not for times since 1970 or whole numbers.
-
-    Examples
-    --------
-    >>> two = {"data": [{"type": "bar", "width": 0.8, "y": [1, 2, 3, 4000]}, {"type": "bar", "width": 0.8}]}
-    >>> made = lean(two)
-    >>> made["data"]
-    [{'type': 'bar', 'y': {'dtype': 'i2', 'bdata': 'AQACAAMAoA8='}}, {'type': 'bar'}]
-    >>> made["layout"]["template"]["data"]["bar"]
-    [{'type': 'bar', 'width': 0.8}]
     """
     layout = figure.setdefault("layout", {})
     template = layout.setdefault("template", {})
@@ -192,6 +172,7 @@ def _take_looks(traces: Sequence[dict], shared: dict) -> list[dict]:
     """Move the looks of the traces to templates, and return the templates; plotly applies them in turn.
 
     Panels with the same lines repeat their looks. Without a repetition all traces share ``shared``.
+
     """
     looks = [{name: _value(trace, name) for name in _OF_LINES} for trace in traces]
     # Each template repeats the shared attributes, so it pays only for three traces or more.

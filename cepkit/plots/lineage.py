@@ -69,24 +69,7 @@ class LineagePage(NamedTuple):
 def lineage_page(
     rows: pd.DataFrame, chains: pd.DataFrame | None = None, *, most_events: int = MOST_EVENTS
 ) -> LineagePage:
-    """Return the matches of ``rows`` side by side.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        One row per matched event, as ``matches.lineage()`` returns them: ``match``, ``variable``,
-        ``position``, ``index``. An optional column ``time`` (a text) is shown, too.
-    chains : pandas.DataFrame, optional
-        The result of ``matches.run.chains_frame()``. Its events between the first and the last one of the
-        page have columns, too.
-    most_events : int
-        Largest number of columns; later events have none.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Return the matches of ``rows`` side by side."""
     require_columns("lineage", COLUMNS, rows.columns)
     position = rows["position"].to_numpy(np.int64)
     wanted = position
@@ -283,13 +266,6 @@ def levels_of(chains: pd.DataFrame, chain: int) -> list[tuple[int, frozenset[int
 
     ``chains`` is the result of ``matches.run.chains_frame()``. A match of the chain has one event of each
     level. Its matches are the combinations that fit into the window.
-
-    Examples
-    --------
-    >>> rows = [(0, 0, 0, -1, 0), (0, 0, 1, -1, 0), (1, 1, 2, 0, 2), (1, 1, 3, 0, 2)]
-    >>> chains = pd.DataFrame(rows, columns=["chain", "component", "position", "before", "shared"])
-    >>> levels_of(chains, 1)
-    [(0, frozenset({0, 1})), (1, frozenset({2, 3}))]
     """
     of_chain = dict(tuple(chains.groupby("chain")))
     levels, take = [], None

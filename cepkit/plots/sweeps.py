@@ -30,63 +30,26 @@ FEWEST_LOG_TICKS = 3
 
 @dataclass(frozen=True, slots=True)
 class SweepPanel:
-    """A panel of a figure of sweeps.
+    """A panel of a figure of sweeps."""
 
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        One row per point of a line.
-    x, y : str
-        Columns of numbers.
-    title : str
-        Title above the panel, shown literally.
-    x_title, y_title : str, optional
-        Titles of the axes, with units; None: the columns' names.
-    log_x, log_y : bool
-        Whether an axis is logarithmic; it leaves out values of 0 and below.
-    reference : float, optional
-        Value of y with a thin level line, such as 1 for a speed-up.
-    spread : bool
-        Whether points of equal x in a line have an error bar: their standard deviation, up and down.
-    """
-
-    rows: pd.DataFrame
+    rows: pd.DataFrame  # one row per point of a line
+    # x, y: columns of numbers
     x: str
     y: str
-    title: str = ""
+    title: str = ""  # title above the panel, shown literally
+    # x_title, y_title: titles of the axes, with units; None: the columns' names
     x_title: str | None = None
     y_title: str | None = None
+    # log_x, log_y: whether an axis is logarithmic; it leaves out values of 0 and below
     log_x: bool = False
     log_y: bool = False
-    reference: float | None = None
+    reference: float | None = None  # value of y with a thin level line, such as 1 for a speed-up
+    # Whether points of equal x in a line have an error bar: their standard deviation, up and down.
     spread: bool = False
 
 
 def facets(rows: pd.DataFrame, by: str, x: str, y: str, **settings: object) -> list[SweepPanel]:
-    """Return one panel per value of a column, in the order of their first occurrence.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        One row per point of a line.
-    by : str
-        The column; its values are the panels' titles.
-    x, y : str
-        Columns of numbers.
-    **settings
-        Settings of every `SweepPanel`; a ``title`` follows the value.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When the column ``by`` is missing.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"data": ["stocks", "sensors"], "cores": [1, 1], "speedup": [2.0, 1.0]})
-    >>> [panel.title for panel in facets(rows, "data", "cores", "speedup", title="by cores")]
-    ['stocks by cores', 'sensors by cores']
-    """
+    """Return one panel per value of a column, in the order of their first occurrence."""
     if by not in rows.columns:
         raise column_not_found("facets", by, rows.columns)
     title = settings.pop("title", "")
@@ -101,43 +64,7 @@ def sweep_figure(
     printed: str | None = None, columns: int = 3, same_y: bool = False, measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:  # fmt: skip
-    """Draw sweeps as lines, with the panels in rows from left to right.
-
-    Parameters
-    ----------
-    panels : SweepPanel or sequence of SweepPanel
-        The panels to draw.
-    series, variant : str, optional
-        Columns of all panels' rows. Each pair of their values is a line: ``series`` (an engine) gives the
-        colour and the symbol, ``variant`` (a pattern) gives the dashes.
-    printed : str, optional
-        The value of ``series`` that has the numbers of a paper. It is grey, and last in the legend.
-    columns : int
-        Largest number of panels in a row.
-    same_y : bool
-        Whether all panels have one range of y.
-    measured : bool, optional
-        Whether values were measured (True) or simulated (False); the title says it.
-    title : str, optional
-        Title, shown literally.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Points of equal x in a line are drawn as their mean. A point whose y is missing breaks the line.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a panel's rows lack a column.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"cores": [1, 2, 1, 2], "speedup": [1.0, 1.9, 1.0, 1.1], "engine": list("aabb")})
-    >>> figure = sweep_figure(SweepPanel(rows, "cores", "speedup"), series="engine", measured=False)
-    >>> [trace.name for trace in figure.data if trace.name], figure.layout.title.text
-    (['a', 'b'], 'simulated')
-    """
+    """Draw sweeps as lines, with the panels in rows from left to right."""
     from plotly.subplots import make_subplots
 
     from cepkit.plots.lean import LeanFigure
@@ -253,6 +180,7 @@ def _error_bars(deviation: pd.Series, line: pd.Series, *, is_log: bool) -> pd.Se
     """Return error bars as one line with gaps: one standard deviation down and up from each point.
 
     On a logarithmic axis, a bar that would reach 0 ends at a twentieth of its point.
+
     """
     own = line.dropna()
     wide = deviation.reindex(own.index).fillna(0.0).to_numpy()

@@ -42,35 +42,18 @@ def band_colour(depth: int, most: int) -> str:
     """Return the colour where ``depth`` bands overlap, in a picture where up to ``most`` bands overlap.
 
     The colour is never opaque, so marks below any number of bands stay visible.
-
-    Examples
-    --------
-    >>> band_colour(1, 200), band_colour(20, 200), band_colour(200, 200)
-    ('rgba(86,180,233,0.17)', 'rgba(86,180,233,0.266)', 'rgba(86,180,233,0.34)')
     """
     share = math.log(depth) / math.log(most) if most > 1 else 0.0
     return _BAND.format(BAND + (DARKEST_BAND - BAND) * share)
 
 
 def strip_colour(depth: int, most: int) -> str:
-    """Return the colour of a strip where ``depth`` bands overlap, from pale to full with their number.
-
-    Examples
-    --------
-    >>> strip_colour(1, 200), strip_colour(200, 200)
-    ('rgba(86,180,233,0.154)', 'rgba(86,180,233,1)')
-    """
+    """Return the colour of a strip where ``depth`` bands overlap, from pale to full with their number."""
     return _BAND.format(0.15 + 0.85 * depth / most)
 
 
 def edge_colour(most: int) -> str:
-    """Return the colour of the edges of bands when up to ``most`` bands overlap.
-
-    Examples
-    --------
-    >>> edge_colour(1), edge_colour(5), edge_colour(200)
-    ('rgba(86,180,233,0.6)', 'rgba(86,180,233,0.15)', 'rgba(86,180,233,0.02)')
-    """
+    """Return the colour of the edges of bands when up to ``most`` bands overlap."""
     return _BAND.format(0.6 if most == 1 else min(0.15, max(0.02, 1.5 / most)))
 
 
@@ -95,13 +78,7 @@ def title_at_left(lines: Sequence[str]) -> dict:
 
 
 def style_of_variables(variables: Sequence[str]) -> dict[str, Style]:
-    """Return a colour and a symbol for each name, in the given order; ``"."`` has a hollow grey circle.
-
-    Examples
-    --------
-    >>> style_of_variables([".", "rise", "drop"])["rise"]
-    Style(colour='#0072b2', symbol='circle')
-    """
+    """Return a colour and a symbol for each name, in the given order; ``"."`` has a hollow grey circle."""
     styles, n_named = {}, 0
     for name in dict.fromkeys(variables):
         if name == ANY:

@@ -47,11 +47,6 @@ def limit_of(limit: Limit, auto: int | None) -> int | None:
     """Return the largest number of matches wanted, or None for any number.
 
     ``limit`` is the user's argument. ``auto`` is what ``"auto"`` means for this kind of frame.
-
-    Examples
-    --------
-    >>> limit_of("auto", LIMIT), limit_of(3, LIMIT), limit_of(None, LIMIT)
-    (1000000, 3, None)
     """
     if isinstance(limit, str) and limit == "auto":
         return auto
@@ -98,20 +93,7 @@ def number_of_items(what: str, numbers: Any) -> int:
 
 
 def number_of(key: int, n: int) -> int:
-    """Return the number of one of ``n`` matches; a negative ``key`` counts from the end.
-
-    Raises
-    ------
-    IndexError
-        When no match has this number.
-    WrongTypeError
-        When the key is no whole number.
-
-    Examples
-    --------
-    >>> number_of(-1, 4)
-    3
-    """
+    """Return the number of one of ``n`` matches; a negative ``key`` counts from the end."""
     if isinstance(key, bool | np.bool_):
         raise WrongTypeError(f"matches are numbered from 0; {bool(key)} is no number")
     try:

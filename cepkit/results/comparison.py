@@ -24,37 +24,6 @@ def compare(found: Mapping[str, Matches | RowPatternMatches], *, title: str | No
 
     A line is a match, and a mark is one of its events. Use it on a small part of your data, to see what a
     strategy, a window or an operator changes.
-
-    Parameters
-    ----------
-    found : mapping of str to Matches or RowPatternMatches
-        The results by the names of their panels. All results are of the same frame in the same order.
-        Those of MATCH_RECOGNIZE have the rows in the order of the frame.
-    title : str, optional
-        Title, shown literally.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Each panel shows the first 30 matches, and its name has the number of all matches. The picture ends
-        120 events after the first one that is in a match; later matches are only counted.
-
-    Raises
-    ------
-    CepError
-        When there is no result, when a value is not a result in memory, or when the frames have different
-        sizes.
-
-    Examples
-    --------
-    >>> import cepkit
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"kind": list("abb"), "ts": [1, 2, 3]})
-    >>> columns = {"event_type": "kind", "order_by": "ts"}
-    >>> query = "PATTERN SEQ(a x, b y)"
-    >>> found = {name: frame.cep.match(query, strategy=name, **columns) for name in ("next", "any")}
-    >>> [note.text for note in compare(found).layout.annotations]
-    ['<b>next</b>: 1 match', '<b>any</b>: 2 matches']
     """
     from cepkit.plots.timeline.match_rows import MAX_MATCHES, match_rows
 

@@ -15,24 +15,12 @@ def name_door(name: str, place: str) -> None:
     """Register the function that results call by ``name``; ``place`` is as ``"cepkit.results.views:view"``.
 
     ``"explore"`` takes a frame and a query. ``"view"`` takes matches, the name of a view and settings.
-
-    Examples
-    --------
-    >>> name_door("square root", "math:sqrt")
-    >>> open_door("square root")(9.0)
-    3.0
     """
     _PLACE_OF_DOOR[name] = place
 
 
 def open_door(name: str) -> Callable[..., Any]:
-    """Return the function that `name_door` registered.
-
-    Raises
-    ------
-    CepError
-        When no function is registered under this name.
-    """
+    """Return the function that `name_door` registered."""
     if name not in _PLACE_OF_DOOR:
         raise CepError(f"nothing is registered as {name!r}; import cepkit first")
     module, _, attribute = _PLACE_OF_DOOR[name].partition(":")

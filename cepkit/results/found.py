@@ -64,6 +64,7 @@ class FoundMatches(ABC, Generic[AnyPart]):
     """The matches of a program in some events, in canonical order, built on demand.
 
     What a kind of query does not define asks the engine's own object.
+
     """
 
     program: Any  # a `Program` or a `SequenceProgram`

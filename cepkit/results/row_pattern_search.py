@@ -33,21 +33,7 @@ Values = list[Any] | pa.Array
 
 
 class RowPatternSearch:
-    """The matches of a query in a frame, and their measures.
-
-    Parameters
-    ----------
-    source : Source
-    query : RowPatternQuery
-    program, measures
-        As `prepare_rows` makes them.
-    partition_by, order_by
-        The columns of the clauses, by the names that the frame has.
-    params : mapping, optional
-        Values of the query's parameters.
-    latest : int, optional
-        The latest time of the whole table in ticks, if the source has some rows of it. Time-outs need it.
-    """
+    """The matches of a query in a frame, and their measures."""
 
     def __init__(
         self,
@@ -116,6 +102,7 @@ class RowPatternSearch:
 
         ``shown`` is a key of ``ROWS_PER_MATCH``, and shows matches only. None shows the rows of the query.
         For one row per match, the row of the frame is some row of the partition.
+
         """
         late = shown is None and self._program.timed_out
         shown = self._query.rows_per_match if shown is None else shown

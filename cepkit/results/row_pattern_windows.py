@@ -54,27 +54,8 @@ class RowPatternWindow:
 
     `cepkit.sql`, `cepkit.match` and ``df.cep.match`` return it for the text of a SELECT with such a WINDOW.
 
-    Notes
-    -----
     On a Spark frame the result is lazy, one task searches whole partitions, and each call of a method runs
     the query again. ORDER BY in the WINDOW must sort all rows of a partition.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> walk = pd.DataFrame({"t": range(5), "price": [5, 3, 2, 4, 1]})
-    >>> falls = cep.match(walk, '''SELECT t, bottom OVER w FROM walk WINDOW w AS (
-    ...     ORDER BY t MEASURES LAST(price) AS bottom
-    ...     ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
-    ...     PATTERN (start_ down+) DEFINE down AS price < PREV(price))''')
-    >>> falls.to_frame()
-       t  bottom
-    0  0       2
-    1  1    <NA>
-    2  2    <NA>
-    3  3       1
-    4  4    <NA>
     """
 
     def __init__(self, found: FoundWindow):
@@ -82,31 +63,11 @@ class RowPatternWindow:
 
     @property
     def query(self) -> WindowedRows:
-        """The query as a value.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
-        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
-        >>> print(cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).query.rows.pattern)
-        A+
-        """
+        """The query as a value."""
         return self._found.query
 
     def count(self) -> int:
-        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = '''SELECT * FROM t WINDOW w AS (ORDER BY x
-        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A) DEFINE A AS x > 1)'''
-        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).count()
-        2
-        """
+        """Return the number of matches, before ORDER BY and LIMIT. An empty match does not count."""
         return self._found.count()
 
     def to_frame(self) -> Frame:
@@ -114,18 +75,6 @@ class RowPatternWindow:
 
         A row whose match is empty or absent, and a row that a match before it skips, has nulls. COUNT is 0.
         A Spark frame gives a lazy Spark frame; without ORDER BY its rows have no order.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = '''SELECT x, COUNT(*) OVER w AS n FROM t WINDOW w AS (ORDER BY x
-        ...     ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING PATTERN (A+) DEFINE A AS x > 1)'''
-        >>> cep.match(pd.DataFrame({"x": [1, 2, 3]}), text).to_frame()
-           x  n
-        0  1  0
-        1  2  2
-        2  3  0
         """
         return self._found.to_frame()
 
@@ -163,15 +112,7 @@ class RowWindowInMemory:
 
 
 class RowWindowSearch:
-    """The match of each row in its frame, and the columns of the SELECT.
-
-    Parameters
-    ----------
-    query : WindowedRows
-    source : Source
-    params : mapping, optional
-        Values of the query's parameters.
-    """
+    """The match of each row in its frame, and the columns of the SELECT."""
 
     def __init__(self, query: WindowedRows, source: Source, params: Mapping[str, Any] | None = None):
         self.query = query

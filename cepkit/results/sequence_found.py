@@ -82,13 +82,7 @@ class SequenceFound(FoundMatches[MatchBlock]):
         return self.whole.sample(n, seed) if block is None else block
 
     def narrow(self, numbers: range) -> SequenceFound:
-        """Build the matches with these numbers as a result of their own, at most a million.
-
-        Raises
-        ------
-        ResultTooLargeError
-            For more matches.
-        """
+        """Build the matches with these numbers as a result of their own, at most a million."""
         n_wanted = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() ends at 2^63
         if n_wanted > LIMIT:
             raise ResultTooLargeError(

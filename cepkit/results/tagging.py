@@ -21,6 +21,7 @@ def lineage_frame(found: FoundMatches[Any], part: Part, first_number: int, sourc
     """Return ``match``, ``variable``, ``position`` and ``index`` of every row of a part.
 
     The matches of the part are numbered from ``first_number``; ``source`` is the searched frame.
+
     """
     items = found.items(part)
     check_memory(PER_CELL * 4 * len(items.event_of_item), f"the rows of {len(part):,} matches")
@@ -67,13 +68,7 @@ def table_of_part(
 
 
 def tag_columns(found: FoundMatches[Any], part: Part) -> dict[str, Any]:
-    """Return the columns ``match`` and ``variable`` for every row of the frame; null for unmatched rows.
-
-    Raises
-    ------
-    CepError
-        When a row belongs to more than one match.
-    """
+    """Return the columns ``match`` and ``variable`` for every row of the frame; null for unmatched rows."""
     items, events = found.items(part), found.events
     rows = events.rows(items.event_of_item.astype(np.int64, copy=False))
     match, variable = np.full(events.n_events, -1, np.int64), np.full(events.n_events, None, dtype=object)

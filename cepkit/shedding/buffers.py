@@ -18,27 +18,7 @@ N_SLOTS = 100  # xi
 class UtilityArrays:
     """Events in arrays by utility. The event to drop comes from the lowest array that is not empty.
 
-    Parameters
-    ----------
-    n_slots : int
-        xi: utility u belongs to array floor(u n_slots).
-    tie : str
-        Which event of the lowest array goes first: ``"random"``, ``"oldest"`` or ``"newest"``.
-    seed : int
-        Of the random choice.
-
-    Notes
-    -----
-    `add`, `remove` and `drop_lowest` take O(1), and amortised O(n_slots) to find the lowest array. Memory
-    O(events + n_slots). Source: DARLING, section 4.4.
-
-    Examples
-    --------
-    >>> waiting = UtilityArrays()
-    >>> for event, utility in [("a", 0.305), ("b", 0.02), ("c", 0.9)]:
-    ...     waiting.add(event, utility)
-    >>> waiting.drop_lowest(), len(waiting)
-    ('b', 2)
+    Source: DARLING, section 4.4.
     """
 
     def __init__(self, n_slots: int = N_SLOTS, *, tie: str = RANDOM, seed: int = 0):
@@ -135,31 +115,16 @@ class _Bag:
 
 @dataclass(frozen=True, slots=True)
 class BufferRule:
-    """The limits of the buffers and the utilities of events.
+    """The limits of the buffers and the utilities of events."""
 
-    Parameters
-    ----------
-    limit : float
-        Events that may wait in all buffers before any is dropped: beta N_in.
-    limit_of_type : mapping of type to int
-        N_T. Any values can name the types.
-    threshold_of_type : mapping of type to int
-        gamma_T: the size from which a buffer has utility arrays.
-    utility : callable
-        Takes the type and the event, and returns a number from 0 to 1.
-    tie_of_type : mapping
-        See `UtilityArrays`; missing types have ``"random"``.
-    n_slots : int
-        xi.
-    seed : int
-    """
-
-    limit: float
-    limit_of_type: Mapping[Any, int]
-    threshold_of_type: Mapping[Any, int]
+    limit: float  # events that may wait in all buffers before any is dropped: beta N_in
+    limit_of_type: Mapping[Any, int]  # N_T. Any values can name the types.
+    threshold_of_type: Mapping[Any, int]  # gamma_T: the size from which a buffer has utility arrays
+    # Takes the type and the event, and returns a number from 0 to 1.
     utility: Callable[[Any, Hashable], float]
+    # See `UtilityArrays`; missing types have ``"random"``.
     tie_of_type: Mapping[Any, str] = field(default_factory=dict)
-    n_slots: int = N_SLOTS
+    n_slots: int = N_SLOTS  # xi
     seed: int = 0
 
 
@@ -169,13 +134,8 @@ class EventBuffers:
     As long as all buffers together are within the limit, nothing is dropped. Above it, every type with more
     events than its own limit drops events down to this limit.
 
-    Parameters
-    ----------
-    rule : BufferRule
-
-    Notes
-    -----
     The waiting events never exceed ``limit`` or the sum of the types' limits, whichever is more.
+
     Source: DARLING, sections 4.2 and 4.4. Differs: a type drops down to its limit, not one event per arrival.
     All types drop, not only the type that arrives. Otherwise a type that filled the buffers alone would keep
     its events, and the others would come on top of them. The arrays go when the buffer has less than half of

@@ -20,29 +20,11 @@ ORDERS = (PATTERN, COST)
 
 @dataclass(frozen=True)
 class Tree(EngineValue):
-    """The engine ``"tree"`` with settings. All orders find the same matches.
+    """The engine ``"tree"`` with settings. All orders find the same matches."""
 
-    Parameters
-    ----------
-    order : str
-        The order in which a tree joins the components. ``"pattern"``: that of the pattern, or the query's
-        ``evaluation_order``. ``"cost"``: the order that costs least by the rates and selectivities of the
-        first events, as ZStream orders its plans. ``matches.run.order`` has the chosen order.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"kind": list("aaab") * 50, "t": range(200)})
-    >>> query = "PATTERN SEQ(a x, a y, b z) WITHIN 20"
-    >>> found = cep.match(
-    ...     frame, query, engine=cep.shedding.Tree(order="cost"), event_type="kind", order_by="t")
-    >>> found.count() == cep.match(frame, query, event_type="kind", order_by="t").count()
-    True
-    >>> found.run.order
-    ('x', 'z', 'y')
-    """
-
+    # The order in which a tree joins the components. ``"pattern"``: that of the pattern, or the query's
+    # ``evaluation_order``. ``"cost"``: the order that costs least by the rates and selectivities of the first
+    # events, as ZStream orders its plans. ``matches.run.order`` has the chosen order.
     order: str = PATTERN
 
     def __post_init__(self) -> None:

@@ -30,15 +30,7 @@ class BoundApp:
     clock: ColumnType | None
 
     def run(self, start: Any, end: Any, times: Sequence[Any] = ()) -> dict[str, list[Row]]:
-        """Run the app, and return the rows of each stream that it writes.
-
-        Parameters
-        ----------
-        start, end : time or number, optional
-            As in `cepkit.siddhi`.
-        times : sequence, optional
-            Ticks of the clock at the first and the last event of the whole app, if these rows are a part.
-        """
+        """Run the app, and return the rows of each stream that it writes."""
         parts = [(one.name, *events_of(one, self.clock is not None)) for one in self.streams]
         whole = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
         whole += times
@@ -56,13 +48,7 @@ class BoundApp:
 
 
 def bind_app(app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy) -> BoundApp:
-    """Return an app with its streams after all checks that need no rows.
-
-    Raises
-    ------
-    CepError
-        As `cepkit.siddhi`.
-    """
+    """Return an app with its streams after all checks that need no rows."""
     defined = {stream.name: stream for stream in app.streams}
     if isinstance(order_by, Mapping) and (unknown := [name for name in order_by if name not in sources]):
         raise CepError(f"order_by: no stream {unknown[0]!r} is given; streams: {', '.join(sources)}")

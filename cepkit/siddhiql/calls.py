@@ -67,11 +67,6 @@ def compile_call(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
     """Return a call as a function of the events that a query holds; ``parts`` are its arguments.
 
     A function that the user registers wins over one of Siddhi with the same name.
-
-    Raises
-    ------
-    PredicateError
-        For an unknown function, a wrong number of arguments, and types that do not fit.
     """
     name = tree.function.lower()
     if fn.is_registered(tree.function):

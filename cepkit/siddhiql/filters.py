@@ -24,20 +24,7 @@ class AttributePlace(NamedTuple):
 
 
 class FilterScope(Scope):
-    """The names in the filter of a state. The name of its stream means the event at hand.
-
-    Parameters
-    ----------
-    state : EventState or AbsentState
-    place : int
-        The slot of the state.
-    slots : sequence of SlotOf
-        The slots of all states.
-    source : str
-        The text of the app.
-    per_ms : int
-        Ticks of the clock.
-    """
+    """The names in the filter of a state. The name of its stream means the event at hand."""
 
     def __init__(self, state: State, place: int, slots: Sequence[SlotOf], source: str, per_ms: int):
         own = slots[place]
@@ -67,6 +54,7 @@ class FilterScope(Scope):
         """Return whether a filter may find earlier events by this value of the event at hand.
 
         The earlier state takes one event, and equal values have equal hashes.
+
         """
         before, kinds = self.slots[other.slot], {own.type, other.type}
         is_earlier = own.slot == self._place and other.slot < self._place
@@ -86,6 +74,7 @@ def filter_keys(state: State, scope: FilterScope) -> tuple[Equality, ...]:
     """Return the equalities that the conditions of a state need, between its event and earlier ones.
 
     Call it after `filter_test`, which raises for names that do not exist.
+
     """
     found, waiting = [], [*state.source.conditions]
     while waiting:

@@ -34,13 +34,7 @@ Schema = tuple[tuple[str, Type], ...]
 
 
 def source_of_stream(name: str, frame: Any) -> tuple[Source, Callable[[Frame], Frame]]:
-    """Return a frame as a source of columns, and a function that converts results to the frame's kind.
-
-    Raises
-    ------
-    CepError
-        For anything that is no frame in memory.
-    """
+    """Return a frame as a source of columns, and a function that converts results to the frame's kind."""
     try:
         return source_of_frame(frame)
     except CepError as error:
@@ -70,15 +64,7 @@ class StreamRows:
 def read_stream(
     name: str, source: Source, defined: DefinedStream | None, order_by: Sequence[str]
 ) -> StreamRows:
-    """Return a stream after all checks that need no rows.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        If the frame lacks an attribute of ``define stream``, or a column of ``order_by``.
-    CepError
-        If a column has another type than its definition says.
-    """
+    """Return a stream after all checks that need no rows."""
     known = source.schema
     for column in order_by:
         if not isinstance(column, str):
@@ -136,13 +122,7 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {INT: int, LONG: int, SINGLE: float,
 
 
 def events_of(stream: StreamRows, is_time: bool) -> tuple[list[tuple], list[Event]]:
-    """Return the order keys and the events of a stream, in order.
-
-    Raises
-    ------
-    OrderError
-        If a value of an order column is missing.
-    """
+    """Return the order keys and the events of a stream, in order."""
     source = stream.source
     columns = []
     for name, kind in stream.schema:
@@ -185,13 +165,7 @@ def nanoseconds(source: Source, clock: str, ticks: Sequence[int]) -> list[int]:
 def merged(
     parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]
 ) -> Iterator[tuple[str, Event]]:
-    """Return the events of all streams in order.
-
-    Raises
-    ------
-    OrderError
-        If two events of different streams that meet in one query have equal order keys.
-    """
+    """Return the events of all streams in order."""
     _check_ties(parts, meeting)
     numbered = [
         [(key, i, name, event) for key, event in zip(keys, events, strict=True)]

@@ -39,16 +39,7 @@ _STREAM, _KEY = "stream", "key"  # names of the tasks' rows, whose own columns a
 
 
 class SparkSiddhiResult:
-    """The rows of each stream that SiddhiQL queries write, as lazy Spark frames.
-
-    Examples
-    --------
-    >>> text = '''partition with (symbol of Trades) begin
-    ...     from every e1=Trades -> e2=Trades[price > e1.price * 1.3] select e1.symbol as symbol,
-    ...     e2.price as high insert into Jumps; end'''
-    >>> found = cep.siddhi(text, Trades=spark_frame, order_by="ts")  # doctest: +SKIP
-    >>> found.to_frame().show()  # doctest: +SKIP
-    """
+    """The rows of each stream that SiddhiQL queries write, as lazy Spark frames."""
 
     def __init__(
         self,
@@ -95,33 +86,11 @@ class SparkSiddhiResult:
         return self._bound.plan.outputs
 
     def count(self, stream: str | None = None) -> int:
-        """Return the number of rows of a stream; it runs a job.
-
-        Parameters
-        ----------
-        stream : str, optional
-            One of ``streams``; the last one if omitted.
-        """
+        """Return the number of rows of a stream; it runs a job."""
         return run_job(self.to_frame(stream).count)
 
     def to_frame(self, stream: str | None = None, *, time: str | None = None) -> DataFrame:
-        """Return the rows of a stream as a lazy frame, in no particular order.
-
-        Parameters
-        ----------
-        stream : str, optional
-            One of ``streams``; the last one if omitted.
-        time : str, optional
-            The name of a further first column: when Siddhi writes the row.
-
-        Raises
-        ------
-        CepError
-            For a stream that no query writes, a name that the stream has already, and a column whose type
-            only its values tell.
-        OrderError
-            When a job runs: for events of one stream and one key that are equal in ``order_by``.
-        """
+        """Return the rows of a stream as a lazy frame, in no particular order."""
         name = self._named(stream)
         schema = self._bound.plan.schemas[name]
         if time is not None and time in dict(schema):
@@ -152,6 +121,7 @@ class SparkSiddhiResult:
 
         Each row has the number of its stream, and null in the columns of the others. If there are keys, it
         also has the least and the greatest clock of each stream, since timers need the times of all events.
+
         """
         from pyspark.sql import functions as F
 

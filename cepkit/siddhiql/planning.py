@@ -73,13 +73,7 @@ class AppPlan:
 
 
 def plan_app(app: SiddhiApp, frames: Mapping[str, Schema], ticks_per_ms: int, has_clock: bool) -> AppPlan:
-    """Return the plan of an app.
-
-    Raises
-    ------
-    CepError
-        For streams without a frame, unknown names, types that do not fit, and clauses that do not run.
-    """
+    """Return the plan of an app."""
     return _Planner(app, frames, ticks_per_ms, has_clock).plan()
 
 

@@ -24,18 +24,7 @@ _ARROW = {
 
 
 class SiddhiResult:
-    """The rows of each stream that SiddhiQL queries write; `cepkit.siddhi` returns it.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> ticks = pd.DataFrame({"ts": [0, 10, 20], "price": [1.0, 3.0, 2.0]})
-    >>> text = "from Ticks[price > 1.5] select price insert into High"
-    >>> found = cep.siddhi(text, Ticks=ticks, order_by="ts")
-    >>> found.streams, found.count()
-    (('High',), 2)
-    """
+    """The rows of each stream that SiddhiQL queries write; `cepkit.siddhi` returns it."""
 
     def __init__(
         self,
@@ -50,67 +39,15 @@ class SiddhiResult:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams that the queries write, in the order of the text.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> text = "from A select x insert into B; from B[x > 1] select x insert into C"
-        >>> cep.siddhi(text, A=pd.DataFrame({"x": [1, 2]})).streams
-        ('B', 'C')
-        """
+        """The streams that the queries write, in the order of the text."""
         return tuple(self._rows)
 
     def count(self, stream: str | None = None) -> int:
-        """Return the number of rows of a stream.
-
-        Parameters
-        ----------
-        stream : str, optional
-            One of ``streams``; the last one if omitted.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.siddhi("from A[x > 1] select x insert into B", A=pd.DataFrame({"x": [1, 2]})).count("B")
-        1
-        """
+        """Return the number of rows of a stream."""
         return len(self._rows[self._named(stream)])
 
     def to_frame(self, stream: str | None = None, *, time: str | None = None) -> Frame:
-        """Return the rows of a stream, as the same kind of frame as the first input.
-
-        Parameters
-        ----------
-        stream : str, optional
-            One of ``streams``; the last one if omitted.
-        time : str, optional
-            The name of a further first column: when Siddhi writes the row. An absent event makes rows at the
-            end of its wait.
-
-        Returns
-        -------
-        DataFrame or table
-            The columns of ``select``; the rows in the order in which they were written.
-
-        Raises
-        ------
-        CepError
-            For a stream that no query writes, and a name that the stream has already.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> calls = pd.DataFrame({"ts": [0, 900, 5000], "kind": ["ask", "answer", "ask"]})
-        >>> text = '''from every e1=Calls[kind == 'ask'] -> not Calls[kind == 'answer'] for 2 sec
-        ...     select e1.ts as asked insert into Unanswered'''
-        >>> cep.siddhi(text, Calls=calls, order_by="ts", end=9000).to_frame(time="at")
-             at  asked
-        0  7000   5000
-        """
+        """Return the rows of a stream, as the same kind of frame as the first input."""
         name = self._named(stream)
         return self._native(self._source.result(self._columns(name, self._rows[name], time)))
 
@@ -194,13 +131,7 @@ def _type_of_times(of: ColumnType) -> pa.DataType:
 
 
 def arrow_of_type(values: list[Any], kind: Type, column: str = "") -> pa.Array:
-    """Return values as an Arrow array; values that do not fit choose the type themselves.
-
-    Raises
-    ------
-    CepError
-        If the values of a column have several types, or no type of Arrow.
-    """
+    """Return values as an Arrow array; values that do not fit choose the type themselves."""
     wanted = _type_of_times(kind) if isinstance(kind, ColumnType) else _ARROW.get(kind)
     try:
         return pa.array(values, wanted)

@@ -42,6 +42,7 @@ class Scope:
 
     ``current`` is the slot whose attributes need no prefix; without it, a name must belong to one slot only.
     ``other`` compiles what only some clauses know: aggregates, and columns of the result.
+
     """
 
     def __init__(
@@ -119,6 +120,7 @@ def chain_index(index: int | str | None, *, own: bool) -> int:
     """Return a place in the events of a state, as Python counts.
 
     In the filter of the state itself, ``last`` is the event before the one that the filter looks at.
+
     """
     if index is None:
         return -1

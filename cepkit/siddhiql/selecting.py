@@ -47,13 +47,7 @@ class RowSelection:
 def compile_selection(
     query: SiddhiQuery, slots: Sequence[SlotOf], source: str, ticks_per_ms: int, current: int | None = None
 ) -> RowSelection:
-    """Compile the clauses of a query after ``from``.
-
-    Raises
-    ------
-    ColumnNotFoundError, PredicateError
-        For unknown names, a column without a name, two columns of one name, and types that do not fit.
-    """
+    """Compile the clauses of a query after ``from``."""
     made = RowSelection((), (), [], [], None, [], query.limit, query.offset, _kinds(query), [])
 
     def scope(where: str, *, after: bool = False, aggregates: bool = True) -> Scope:
@@ -160,6 +154,7 @@ class RowSelector:
 
         With aggregates only the last event of a batch gives a row, and with groups the last of each group.
         A sliding window gives a row for each event.
+
         """
         of = self._of
         made: list[tuple[tuple, list, Row]] = []

@@ -23,13 +23,6 @@ def compile_siddhi(tree: ex.Expression, scope: Scope) -> Typed:
     """Return an expression as a function of the events that a query holds.
 
     Conditions have two values: a comparison with a missing value is false.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For an attribute or a reference that does not exist.
-    PredicateError
-        For a function that does not exist, and for types that do not fit.
     """
     if scope.other is not None:
         made = scope.other(tree)

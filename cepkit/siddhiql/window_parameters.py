@@ -26,13 +26,7 @@ def plan_window(
     ticks_per_ms: int,
     scope: Scope,
 ) -> WindowPlan | None:
-    """Return the plan of a window; None for a stream without a window.
-
-    Raises
-    ------
-    PredicateError
-        For a window that does not run, and for parameters that it does not take.
-    """
+    """Return the plan of a window; None for a stream without a window."""
     if handler is None:
         return WindowPlan("", with_expired=with_expired, is_searched=True) if is_searched else None
     name = _SAME_NAME.get(handler.name.lower())

@@ -18,11 +18,6 @@ def ordered_batch(
     """Return a batch in stream order, and its order columns ``by``.
 
     ``newest`` has the order columns of the newest event so far, one row.
-
-    Raises
-    ------
-    OrderError
-        When rows come before the newest event so far (with their number).
     """
     keys = _order_columns(table, by, schema)
     order = stream_order(ArrowSource(keys), by)

@@ -40,17 +40,10 @@ _UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """The columns of a stream, fixed for all its batches.
+    """The columns of a stream, fixed for all its batches."""
 
-    Parameters
-    ----------
-    arrow : pyarrow.Schema
-        Plain types (no dictionaries, no views), with nullability.
-    ordered : mapping of str to tuple of str
-        Ordered categories of text columns, from least to greatest. Other texts are errors.
-    """
-
-    arrow: pa.Schema
+    arrow: pa.Schema  # plain types (no dictionaries, no views), with nullability
+    # Ordered categories of text columns, from least to greatest. Other texts are errors.
     ordered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
@@ -79,20 +72,7 @@ class StreamSchema:
 
 
 def schema_of(given: Any) -> StreamSchema:
-    """Return the schema that the user describes.
-
-    Parameters
-    ----------
-    given : mapping of str to type, pyarrow.Schema, or a frame
-        Types as text (``"int64"``, ``"string"``, ``"timestamp[us, UTC]"``, ``"int64 not null"``) or as types
-        of Arrow, numpy or pandas. A pandas, polars, Arrow or Spark frame gives only its types. Plain integers
-        and booleans of pandas never hold nulls; all other types may.
-
-    Raises
-    ------
-    CepError
-        For an unknown type (with the nearest name), a repeated column name, or a schema without columns.
-    """
+    """Return the schema that the user describes."""
     schema = _schema_of(given)
     names = schema.arrow.names
     if not names:
@@ -224,15 +204,7 @@ def _plain_type(of: pa.DataType) -> pa.DataType:
 
 
 def table_of_batch(batch: Any, schema: StreamSchema) -> pa.Table:
-    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a missing column.
-    CepError
-        For values that do not fit the type of their column without loss, and for forbidden nulls.
-    """
+    """Return a batch (see `Stream.push`) as a table with exactly the columns of the schema."""
     arrays = _arrays_of_rows(batch, schema) if isinstance(batch, list) else _arrays_of_frame(batch, schema)
     table = pa.table(arrays, schema=schema.arrow)
     for name, texts in schema.ordered.items():
@@ -299,6 +271,7 @@ def stable_column(column: Column, of: ColumnType, name: str, codes: TextCodes | 
     """Return a column of a batch with the same dtype and the same text codes as in every batch.
 
     ``of`` is the column's type in the schema. ``codes``, for texts, learn the new ones.
+
     """
     values = column.values
     if codes is not None:
@@ -329,6 +302,7 @@ class Kind:
 
         ``column_of_result`` maps result columns to columns of the stream. In pandas, a result column gets the
         dtype of its stream column if that dtype can hold the values.
+
         """
         if self.name == "rows":
             return table.to_pylist()

@@ -22,6 +22,7 @@ class TextCodes:
 
     Codes of forgotten texts are used again. ``ranked`` are all texts of a column in their own order. Codes
     are then ranks, and no text is forgotten.
+
     """
 
     def __init__(self, ranked: Sequence[str] = ()):
@@ -46,6 +47,7 @@ class TextCodes:
         """The texts by code, as objects; a view that later texts do not change.
 
         A code without a text has the text that it had before.
+
         """
         return self._room[: self._n_codes]
 
@@ -95,16 +97,7 @@ class TextCodes:
         return not self._is_ranked and self._n_new >= self._n_new_until_due
 
     def forget(self, is_needed: np.ndarray, looked_at: int = 0) -> None:
-        """Forget the texts that nothing needs.
-
-        Parameters
-        ----------
-        is_needed : ndarray of bool, shape (n_codes,)
-            Whether anything holds a code. Codes beyond its end are not needed.
-        looked_at : int
-            How many values were looked at to find out. The next look waits for as many new texts that it
-            costs little for each of them.
-        """
+        """Forget the texts that nothing needs."""
         if self._is_ranked:
             return
         needed = np.zeros(self._n_codes, bool)
@@ -138,6 +131,7 @@ class Assignment:
 
     A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
     the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
+
     """
 
     codes: np.ndarray  # int32, (n_events,)
@@ -147,14 +141,7 @@ class Assignment:
 
 
 class KeyCodes:
-    """Partition codes of keys; codes of forgotten keys are used again.
-
-    Parameters
-    ----------
-    idle_ticks : int or float, optional
-        A key that pauses for longer than this starts again as a new key, even if it was not forgotten during
-        the pause. So the result does not depend on how the stream is cut into batches.
-    """
+    """Partition codes of keys; codes of forgotten keys are used again."""
 
     def __init__(self, idle_ticks: float | None = None):
         self.idle_ticks = idle_ticks
@@ -172,17 +159,7 @@ class KeyCodes:
         return len(self.key_of_code)
 
     def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
-        """Choose the codes of a batch; call `commit` or `discard` next.
-
-        Parameters
-        ----------
-        own : ndarray of int, shape (n_events,)
-            Index of each event's key in ``keys``.
-        keys : list of tuple
-            The distinct keys of the batch.
-        clock : ndarray, shape (n_events,), optional
-            In stream order; required with ``idle_ticks``.
-        """
+        """Choose the codes of a batch; call `commit` or `discard` next."""
         taken: list[int] = []
         known = [self.code_of_key.get(key, -1) for key in keys]
         if self.idle_ticks is None or clock is None:

@@ -34,13 +34,7 @@ class CodeMarks:
 
 
 class BatchCoder:
-    """Converts tables to columns and kernel inputs of a program; the codes of texts never change.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query orders texts whose columns have no common ordered categories.
-    """
+    """Converts tables to columns and kernel inputs of a program; the codes of texts never change."""
 
     def __init__(self, program: Program):
         check_text_orders(program)
@@ -180,15 +174,7 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
 
 
 def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[np.ndarray, list[Key]]:
-    """Return the index of each event's key, and the distinct keys of a batch; null equals NaN.
-
-    Returns
-    -------
-    own : ndarray of int, shape (n_events,)
-        Indices into ``keys``.
-    keys : list of tuple
-        Each occurs. Without ``partition_by`` the only key is ``()``.
-    """
+    """Return the index of each event's key, and the distinct keys of a batch; null equals NaN."""
     own, n_keys = partition_codes(source, partition_by)
     row = np.full(n_keys, -1, np.int64)
     row[own[::-1]] = np.arange(len(own))[::-1]

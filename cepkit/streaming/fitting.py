@@ -41,13 +41,7 @@ _MOST_SHOWN = 60
 
 
 def array_of_values(values: list, wanted: pa.Field) -> pa.Array:
-    """Return Python values as an array of the wanted type.
-
-    Raises
-    ------
-    CepError
-        For a value that does not fit without loss, with the value and its type.
-    """
+    """Return Python values as an array of the wanted type."""
     if _are_exact(values, wanted.type):
         try:
             return _without_nulls(pa.array(values, type=wanted.type, from_pandas=True), wanted)
@@ -60,13 +54,7 @@ def array_of_values(values: list, wanted: pa.Field) -> pa.Array:
 
 
 def array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """Return the values of a Series as an array of the wanted type.
-
-    Raises
-    ------
-    CepError
-        For values that do not fit without loss.
-    """
+    """Return the values of a Series as an array of the wanted type."""
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
     try:

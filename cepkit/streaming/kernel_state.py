@@ -83,13 +83,7 @@ def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarr
 
 
 def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
-    """Return the state that `pack_state` stored in ``arrays``.
-
-    Raises
-    ------
-    CepError
-        When the arrays do not fit ``layout``.
-    """
+    """Return the state that `pack_state` stored in ``arrays``."""
     wanted = {array.name: array.dtype for array in layout}
     found = {name: values.dtype.name for name, values in arrays.items()}
     if wanted != found:

@@ -18,35 +18,15 @@ class OrderedMerge(Generic[T]):
     releases an output after every replica has reached its position. No two events share a position, so the
     order of the outputs equals that of a single replica, for any timing of the threads.
 
-    Parameters
-    ----------
-    n_replicas : int
-        Replicas are numbered from 0.
+    Not thread-safe: threads that share it need a lock. A replica with rare events would delay all others;
+    pulses bound that delay. If all replicas receive a pulse after every P events, an output waits for at
+    most P + L further events, where L is the number of events since the oldest one that still waits in a
+    replica's queue.
 
-    Notes
-    -----
-    O(log waiting) per output. Not thread-safe: threads that share it need a lock.
-
-    A replica with rare events would delay all others; pulses bound that delay. If all replicas receive a
-    pulse after every P events, an output waits for at most P + L further events, where L is the number of
-    events since the oldest one that still waits in a replica's queue.
 
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012 (ordered merge,
     pulses).
     Differs: an output also reports the position of its replica, as a pulse does.
-
-    Examples
-    --------
-    >>> merge = OrderedMerge(2)
-    >>> merge.offer(0, 7, "ends at 7")
-    >>> merge.release()
-    []
-    >>> merge.offer(1, 3, "ends at 3")
-    >>> merge.release()
-    ['ends at 3']
-    >>> merge.pulse(1, 10)
-    >>> merge.release(), len(merge)
-    (['ends at 7'], 0)
     """
 
     def __init__(self, n_replicas: int):
@@ -55,13 +35,7 @@ class OrderedMerge(Generic[T]):
         self._number = itertools.count()  # items themselves are never compared
 
     def offer(self, replica: int, position: int, item: T) -> None:
-        """Add an output that the event at ``position`` completed.
-
-        Raises
-        ------
-        OrderError
-            When ``replica`` has already reported this position.
-        """
+        """Add an output that the event at ``position`` completed."""
         reached = self.position_of_replica[replica]
         if position <= reached:
             raise OrderError(

@@ -122,27 +122,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class Matcher:
-    """The immutable part of a matcher, which all replicas of a stream share.
+    """The immutable part of a matcher, which all replicas of a stream share."""
 
-    Parameters
-    ----------
-    program : Program
-        Without text groups, because the columns are already coded.
-    inputs : Inputs
-        Inputs without events, which fix the dtypes.
-    rows : str
-        ``"one"``: a result row per match. ``"all"``: the matched rows with their variables.
-    result_columns : pyarrow.Schema
-        The columns that results read.
-    max_live : int, optional
-        The largest number of live partial matches of a partition after a share.
-    """
-
-    program: Program
-    inputs: Inputs
-    rows: str
-    result_columns: pa.Schema
-    max_live: int | None = None
+    program: Program  # without text groups, because the columns are already coded
+    inputs: Inputs  # inputs without events, which fix the dtypes
+    rows: str  # ``"one"``: a result row per match. ``"all"``: the matched rows with their variables.
+    result_columns: pa.Schema  # the columns that results read
+    max_live: int | None = None  # the largest number of live partial matches of a partition after a share
     kernel: Kernel = field(init=False)
     lookback: int = field(init=False)
 
@@ -183,15 +169,7 @@ def _rows_before(term: Term) -> int:
 
 
 class Replica:
-    """The state of a matcher for some partitions, which have numbers of their own.
-
-    Parameters
-    ----------
-    matcher : Matcher
-        Shared with the other replicas.
-    key_text : callable
-        Takes the number of a partition and returns its key for messages.
-    """
+    """The state of a matcher for some partitions, which have numbers of their own."""
 
     def __init__(self, matcher: Matcher, key_text: Callable[[int], str]):
         self.matcher, self.key_text = matcher, key_text
@@ -319,15 +297,6 @@ class _Outlet:
 class ReplicaThreads:
     """A thread per replica; the results are merged in the order of the last event.
 
-    Parameters
-    ----------
-    replicas : list of Replica
-        One for each thread.
-    pulse_every : int
-        After at least this many events, every replica reports its position, even without events of its own.
-
-    Notes
-    -----
     The threads are daemons; they end with `close`, or when the object is garbage-collected.
     """
 
@@ -349,6 +318,7 @@ class ReplicaThreads:
         """Deal out the next events; wait if a replica has too many messages.
 
         A replica that has finished its part has finished all its events before ``share.stop``.
+
         """
         self.check()
         stop = share.stop
@@ -384,13 +354,7 @@ class ReplicaThreads:
             return self._outlet.merge.release()
 
     def check(self) -> None:
-        """Raise the error that ended a replica.
-
-        Raises
-        ------
-        CepError
-            The other replicas have stopped, too; the stream cannot continue.
-        """
+        """Raise the error that ended a replica."""
         if self._outlet.failure is not None:
             raise CepError(
                 f"a thread of the stream failed, so the stream cannot continue: {self._outlet.failure}"

@@ -70,13 +70,7 @@ def _counter(name: str, value: Any, least: int) -> int:
 
 
 def save_file(path: str | os.PathLike, saved: Saved) -> None:
-    """Write a state file completely or not at all; a crash leaves the old file unchanged.
-
-    Raises
-    ------
-    CepError
-        When an array holds Python objects, or the file cannot be written.
-    """
+    """Write a state file completely or not at all; a crash leaves the old file unchanged."""
     with replace_file(file_of("save", path)) as part, part.open("wb") as file:
         _write(file, saved, zipfile.ZIP_DEFLATED)
 
@@ -127,15 +121,7 @@ def _add(members: zipfile.ZipFile, name: str, content: Any) -> None:
 
 
 def load_file(path: str | os.PathLike, kind: str) -> Saved:
-    """Return the content of a file that `save_file` wrote; its header must have this ``kind``.
-
-    Raises
-    ------
-    FileNotFoundError
-        When the file does not exist.
-    CepError
-        When the file is no state file, is damaged, or has the state layout of another version of cepkit.
-    """
+    """Return the content of a file that `save_file` wrote; its header must have this ``kind``."""
     with file_of("load", path).open("rb") as file:
         return _read(file, str(path), kind)
 

@@ -26,13 +26,7 @@ _ROW_PATTERN = "match_recognize"
 
 
 def query_as_json(query: Any) -> dict[str, Any]:
-    """Return a query as text and plain values; user functions appear by name only.
-
-    Raises
-    ------
-    CepError
-        When the value of a parameter or a literal cannot be written as text.
-    """
+    """Return a query as text and plain values; user functions appear by name only."""
     if isinstance(query, Chain):
         return {"language": _CHAIN, "steps": [query_as_json(step) for step in query.steps]}
     if isinstance(query, Window):
@@ -49,13 +43,7 @@ def query_as_json(query: Any) -> dict[str, Any]:
 
 
 def query_of_json(saved: Mapping[str, Any]) -> Any:
-    """Return the query that `query_as_json` wrote.
-
-    Raises
-    ------
-    PredicateError
-        When the query calls functions that are not registered; the message names them all.
-    """
+    """Return the query that `query_as_json` wrote."""
     if saved["language"] == _CHAIN:
         return Chain(tuple(query_of_json(step) for step in saved["steps"]))
     read = {
@@ -210,13 +198,7 @@ def duration_as_json(duration: Any) -> Any:
 
 
 def param_as_json(name: str, value: Any) -> Any:
-    """Return the value of a parameter as text, number or object.
-
-    Raises
-    ------
-    CepError
-        When JSON cannot express it.
-    """
+    """Return the value of a parameter as text, number or object."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         import pandas as pd
 

@@ -64,6 +64,7 @@ class Search(ABC):
 
         ``table`` has at least one event, in stream order; ``keys`` has the order columns, None without
         ``order_by``; ``n_before`` is the number of earlier events.
+
         """
 
     def release(self) -> Ready:
@@ -78,6 +79,7 @@ class Search(ABC):
         """Return the matches that are complete since no later event comes before ``now``, in ticks.
 
         It also forgets rows that no later match needs.
+
         """
         return self.release()
 
@@ -90,6 +92,7 @@ class Search(ABC):
         """Return how far a later result can be before the time of the stream, in ticks of its clock.
 
         ``column`` is the column of the results that has their times. None: nothing is known about it.
+
         """
         return None
 

@@ -35,6 +35,7 @@ class SequenceSearch(Search):
     It keeps the events that later matches may contain, or all events if no window bounds a match. It searches
     them again with every batch, so batches should not be much smaller than the window.
     The window ends partial matches; no key is forgotten earlier.
+
     """
 
     def __init__(self, query: SequenceQuery, schema: StreamSchema, options: Options):
@@ -148,6 +149,7 @@ class SequenceSearch(Search):
 
         A match that ends at one of the ``n_old`` kept events was returned or forbidden earlier, unless it
         waits. The event that forbade it may be forgotten.
+
         """
         done, n_there = self._done
         first_new = max(int(np.searchsorted(position, done)), self._first_of_waiting(program, events, n_old))

@@ -376,17 +376,7 @@ def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream
 
 
 def split_late(stream: Stream, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of a table that come before the newest event, and the others, in stream order.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> ups = cep.stream("up", {"x": "int64"}, define={"up": "x > 1"}, order_by="x")
-    >>> _ = ups.push([{"x": 5}])
-    >>> late, others = split_late(ups, pa.table({"x": [7, 4, 5]}))
-    >>> late.to_pylist(), others.to_pylist()
-    ([{'x': 4}], [{'x': 5}, {'x': 7}])
-    """
+    """Return the rows of a table that come before the newest event, and the others, in stream order."""
     by = stream.query.order_by
     if not by or not table.num_rows:
         return table.slice(0, 0), table

@@ -6,13 +6,7 @@ from typing import Any
 
 
 def call_text(query: str, keywords: dict[str, Any], before: str = "") -> str:
-    """Return the call of ``df.cep.match`` with a query as Python text and its keywords that say something.
-
-    Examples
-    --------
-    >>> print(call_text("'a b'", {"order_by": ("ts",), "within": None}))
-    df.cep.match('a b', order_by='ts')
-    """
+    """Return the call of ``df.cep.match`` with a query as Python text and its keywords that say something."""
     given = [f"{name}={_spelled(value)}" for name, value in keywords.items() if value not in (None, (), {})]
     one_line = f"df.cep.match({', '.join([query, *given])})"
     if len(one_line) <= 100 and "\n" not in one_line:

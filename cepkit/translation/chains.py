@@ -23,32 +23,20 @@ AGGREGATES = ("count", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class RowChain:
-    """A pattern of a fixed number of neighbouring rows.
+    """A pattern of a fixed number of neighbouring rows."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        A name for each step; names are unique.
-    conditions : tuple of (Expression or None)
-        Columns are `Attribute` for the row of the step, and `Previous` of an Attribute for earlier rows.
-    advance : int
-        Rows from the first row of a match to the row where the search continues, at least 1.
-    partition_by, order_by : tuple of str
-        Columns.
-    within : duration, optional
-        Longest time from the first to the last row; ``within_closed`` as in queries.
-    measures : tuple of (str, Expression), optional
-        Output columns. A `Reference` is a column at a step; an `Aggregate` of ``AGGREGATES`` ranges over the
-        match. None: the language decides, since no column orders the rows.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # A name for each step; names are unique
+    # Columns are `Attribute` for the row of the step, and `Previous` of an Attribute for earlier rows.
     conditions: tuple[ex.Expression | None, ...]
-    advance: int
+    advance: int  # rows from the first row of a match to the row where the search continues, at least 1
+    # partition_by, order_by: columns
     partition_by: tuple[str, ...] = ()
     order_by: tuple[str, ...] = ()
+    # Longest time from the first to the last row; ``within_closed`` as in queries.
     within: Duration | None = None
     within_closed: bool = True
+    # Output columns. A `Reference` is a column at a step; an `Aggregate` of ``AGGREGATES`` ranges over the
+    # match. None: the language decides, since no column orders the rows.
     measures: tuple[tuple[str, ex.Expression], ...] | None = None
 
     @property
@@ -70,13 +58,7 @@ class RowChain:
 
 
 def unique_names(names: list[str], taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return names that differ in more than case, and from ``taken``; repeated ones get numbers.
-
-    Examples
-    --------
-    >>> unique_names(["up", "up", "down", "price"], frozenset(["Price"]))
-    ('up1', 'up2', 'down', 'price_row')
-    """
+    """Return names that differ in more than case, and from ``taken``; repeated ones get numbers."""
     taken = frozenset(name.lower() for name in taken)
     lower = [name.lower() for name in names]
     made: list[str] = []

@@ -263,13 +263,7 @@ def _milliseconds(window: Duration, query: SequenceQuery) -> int:
 
 
 def getter(column: str) -> str:
-    """Return the call of the getter of a column.
-
-    Examples
-    --------
-    >>> getter("price"), getter("unit_price")
-    ('getPrice()', 'getUnitPrice()')
-    """
+    """Return the call of the getter of a column."""
     words = re.split(r"[^A-Za-z0-9]+", column)
     name = "".join(word[:1].upper() + word[1:] for word in words)
     if not re.fullmatch(r"[A-Za-z0-9]+", name):

@@ -30,14 +30,7 @@ def check_clauses(target: str, query: RowPatternQuery) -> None:
 
 
 def chain_of_rows(target: str, query: RowPatternQuery) -> RowChain:
-    """Return a clause of MATCH_RECOGNIZE as a chain.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For patterns whose matches differ in length, conditions that look ahead or at the whole match, and
-        clauses that only SQL has.
-    """
+    """Return a clause of MATCH_RECOGNIZE as a chain."""
     check_clauses(target, query)
     labels = _labels(target, query.pattern)
     if not labels:

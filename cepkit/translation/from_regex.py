@@ -18,11 +18,6 @@ def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
 
     A loop at the end of a regex ends with its first possible round, because a match is reported at its
     earliest end. Other repetitions must have a fixed number of rounds.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For patterns whose matches differ in length, and for conditions that need the whole match.
     """
     options = _steps(target, query, without_open_end(query.pattern))
     if not options:
@@ -54,14 +49,7 @@ def chain_of_regex(target: str, query: RegexQuery) -> RowChain:
 
 
 def without_open_end(pattern: pt.Pattern) -> pt.Pattern:
-    """Return the pattern of the earliest ends of a pattern: a loop at the end has its fewest rounds.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.parsing import parse_pattern
-    >>> str(without_open_end(parse_pattern("a b{2,} c*")))
-    'a b{2}'
-    """
+    """Return the pattern of the earliest ends of a pattern: a loop at the end has its fewest rounds."""
     match pattern:
         case pt.Repeat(body=body, low=0):
             return pt.Empty()

@@ -67,6 +67,7 @@ def own_conditions(
     """Return for each event the conditions that are decided with it: those that name no later event.
 
     The type of an event is a condition, too.
+
     """
     place = {event.variable: i for i, event in enumerate(events)}
     made: tuple[list[ex.Expression], ...] = tuple([] for _ in events)
@@ -91,13 +92,7 @@ def own_conditions(
 
 
 def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
-    """Return a sequence of neighbouring single events as a chain.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For strategies that skip events, and for loops, absent events and alternatives.
-    """
+    """Return a sequence of neighbouring single events as a chain."""
     events = single_events(target, query)
     for step in steps_of(query)[1:]:
         _check_step(target, step, query)

@@ -13,6 +13,7 @@ class Infix(ABC):
     """Prints conditions on events; ``own`` is the variable of the event that is tested.
 
     Missing values have other rules in these languages, so tests for them are refused.
+
     """
 
     target: ClassVar[str]

@@ -23,19 +23,7 @@ from cepkit.translation.refusing import refuse
 def check_unique_ends(
     target: str, clause: str, pattern: object, parts: tuple, define: dict[str, ex.Expression | None]
 ) -> None:
-    """Raise unless the last part is a single row that no other part can be.
-
-    Parameters
-    ----------
-    target, clause : str
-        For the error.
-    pattern : Pattern or RowPattern
-        For the error.
-    parts : tuple
-        The parts of the outermost sequence.
-    define : mapping of str to (Expression or None)
-        Conditions of the row and rows before it; None is any row.
-    """
+    """Raise unless the last part is a single row that no other part can be."""
     last = parts[-1]
     if not isinstance(last, pt.Variable | rp.RowVariable):
         refuse(
@@ -64,13 +52,7 @@ def _names(part: pt.Pattern | rp.RowPattern) -> list[str]:
 
 
 def row_pattern_of_regex(target: str, query: RegexQuery) -> rp.RowPattern:
-    """Return the pattern of a regex whose ends are unique as a row pattern; names are as in the regex.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there is no proof that the ends are unique.
-    """
+    """Return the pattern of a regex whose ends are unique as a row pattern; names are as in the regex."""
     pattern = without_open_end(query.pattern)
     parts = pattern.parts if isinstance(pattern, pt.Sequence) else (pattern,)
     define: dict[str, ex.Expression | None] = {
@@ -108,13 +90,7 @@ def as_row_pattern(pattern: pt.Pattern) -> rp.RowPattern:
 def regex_pattern_of_rows(
     target: str, query: RowPatternQuery, define: dict[str, ex.Expression | None]
 ) -> pt.Pattern:
-    """Return the pattern of a clause whose ends are unique as a regex pattern; names are as in the clause.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there is no proof that the ends are unique, or the search continues inside a match.
-    """
+    """Return the pattern of a clause whose ends are unique as a regex pattern; names are as in the clause."""
     check_clauses(target, query)
     pattern = query.pattern
     parts = pattern.parts if isinstance(pattern, rp.Concatenation) else (pattern,)

@@ -29,13 +29,7 @@ _UNITS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "s
 
 
 def rows_of_chain(chain: RowChain) -> RowPatternQuery:
-    """Return a chain as a clause of MATCH_RECOGNIZE.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Without columns to order by, and for windows that include their end.
-    """
+    """Return a chain as a clause of MATCH_RECOGNIZE."""
     name_of = dict(zip(chain.names, sql_names(chain.names), strict=True))
     is_ticks = isinstance(chain.within, int)
     conditions = with_window_as_condition(chain) if is_ticks else chain.conditions
@@ -176,6 +170,7 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
     From each first event at most one match begins, because the next event that can continue it is taken. A
     row may be skipped only if it cannot continue the match. Hence a start has one match in SQL, too, and
     AFTER MATCH SKIP TO NEXT ROW finds those of all starts.
+
     """
     events = single_events(TARGET, query)
     steps = steps_of(query)

@@ -17,14 +17,6 @@ def are_disjoint(one: ex.Expression, other: ex.Expression) -> bool:
 
     Both must be conditions of the same row. A proof is a pair of their parts: a condition and its ``not``,
     two comparisons of the same values, or comparisons of a value with constants.
-
-    Examples
-    --------
-    >>> from cepkit.language.expressions.parsing import parse_expression as parse
-    >>> are_disjoint(parse("x > prev(x) and y"), parse("prev(x) >= x"))
-    True
-    >>> are_disjoint(parse("x > 5"), parse("x < 5.5")), are_disjoint(parse("k == 'a'"), parse("k == 'b'"))
-    (False, True)
     """
     if isinstance(one, ex.Or):
         return all(are_disjoint(option, other) for option in one.operands)

@@ -31,6 +31,7 @@ def print_sequence_builder(query: SequenceQuery) -> str:
     """Return a sequence query as code: its events, the query, and the call.
 
     The builder has no step to an absent event, so such a pattern is a text in the call.
+
     """
     try:
         text = _pattern(query.pattern, query)

@@ -13,15 +13,7 @@ _SIGNS = ("+", "-", "*")
 
 
 def refuse(target: str, clause: str, reason: str) -> NoReturn:
-    """Raise the error for a clause without an equal in the target language.
-
-    Examples
-    --------
-    >>> refuse("regex", "ORDER BY ts DESC", "a regex reads its columns in ascending order")
-    Traceback (most recent call last):
-    cepkit.errors.UnsupportedQueryError: ORDER BY ts DESC has no equal in 'regex': a regex reads its columns \
-in ascending order
-    """
+    """Raise the error for a clause without an equal in the target language."""
     raise UnsupportedQueryError(f"{clause} has no equal in {target!r}: {reason}")
 
 
@@ -40,6 +32,7 @@ def with_values(tree: Any, params: dict[str, Any]) -> Any:
     """Return an expression with the values of its parameters.
 
     Values that no text can spell, such as timestamps, keep the parameter.
+
     """
 
     def put(node: ex.Expression) -> ex.Expression:

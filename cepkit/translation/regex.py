@@ -49,13 +49,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
-    """Return a chain as a regex query.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For overlapping matches, and for measures of rows that are neither the first nor the last.
-    """
+    """Return a chain as a regex query."""
     if chain.advance != chain.length:
         refuse(
             target,
@@ -93,14 +87,7 @@ def regex_of_chain(target: str, chain: RowChain) -> RegexQuery:
 
 
 def regex_of_rows(target: str, query: RowPatternQuery) -> RegexQuery:
-    """Return a clause with unique ends as a regex.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there is no proof that the ends are unique, for conditions that read more than the row and rows
-        before it, and for measures of single variables.
-    """
+    """Return a clause with unique ends as a regex."""
     used = tuple(dict.fromkeys(node.name for node in rp.row_variables(query.pattern)))
     define: dict[str, ex.Expression | None] = dict.fromkeys(used)
     for name, tree in query.define:

@@ -63,13 +63,7 @@ def _with_values(query: SequenceQuery) -> SequenceQuery:
 
 
 def sequence_of_chain(target: str, chain: RowChain) -> SequenceQuery:
-    """Return a chain as a sequence of neighbouring events.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For conditions on rows before the first event.
-    """
+    """Return a chain as a sequence of neighbouring events."""
     where = []
     for place, condition in enumerate(chain.conditions):
         if condition is None:

@@ -46,17 +46,7 @@ class RowEvaluator(Evaluator):
 
 
 class WindowEvaluator(RowEvaluator):
-    """Computes expressions of the rows that a window emits, with aggregates over the rows it holds.
-
-    Parameters
-    ----------
-    query : Window
-    source : Rows
-    row_of_event : ndarray of int64
-        Row numbers of the source, in stream order.
-    emitted : Emitted
-        Its rows are positions in ``row_of_event``.
-    """
+    """Computes expressions of the rows that a window emits, with aggregates over the rows it holds."""
 
     def __init__(self, query: Operator, source: Rows, row_of_event: np.ndarray, emitted: Emitted):
         super().__init__(query, source, row_of_event[emitted.row_of_item])

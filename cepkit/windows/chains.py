@@ -58,13 +58,7 @@ def said(step: Any) -> str:
 
 
 def as_value(query: Any, given: Arguments) -> Any:
-    """Return a query, an operator, or a list of them as a value; the keywords belong to the queries.
-
-    Raises
-    ------
-    CepError
-        For keywords without a query that takes them, and as `as_query`.
-    """
+    """Return a query, an operator, or a list of them as a value; the keywords belong to the queries."""
     if isinstance(query, list | tuple):
         is_query = [not isinstance(step, Operator) for step in query]
         if not any(is_query) and given != Arguments():

@@ -30,16 +30,7 @@ class ScaledNumbers(NamedTuple):
 
 
 def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None = None) -> ScaledNumbers:
-    """Return numbers for exact sums.
-
-    Parameters
-    ----------
-    values : ndarray of float64 or int64, shape (n,)
-    present : ndarray of bool, shape (n,)
-        Whether a value counts.
-    scale : DigitScale, optional
-        A scale that fits; by default that of these numbers.
-    """
+    """Return numbers for exact sums."""
     if values.dtype.kind == "i":
         mantissa = np.where(present, values, 0)
         place = np.zeros(len(values), np.int64)

@@ -14,20 +14,9 @@ IN_MEMORY = "in memory, over the rows in order; engine=cep.ScatterGather(nodes=4
 
 @dataclass(frozen=True, repr=False)
 class OperatorExplanation:
-    """How a window, a join or a chain is read and how it runs; prints as text.
+    """How a window, a join or a chain is read and how it runs; prints as text."""
 
-    Parameters
-    ----------
-    lines : tuple of (str, str)
-        Labels and texts.
-
-    Examples
-    --------
-    >>> print(OperatorExplanation((("window", "Window(length=3)"),)))
-    window       Window(length=3)
-    """
-
-    lines: Lines
+    lines: Lines  # labels and texts
 
     def __str__(self) -> str:
         return "\n".join(f"{label:12} {text}" for label, text in self.lines)
@@ -39,6 +28,7 @@ def lines_of(query: Any, *, is_stream: bool = False) -> Lines:
     """Return labels and texts that say how a window, a join or a chain is read.
 
     ``is_stream`` says that time is a watermark.
+
     """
     if isinstance(query, Chain):
         steps = [(f"step {i}", said(step)) for i, step in enumerate(query.steps, start=1)]

@@ -54,13 +54,7 @@ class PlannedJoin:
 
 
 def plan_join(join: Join, sources: Sources) -> PlannedJoin:
-    """Return the plan of a join, after every check that needs no rows.
-
-    Raises
-    ------
-    ColumnNotFoundError, CepError
-        For missing columns, sides without a common clock, keys of different types, and names that clash.
-    """
+    """Return the plan of a join, after every check that needs no rows."""
     windows = (join.left, join.right)
     clocks = _clocks(join, sources)
     for which, (side, source) in enumerate(zip(SIDES, sources, strict=True)):

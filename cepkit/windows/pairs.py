@@ -38,17 +38,7 @@ def meet(
     sizes: tuple[Size | None, ...],
     first_numbers: tuple[int, ...] = (0, 0),
 ) -> Meeting:
-    """Return the events of both sides in one order, with the event before which each one leaves its window.
-
-    Parameters
-    ----------
-    times : pair of ndarray
-        The clock of each side, int64 or float64 of one unit, nondecreasing.
-    sizes : pair of Size or None
-        The window of each side; rows of a side without a window do not wait.
-    first_numbers : pair of int
-        Number of the first row of each side in its stream; batches of rows depend on it.
-    """
+    """Return the events of both sides in one order, and when each leaves its window."""
     n_left = len(times[0])
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")  # left rows come first
@@ -85,21 +75,7 @@ def _leaves(size: Size | None, time: np.ndarray, position: np.ndarray, first_num
 def pairs_of(
     meeting: Meeting, keys: tuple[np.ndarray, np.ndarray], n_keys: int, triggers: tuple[int, ...] = (0, 1)
 ) -> Pairs:
-    """Return all pairs of rows with equal keys that arrivals create.
-
-    Parameters
-    ----------
-    meeting : Meeting
-    keys : pair of ndarray of int64
-        The key of every row of each side, from 0; -1 meets no row.
-    n_keys : int
-    triggers : tuple of int
-        The sides whose arrivals create pairs.
-
-    Notes
-    -----
-    Time O(rows + pairs), and the time to sort the keys. Memory O(rows + pairs).
-    """
+    """Return all pairs of rows with equal keys that arrivals create."""
     n_events = len(meeting.side)
     start, n_partners = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)
     rows, first = zip(*(_by_key(own, n_keys) for own in keys), strict=True)

@@ -24,6 +24,7 @@ class Limits(NamedTuple):
     """For every row in stream order: the first row that its window holds, and the row before which it leaves.
 
     Both are int64, (n_rows,), and nondecreasing. A row that no arrival removes leaves before row ``n_rows``.
+
     """
 
     first: np.ndarray
@@ -35,6 +36,7 @@ class Emitted(NamedTuple):
 
     Places are rows sorted by group, in stream order within a group. Items are all emitted rows: first those
     that arrive, then those that leave, both by place.
+
     """
 
     row_of_place: np.ndarray  # int64, (n_rows,)
@@ -49,19 +51,7 @@ class Emitted(NamedTuple):
 def limits_of(
     size: Size, time: np.ndarray | None, n_rows: int, first_number: int = 0, *, with_leaving: bool = True
 ) -> Limits:
-    """Return the limits of every row.
-
-    Parameters
-    ----------
-    size : Size
-    time : ndarray of int64 or float64, shape (n_rows,), optional
-        The clock, nondecreasing; only windows of time need it.
-    n_rows : int
-    first_number : int
-        Number of the first row in its stream; batches of rows depend on it.
-    with_leaving : bool
-        Whether ``gone`` is needed; without it, that of a sliding window of time is not computed.
-    """
+    """Return the limits of every row."""
     rows = np.arange(n_rows, dtype=np.int64)
     if size.is_time and not size.tumbling:
         assert time is not None
@@ -93,22 +83,7 @@ def batches_of(size: Size, time: np.ndarray | None, n_rows: int, first_number: i
 
 
 def emitted(size: Size, limits: Limits, group: np.ndarray, n_groups: int, *, with_leaving: bool) -> Emitted:
-    """Return what a window emits.
-
-    Parameters
-    ----------
-    size : Size
-    limits : Limits
-    group : ndarray of int, shape (n_rows,)
-        Group of every row, from 0.
-    n_groups : int
-    with_leaving : bool
-        Whether also rows that leave are emitted.
-
-    Notes
-    -----
-    Time O(n_rows), and the time to sort the groups.
-    """
+    """Return what a window emits."""
     n = len(group)
     one_group = n_groups < 2
     row_of_place = (

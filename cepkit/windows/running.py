@@ -38,13 +38,7 @@ class WindowRows:
 
 
 def check_window(window: Window, source: Source) -> Window:
-    """Return a window with its clock, after every check that needs no rows.
-
-    Raises
-    ------
-    ColumnNotFoundError, CepError
-        For missing columns, a window of time without a clock, and names that the frame has already.
-    """
+    """Return a window with its clock, after every check that needs no rows."""
     window = with_clock(window, source)
     check_columns(source, "order_by", window.order_by)
     check_columns(source, "group_by", window.group_by)
@@ -149,22 +143,7 @@ def window_part(
     is_last: bool = True,
     now: int | None = None,
 ) -> tuple[WindowRows, int]:
-    """Return what a checked window emits after its first rows, and the number of rows that have left.
-
-    Parameters
-    ----------
-    window : Window
-    source : Source
-        Rows in stream order for which ``where`` is true.
-    n_known : int
-        The first rows, which arrived earlier and are still in the window.
-    first_number : int
-        Number of the first row among all rows that ever entered.
-    is_last : bool
-        Whether no row follows, so that the rest leaves a window of time.
-    now : int, optional
-        No row follows before this tick, so more rows may leave a window of time.
-    """
+    """Return what a checked window emits after its first rows, and the number of rows that have left."""
     n = source.n_rows
     rows = np.arange(n, dtype=np.int64)
     size = size_of(window, source)

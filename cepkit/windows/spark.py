@@ -57,15 +57,6 @@ def window_spark(
 
     A window of time runs by group, or without groups in slices of time. Each slice gets the rows of one
     window before it. A window of rows counts the rows of all groups together, so one task reads all of them.
-
-    Parameters
-    ----------
-    frame, window
-        As for `cepkit.window`.
-    boundaries : tuple of int or float, optional
-        Clock ticks at which slices begin. They do not change the result. None: the job chooses them.
-    run : callable
-        Takes what `run_window` takes; each task calls it.
     """
     _check_frame(frame)
     if not window.order_by:
@@ -215,6 +206,7 @@ def join_spark(
     Windows of time without measures run by key. Other windows of time run in slices of time. Each slice gets
     the rows of one window before it. A window of rows needs one task that reads all rows. Each task calls
     ``run``, which takes what `run_join` takes.
+
     """
     from pyspark.sql import functions as F
 

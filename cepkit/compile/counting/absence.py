@@ -9,27 +9,7 @@ from cepkit.compile.counting.state_graph import LinkAbsence, elements_of
 def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> CountingKernel:
     """Write the kernel that finds where an absence with conditions on one neighbour forbids a link.
 
-    Parameters
-    ----------
-    writer : ConditionWriter
-        A new one.
-    link : int
-        Number of the link.
-    absence : LinkAbsence
-        One of its absences, with ``side`` ``earlier`` or ``later``, or with conditions on itself alone.
-
-    Returns
-    -------
-    CountingKernel
-        ``nearest(begin, work_limit, *arrays, *constants, first, stop, out)`` handles each member a of the
-        neighbour's pool from ``begin`` on. It tests members ``first[a]`` to ``stop[a]`` of the absent event's
-        pool and writes the place of the nearest one that passes. If none does, it writes a place far ahead
-        (side ``earlier``) or 0 (``later``). It returns the member at which it stopped after ``work_limit``
-        events.
-
-    Notes
-    -----
-    Time O(members x events looked at). Blocks of events are tested at once, up to the first one with a hit.
+    Blocks of events are tested at once, up to the first one with a hit.
     """
     graph, of = writer.graph, writer.graph.links[link]
     ahead = absence.side == "earlier"

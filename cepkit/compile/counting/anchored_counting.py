@@ -24,25 +24,9 @@ def write_anchored_count(
 ) -> AnchoredKernel:
     """Write the kernel that counts the matches by their last entry.
 
-    Parameters
-    ----------
-    program, graph, dtypes
-        As in `ConditionWriter`.
-    arithmetic, weighted
-        As in `write_counting`. Floats are not upper bounds here, but rounded counts.
-
-    Returns
-    -------
-    AnchoredKernel
-        ``count(stop, work_limit, modulus, at, *arrays, *constants, out)`` adds the numbers of matches of the
-        anchors before ``stop`` to ``out``, one cell per entry. It continues at ``at``, and returns the anchor
-        where it stopped after about ``work_limit`` steps.
-
-    Notes
-    -----
     For each anchor, the kernel goes through the entries in its window and keeps how many paths from the
     anchor end in each state. If a condition links two entries, it keeps the number of every entry.
-    Time O(anchors x entries in a window), times the entries in a window for each condition that links two.
+
     Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
     Differs: the graph begins with one given event, so nothing is taken back.
     """
@@ -52,15 +36,7 @@ def write_anchored_count(
 def write_options(
     program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str], arithmetic: str
 ) -> AnchoredKernel:
-    """Write the kernel that counts the matches with a given end by the entry before this end.
-
-    Returns
-    -------
-    AnchoredKernel
-        ``options(stop, work_limit, modulus, at, x, alive, states, *arrays, *constants, out)`` looks at the
-        anchors ``alive[:stop]``. ``states[q]`` are the states in which entry x begins the end of a match of
-        anchor ``alive[q]``. The kernel adds to ``out`` how many matches have each entry before x.
-    """
+    """Write the kernel that counts the matches with a given end by the entry before this end."""
     return _AnchoredCountWriter(program, graph, dtypes, arithmetic, None).write("options")
 
 

@@ -29,6 +29,7 @@ class AnchoredGraph(StateGraph):
 
     ``given`` has, for each component, the conditions on one of its events and the anchor. The terms of links
     may read the anchor too.
+
     """
 
     given: tuple[tuple[Term, ...], ...]

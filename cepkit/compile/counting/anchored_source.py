@@ -30,6 +30,7 @@ class AnchoredKernel:
     - ``("reach",)``: for each anchor and state, the first entry that is in this state on a path
     - ``("weight",)``: the weight of each entry, or of each anchor
     - all others: scratch arrays with a cell per state, or per entry in a window (``list…``)
+
     """
 
     text: str
@@ -42,6 +43,7 @@ class AnchoredWriter(ConditionWriter):
 
     In the code, y0… are columns of the anchor k, x0… those of the entry e, and w0… those of the entry x that
     follows e in the match.
+
     """
 
     def __init__(self, program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]):
@@ -79,6 +81,7 @@ class AnchoredWriter(ConditionWriter):
 
         ``earlier`` has the code of the leaves that read the earlier entry of a link. Leaves that read no
         anchor either are columns with the prefix ``later``.
+
         """
         for leaf in elements_of(terms):
             i = self.columns.index(leaf.data[-1])

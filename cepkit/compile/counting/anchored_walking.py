@@ -17,15 +17,7 @@ _NEVER = 1 << 62
 
 
 def write_reach(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]) -> AnchoredKernel:
-    """Write the kernel that finds the first entry of each state for each anchor.
-
-    Returns
-    -------
-    AnchoredKernel
-        ``reach(begin, stop, work_limit, *arrays, *constants, out)`` fills ``out``, with a cell per anchor and
-        state. It returns the anchor where it stopped. Conditions that link two entries are left out, so the
-        entry may be too early, but never too late.
-    """
+    """Write the kernel that finds the first entry of each state for each anchor."""
     writer = AnchoredWriter(program, graph, dtypes)
     wanted = [s for s in writer.states if graph.out_of(s)]
     body = ["k, work = begin, 0", "while k < stop and work <= work_limit:"]
@@ -50,20 +42,9 @@ def write_reach(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[
 def write_walk(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]) -> AnchoredKernel:
     """Write the kernel that finds all matches in canonical order.
 
-    Returns
-    -------
-    AnchoredKernel
-        ``walk(stop, work_limit, ends, lowest, highest, position, position_of_anchor, place, place_of_anchor,
-        component, entry, turn, cursor, begin, alive, states, *arrays, *constants, out_position,
-        out_component, out_first, report)``. The matches of end i have the last entry ``ends[i]`` and an
-        anchor from ``lowest[i]`` to ``highest[i]``. The walk continues at ``report``.
-
-    Notes
-    -----
-    The walk goes from the last event of a match back to the first. Depth d of its path has ``entry[d]``, and
-    the anchors that are possible for the path so far: ``alive[begin[d]:begin[d + 1]]``, with the states in
-    which the entry can be. Anchors and earlier entries are tried in the order of their places.
-    Time O(1) per event of a match and anchor that is alive there.
+    The walk goes from the last event of a match back to the first. Depth d of its path has ``entry[d]``,
+    and the anchors that are possible for the path so far: ``alive[begin[d]:begin[d + 1]]``, with the states
+    in which the entry can be. Anchors and earlier entries are tried in the order of their places.
     """
     return _AnchoredWalkWriter(program, graph, dtypes).walk()
 
@@ -71,16 +52,7 @@ def write_walk(program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[s
 def write_narrowing(
     program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str]
 ) -> AnchoredKernel:
-    """Write the kernel that finds the anchors that are possible for a path.
-
-    Returns
-    -------
-    AnchoredKernel
-        ``narrow(x, e, low, stop, alive, states, *arrays, *constants, out_alive, out_states, leaves)`` takes
-        the anchors ``alive[low:stop]``, for which entry x can be in ``states``. It writes those for which
-        entry e can come before x, and returns their number. ``leaves[q]`` says whether the anchor itself can
-        come before x. If x is -1, entry e is the last of a match, and the anchors are low to stop.
-    """
+    """Write the kernel that finds the anchors that are possible for a path."""
     return _AnchoredWalkWriter(program, graph, dtypes).narrowing()
 
 
@@ -89,6 +61,7 @@ class _AnchoredWalkWriter(AnchoredWriter):
         """Return the code that is true if a path from anchor k to entry e in state t may exist.
 
         None: there always is one.
+
         """
         tests = [self.enters(e) for e in self.graph.into(t) if self.graph.edges[e].source == 0]
         if None in tests:

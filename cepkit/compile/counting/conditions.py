@@ -25,10 +25,11 @@ class CountingKernel:
     - ``("members", pool)``: the places that pass the pool's test, int64, ascending
     - ``("column", pool, i)``: the values of column i at these places
     - ``("ends", source pool, target pool)``: for each member of the target pool, how many of the source pool
-      may precede it
+    may precede it
     - ``("begins", link)``: for each member of the target pool, the first of the source pool that absences and
-      gap allow
+    gap allow
     - ``("limit", link)``: for each member of the source pool, the last place for the next event
+
     """
 
     text: str
@@ -37,17 +38,7 @@ class CountingKernel:
 
 
 class ConditionWriter(TermWriter):
-    """Writes the code of the conditions between two events; no other module writes conditions of links.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        The program with its constants and functions.
-    graph : StateGraph
-        The graph of one of its branches.
-    dtypes : mapping of str to str
-        The numpy dtype of every column that kernels read.
-    """
+    """Writes the code of the conditions between two events; no other module writes conditions of links."""
 
     def __init__(self, program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str]):
         # Conditions on single events are left out: graphs that differ in these alone share their kernels.
@@ -114,21 +105,7 @@ class ConditionWriter(TermWriter):
         bounds: Iterable[tuple[str, str, str]] = (),
         at: str = "r",
     ) -> tuple[list[str], str]:
-        """Return the lines before a loop over ``at``, and the code that is true where all terms hold.
-
-        Parameters
-        ----------
-        terms : tuple of Term
-            The conditions.
-        vectors : mapping of Term to str
-            Leaves that change in the loop, and their arrays; for array columns ``array, row`` or ``array``.
-        scalars : mapping of Term to str
-            Leaves with one value, which the lines read before the loop, as ``array[row]``.
-        bounds : iterable of (str, str, str)
-            Further conditions on the array's element: array, sign, value.
-        at : str
-            The index of the element in the loop.
-        """
+        """Return the lines before a loop over ``at``, and the code that is true where all terms hold."""
         lines = []
         for leaf, array in vectors.items():
             if leaf.kind == LIST:

@@ -25,38 +25,12 @@ def write_counting(
 ) -> CountingKernel:
     """Write the kernel that counts the matches of a state graph by their last event.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        The program with its constants, tables and functions.
-    graph : StateGraph
-        The graph of one of its branches.
-    dtypes : mapping of str to str
-        The numpy dtype of every column that kernels read.
-    arithmetic : str
-        ``WRAPPING``, ``MODULAR`` or ``AT_LEAST``.
-    weighted : int, optional
-        A component. The kernel then also adds up the weights of its events over all matches.
-
-    Returns
-    -------
-    CountingKernel
-        ``count(begin, stop, work_limit, modulus, at, window_start, *arrays, *constants, out)`` writes the
-        numbers for the members of the last pool from ``begin`` to ``stop``. It returns where it stopped after
-        it looked at ``work_limit`` edges. ``at`` keeps the state between calls (int64; first -1 in its second
-        place and 0 elsewhere). ``window_start`` has a value per member of the last pool. A weighted kernel
-        also writes ``out_sum``, its last argument. Scratch arrays have the size of the state's pool:
-        ``("count", state)``, ``("change", state)``, ``("where", state)``, ``("value", state)``,
-        ``("changed", state, column)``, and the same for sums.
-
-    Notes
-    -----
-    The kernel keeps, for each event and state, the number of partial matches that end there and begin within
-    the window. It reads this number at the members of the last pool. Before each member, it takes back the
-    partial matches that begin with an event that left the window since the previous member. Their
+    The kernel keeps, for each event and state, the number of partial matches that end there and begin
+    within the window. It reads this number at the members of the last pool. Before each member, it takes
+    back the partial matches that begin with an event that left the window since the previous member. Their
     contribution is linear, so the kernel computes it along the edges from these first events alone and
     subtracts it. Then it adds the events that came since.
-    Time per last event O(edges from lost first events + edges into new events); memory O(events).
+
     Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
     Differs: the paper does not take back partial matches.
     """

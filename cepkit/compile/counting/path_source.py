@@ -83,6 +83,7 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
 
     ``values`` are the arguments that conditions read: places of the entries, limits by absent events,
     columns, constants and tables.
+
     """
 
     def __init__(self, program: SequenceProgram, graph: StateGraph, dtypes: Mapping[str, str]):
@@ -116,6 +117,7 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
         The earlier entry is ``lo + j``, with j from 0 on, and below ``hi``. The lines may raise ``lo``. With
         ``sliced``, the lines slice the arrays of the earlier entries, and conditions read them at j.
         Otherwise conditions read whole arrays at the unsigned index ``g``.
+
         """
         link, at = self.links[k], "j" if sliced else "g"
         earlier, later = link.leaves()
@@ -148,6 +150,7 @@ class GraphPathWriter(ConditionWriter, PathModuleWriter):
 
         Links with equal code share a function. ``body`` contains LOADS, and CONDITION as an expression.
         ``alive`` is a further condition for links after the first event of a match.
+
         """
         rest = f"{arguments}, VALUES"
         links_of_body: dict[tuple[str, ...], list[int]] = {}

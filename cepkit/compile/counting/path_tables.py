@@ -70,17 +70,7 @@ def text_of(write: Callable[[PathModuleWriter], str]) -> str:
 def values_of(
     graph: StateGraph, rows_of_link: list[list[list[int]]], numbers: np.ndarray
 ) -> tuple[np.ndarray | int, ...]:
-    """Return the arguments of kernels for every graph after the places of the entries.
-
-    Parameters
-    ----------
-    graph : StateGraph
-        The graph.
-    rows_of_link : list
-        The tests of each link: where the numbers of entries begin, and the lows and widths, in ``numbers``.
-    numbers : ndarray of uint64
-        What tests compare.
-    """
+    """Return the arguments of kernels for every graph after the places of the entries."""
     arrays, scalars = tables_of(graph)
     of = [link.source for link in graph.links]
     states = [sum(1 << s for s, state in enumerate(graph.states) if state.component == c) for c in of]

@@ -13,21 +13,7 @@ LEVEL, SCAN, PHASE, FOUND, IS_FULL = range(5)
 def write_window_counts(writer: PathModuleWriter) -> str:
     """Write the kernels that count the paths within a window, and find the paths of a line by their numbers.
 
-    Returns
-    -------
-    str
-        ``counts(work_limit, w, lows, highs, offset, cell, low, high, latest, *values, count, report)``
-        writes to ``count[cell[s] + i]``, for the entries i of state s from ``lows[s]`` to ``highs[s]``, how
-        many paths end there and begin at place w or later, modulo 2^64. In a line, ``draw(begin, work_limit,
-        lows, cell, low, high, *values, count, last, rank, out)`` numbers the matches that end at entry
-        ``last[m]``, and writes the entries of number ``rank[m]`` to ``out[m]``. If ``rank[m]`` is -1, it
-        replaces this by the number of all of them. It returns the m at which it stopped.
-
-    Notes
-    -----
-    Counting takes time O(pairs of entries in the window that an edge could join), a match O(states x entries
-    in the window). Counting stops after it looked at ``work_limit`` pairs; the next call continues from the
-    report.
+    Counting stops after it looked at ``work_limit`` pairs; the next call continues from the report.
     """
     helpers = writer.over_links("total", "cell, count", _TOTAL)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT1]
@@ -39,53 +25,21 @@ def write_window_counts(writer: PathModuleWriter) -> str:
 
 
 def write_fitting(writer: PathModuleWriter) -> str:
-    """Write the kernel that checks which rows of entries, one per state of a line, are paths.
-
-    Returns
-    -------
-    str
-        ``fits(rows, low, high, *values, out)`` writes 1 to ``out[m]`` if each entry of ``rows[m]``, int64 of
-        shape (n, n_states), may follow the one before it, otherwise 0.
-
-    Notes
-    -----
-    Time O(n x n_states).
-    """
+    """Write the kernel that checks which rows of entries, one per state of a line, are paths."""
     helpers = writer.over_links("n_held", "every", _N_HELD)
     types = [INT2, READ, READ, *writer.value_types, INT1]
     return writer.path_module(helpers, (_FITS, types))
 
 
 def write_window_digits(writer: PathModuleWriter) -> str:
-    """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31.
-
-    Returns
-    -------
-    str
-        ``digits``, with the arguments of ``counts`` in `write_window_counts`, and before ``count`` a scratch
-        array ``sums``, int64 of shape (n_digits,).
-    """
+    """Write the counting kernel for numbers of any size: ``count[cell, n]`` is digit n to the base 2^31."""
     helpers = writer.over_links("total", "cell, sums, count", _ADD)
     types = ["T.int64"] * 2 + [READ] * 7 + writer.value_types + [INT1, INT2, INT1]
     return writer.path_module(helpers, (_counting("sums, ", _DIGITS_OF_CELL, "digits"), types))
 
 
 def write_descent(writer: PathModuleWriter) -> str:
-    """Write the kernel that finds a match by its number among those that end at one event.
-
-    Returns
-    -------
-    str
-        ``descend(work_limit, w, lows, offset, cell, low, high, latest, *values, count, rest, weight, part,
-        entry, states, stays, nexts, ways, path_state, candidates, report)`` begins with the event
-        ``entry[0]`` in the states ``states[0]`` and the number ``rest``, in digits. It skips candidates for
-        the event before, and subtracts the numbers of their matches, until the rest is smaller than the next
-        one's. ``ways[d, s]`` is the number of ways to continue from state s with the events after depth d.
-
-    Notes
-    -----
-    Time O(events of the match x window x digits^2); exact.
-    """
+    """Write the kernel that finds a match by its number among those that end at one event."""
     helpers = [*writer.finding(), *(text.splitlines() for text in _NUMBERS)]
     types = ["T.int64"] * 2 + [READ] * 6 + writer.value_types + [INT2, *[INT1] * 7]
     types += [INT3, INT1, INT2, INT1]

@@ -8,17 +8,8 @@ from cepkit.compile.counting.path_source import INT1, READ, PathModuleWriter
 def write_starts(writer: PathModuleWriter) -> str:
     """Write the kernel that finds the latest starts of the paths that end at each event.
 
-    Returns
-    -------
-    str
-        ``starts(s, begin, end, work_limit, offset, low, high, window_start, *values, latest)`` replaces the
-        nonnegative values in ``latest``, for entries ``begin`` to ``end`` of state s, by the latest place at
-        which a path that ends there can begin, or -1. It returns the entry at which it stopped.
-
-    Notes
-    -----
-    Time O(entries x window) at worst. The kernel looks at preceding entries from the nearest on, and stops
-    where none can have a later start than the latest found.
+    The kernel looks at preceding entries from the nearest on, and stops where none can have a later start
+    than the latest found.
     """
     helpers = writer.over_links("best_of", "cell, latest", _BEST)
     types = ["T.int64"] * 4 + [READ] * 4 + writer.value_types + [INT1]
@@ -28,18 +19,8 @@ def write_starts(writer: PathModuleWriter) -> str:
 def write_reach_back(writer: PathModuleWriter) -> str:
     """Write the kernel that goes back from the ends of matches to all events that they can contain.
 
-    Returns
-    -------
-    str
-        ``back(s, begin, end, work_limit, offset, low, high, latest, *values, needed)`` goes from entry
-        ``end - 1`` of state s down to entry ``begin``. ``needed`` has, for each state and entry, the start of
-        the window of the earliest end that paths from there reach. The kernel lowers it for all entries that
-        can precede. It returns the entry before which it stopped. All later states must be done.
-
-    Notes
-    -----
-    Time O(entries of matches x window). An entry is part of a match when ``latest >= needed``: conditions
-    link neighbours only, so the latest start and the earliest end belong to one match. Others are skipped.
+    An entry is part of a match when ``latest >= needed``: conditions link neighbours only, so the latest
+    start and the earliest end belong to one match. Others are skipped.
     """
     helpers = writer.over_links("bring", "w, cell, needed", _BRING)
     types = ["T.int64"] * 4 + [READ] * 4 + writer.value_types + [INT1]

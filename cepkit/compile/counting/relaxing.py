@@ -33,6 +33,7 @@ def relax(program: SequenceProgram) -> Relaxed | str:
     It leaves out each condition and absence that prevents a state graph even alone: those that link events
     that are not neighbours, read whole loops, or forbid events at the edges of the window. A reason completes
     "it …".
+
     """
     policy = program.query.after_match[0]
     if policy != "none":

@@ -27,6 +27,7 @@ class GraphState:
     """The state of an event that a match takes as event number ``copy`` of a component.
 
     The last state of a component without an upper limit also stands for all later events.
+
     """
 
     component: int
@@ -41,6 +42,7 @@ class LinkAbsence:
     """No event that passes ``test`` and ``terms`` may lie strictly between the two events of a link.
 
     Besides the absent event, the terms read the event that ``side`` names: ``none``, ``earlier``, ``later``.
+
     """
 
     variable: str
@@ -55,6 +57,7 @@ class Link:
 
     The leaves of ``terms`` are ``element`` terms. Leaves in ``earlier`` read the first of the two events, all
     others the second.
+
     """
 
     source: int
@@ -98,6 +101,7 @@ class StateGraph:
     """States and edges in the order of the components; an edge leads to its own state or to a later one.
 
     A *pool* is the list of places that pass one test. States with the same test share it.
+
     """
 
     branch: BoundBranch

@@ -10,22 +10,7 @@ DEEPER, LONGER, FULL = 1, 2, 3
 
 
 def write_line_walk(writer: PathModuleWriter) -> str:
-    """Write the walk of a line of states.
-
-    Returns
-    -------
-    str
-        ``walk(stop, work_limit, ends, first, position, low, high, window_start, latest, *values, start,
-        entry, first_in_window, candidate, cursor, n_candidates, scan, scan_end, out, report)`` writes the
-        positions of the events of match m to ``out[m * N : (m + 1) * N]``. It stops when ``out`` is full,
-        when it looked at ``work_limit`` entries, or when all matches that end at ``ends[:stop]`` are done.
-        The next call continues after the last match. If ``report[SEEK]`` is not negative, it begins at match
-        ``start``.
-
-    Notes
-    -----
-    Time O(matches x N + entries looked at): every candidate that passes leads to a match. Memory O(N).
-    """
+    """Write the walk of a line of states."""
     helpers = writer.over_links("find", "w, latest, found", _FIND_IN_LINE, alive="(v[j] >= w)")
     helpers.append(_FIRST_FROM.splitlines())
     if writer.n_states is None:
@@ -45,18 +30,6 @@ def write_line_walk(writer: PathModuleWriter) -> str:
 def write_walk(writer: PathModuleWriter) -> str:
     """Write the walk of any graph.
 
-    Returns
-    -------
-    str
-        ``walk(stop, work_limit, ends, end_states, position, low, high, window_start, offset, latest, *values,
-        start, path_state, path_position, path_component, entry, states, stays, nexts, tied, several,
-        sources_of, candidates, cursor, n_candidates, scan, out_event, out_component, first_item, report)``
-        does the same as the walk of a line. The items of match m are those from ``first_item[m]`` to
-        ``first_item[m + 1]``. It stops with a reason when a path is longer than its arrays, or a match longer
-        than the output.
-
-    Notes
-    -----
     The walk visits a row of events once, with the set of states in which each event can be. If a row has
     several ways through the states, each way is a match: those whose components end earlier come first.
     """

@@ -18,21 +18,7 @@ _WIDEST_LOOK_UP = 1 << 17  # a list of integers with this range is looked up in 
 
 
 class ColumnReader(Reader):
-    """Reads terms over a run of events. Values are arrays with an item per event, or single values.
-
-    Parameters
-    ----------
-    columns : mapping of str to ndarray
-        The columns of the events.
-    constants : mapping of int to number
-        The constants of the query by their number.
-    tables : mapping of int to ndarray
-        The tables of the query by their number.
-    earlier : callable, optional
-        Takes a term and a number of rows, and returns the values of the term that many rows before.
-    number_of_row : ndarray of int64, optional
-        The number of each event in its partition.
-    """
+    """Reads terms over a run of events. Values are arrays with an item per event, or single values."""
 
     def __init__(
         self,

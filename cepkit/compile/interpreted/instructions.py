@@ -41,17 +41,9 @@ class NotInterpretedError(Exception):
 
 @dataclass
 class InstructionWriter(Reader):
-    """Writes instructions. Values are registers; parts that depend on the event alone come from columns.
+    """Writes instructions. Values are registers; parts that depend on the event alone come from columns."""
 
-    Parameters
-    ----------
-    carried : tuple of Term
-        The values that partial matches carry.
-    depends : callable, optional
-        Returns whether a term depends on more than the event.
-    """
-
-    carried: tuple[Term, ...]
+    carried: tuple[Term, ...]  # the values that partial matches carry
     values: dict[EventValue, int] = field(default_factory=dict)
     constants: dict[tuple, int] = field(default_factory=dict)  # (is_float, number or None, value)
     made: int = 0

@@ -17,53 +17,31 @@ from cepkit.events import FLOAT
 
 @dataclass(frozen=True, slots=True)
 class JointComparison:
-    """``one sign result``: a value of the event that is bound last, and a register of the other events.
+    """``one sign result``: a value of the event that is bound last, and a register of the other events."""
 
-    Parameters
-    ----------
-    one : Term
-        The value.
-    sign : str
-        The comparison.
-    result, known : int
-        The registers of the value that it is compared with, and of the truth that this is not null.
-    as_floats : bool
-        Whether floats are compared.
-    """
-
-    one: Term
-    sign: str
+    one: Term  # the value
+    sign: str  # the comparison
+    # result, known: the registers of the value that it is compared with, and of the truth that this is not
+    # null
     result: int
     known: int
-    as_floats: bool
+    as_floats: bool  # whether floats are compared
 
 
 @dataclass(frozen=True, slots=True)
 class JointTest:
-    """A condition on several events.
+    """A condition on several events."""
 
-    Parameters
-    ----------
-    values : tuple
-        Per value of an event: the value, its register, and the level of the event.
-    constants : tuple
-        Per constant: its register, whether it is a float, its number in the query or None, its value.
-    n_registers : int
-        Number of registers.
-    code : ndarray of int64, shape (n_instructions, 4)
-        The instructions; see `cepkit.kernels.opcodes`. They require the condition, or compute the result of
-        the comparison.
-    level : int
-        The level that binds the last of the events.
-    comparison : JointComparison or None
-        The condition, if it compares a value of the last event with a value of the events before.
-    """
-
+    # Per value of an event: the value, its register, and the level of the event.
     values: tuple[tuple[EventValue, int, int], ...]
+    # Per constant: its register, whether it is a float, its number in the query or None, its value.
     constants: tuple[tuple[int, bool, int | None, int], ...]
-    n_registers: int
+    n_registers: int  # number of registers
+    # int64, (n_instructions, 4): the instructions; see `cepkit.kernels.opcodes`. They require the condition,
+    # or compute the result of the comparison.
     code: np.ndarray
-    level: int
+    level: int  # the level that binds the last of the events
+    # The condition, if it compares a value of the last event with a value of the events before.
     comparison: JointComparison | None
 
 
@@ -71,6 +49,7 @@ def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | st
     """Return the test of a condition, or why there is none, to complete "it …".
 
     ``level_of`` returns the level that binds the event of a leaf.
+
     """
     if reason := reading_unsupported(term):
         return reason

@@ -24,26 +24,17 @@ NEAREST, ORDERED, SAME, FIRST_TO_PASS = range(4)  # as in the kernels
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """How an event joins a path.
+    """How an event joins a path."""
 
-    Parameters
-    ----------
-    source, target : int
-        Rows of the conditions on single events: of the last event of the path (-1: any), and of the new one.
-    first_test, last_test : int
-        The span of its tests.
-    looks_back : bool
-        Whether the tests look at more of the path than its last event.
-    is_absent : bool
-        Whether it leads to an event that must not occur.
-    """
-
+    # source, target: rows of the conditions on single events: of the last event of the path (-1: any), and of
+    # the new one
     source: int
     target: int
+    # first_test, last_test: the span of its tests
     first_test: int
     last_test: int
-    looks_back: bool = False
-    is_absent: bool = False
+    looks_back: bool = False  # whether the tests look at more of the path than its last event
+    is_absent: bool = False  # whether it leads to an event that must not occur
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +42,7 @@ class NextTables:
     """A branch for the kernels of `cepkit.kernels.sequences.next_event`, whose tables these are.
 
     ``floats`` and ``integers`` are the values of events that tests compare.
+
     """
 
     components: np.ndarray
@@ -85,6 +77,7 @@ class InOrder:
     """Integers in the order of a value of events, or in the reverse order; without a value all are 0.
 
     Where the value of ``is_known`` is 0, the value is null.
+
     """
 
     value: EventValue | None = None
@@ -106,6 +99,7 @@ def chain_of(tables: NextTables) -> NextChain | None:
 
     Its matches have one event of each component. At most one test, with a sign of order, compares it with the
     event before.
+
     """
     if len(tables.components) > _MOST_IN_CHAIN:
         return None

@@ -26,6 +26,7 @@ class PairTest:
     """``one sign other``, where ``one`` reads the event of the vector side and ``other`` the scalar side.
 
     Without ``other``, the truth ``one`` reads a single event, that of ``side``.
+
     """
 
     one: Term
@@ -40,6 +41,7 @@ class Tests:
     """Tests on numbers: row t reads ``numbers[t]`` of the vector side, and ``low[t]``, ``width[t]``.
 
     ``alive`` says for which events of the scalar side any event can pass; None for all.
+
     """
 
     numbers: list[np.ndarray]  # uint64, (n_vector,)
@@ -49,15 +51,7 @@ class Tests:
 
 
 def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> tuple[PairTest, ...] | str:
-    """Return the tests of conditions, or why there are none, to complete "it …".
-
-    Parameters
-    ----------
-    terms : iterable of Term
-        All must be true.
-    is_vector : callable
-        Returns whether a leaf reads the event of the vector side; the others read the scalar side.
-    """
+    """Return the tests of conditions, or why there are none, to complete "it …"."""
     tests = []
     for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         if reason := reading_unsupported(term):
@@ -83,21 +77,7 @@ def pair_tests_of(terms: Iterable[Term], is_vector: Callable[[Term], bool]) -> t
 def tests_by_side(
     terms: Iterable[Term], side_of: Callable[[Term], int]
 ) -> dict[tuple[int, int], tuple[PairTest, ...]] | str:
-    """Return the tests between events of several sides, or why there are none, to complete "it …".
-
-    Parameters
-    ----------
-    terms : iterable of Term
-        All must be true.
-    side_of : callable
-        Returns the number of the side that a leaf reads.
-
-    Returns
-    -------
-    dict or str
-        Tests by the numbers of their vector side and their scalar side. The vector side has the higher
-        number. A test that reads one side has its number twice; a test without events belongs to side 0.
-    """
+    """Return the tests between events of several sides, or why there are none, to complete "it …"."""
     found: dict[tuple[int, int], tuple[PairTest, ...]] = {}
     for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))

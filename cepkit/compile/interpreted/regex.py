@@ -30,33 +30,16 @@ _ACTIONS = {"first": KEEP, "count": KEEP, "count_of": COUNT, "sum": SUM, "max": 
 
 @dataclass(frozen=True)
 class RegexCode:
-    """A regex query to interpret.
+    """A regex query to interpret."""
 
-    Parameters
-    ----------
-    program : Program
-        The program. Queues are left out; their positions are ordinary ones.
-    plan : Plan
-        Its plan without queues.
-    code : ndarray of int64, shape (n_instructions, 4)
-        The conditions that depend on the start of a match.
-    values : tuple of EventValue
-        What instructions read of an event, floats first.
-    carried : ndarray of int64, shape (n_carried, 7)
-        See `cepkit.kernels.opcodes`.
-    constants : tuple
-        Per constant: its register, whether it is a float, its number in the query or None, its value.
-    n_registers : int
-        Number of registers.
-    """
-
-    program: Program
-    plan: Plan
-    code: np.ndarray
-    values: tuple[EventValue, ...]
-    carried: np.ndarray
+    program: Program  # the program. Queues are left out; their positions are ordinary ones.
+    plan: Plan  # its plan without queues
+    code: np.ndarray  # int64, (n_instructions, 4): the conditions that depend on the start of a match
+    values: tuple[EventValue, ...]  # what instructions read of an event, floats first
+    carried: np.ndarray  # int64, (n_carried, 7): see `cepkit.kernels.opcodes`
+    # Per constant: its register, whether it is a float, its number in the query or None, its value.
     constants: tuple[tuple[int, bool, int | None, int], ...]
-    n_registers: int
+    n_registers: int  # number of registers
 
     @cached_property
     def masks(self) -> np.ndarray:

@@ -49,35 +49,21 @@ Depth = tuple[int, int]  # a base, and an offset from it
 
 @dataclass(frozen=True)
 class ConditionCode:
-    """What interpreted conditions read.
+    """What interpreted conditions read."""
 
-    Parameters
-    ----------
-    floats, integers : tuple of EventValue
-        What conditions read of single events. Their terms name no variable.
-    constants : tuple
-        Per constant: its register, whether it is a float, its number in the query or None, its value.
-    n_registers : int
-        Number of registers of each kind.
-    """
-
+    # floats, integers: what conditions read of single events. Their terms name no variable.
     floats: tuple[EventValue, ...]
     integers: tuple[EventValue, ...]
+    # Per constant: its register, whether it is a float, its number in the query or None, its value.
     constants: tuple[tuple[int, bool, int | None, int], ...]
-    n_registers: int
+    n_registers: int  # number of registers of each kind
 
 
 @dataclass(frozen=True)
 class WalkCode(ConditionCode):
-    """A branch to walk by interpretation.
+    """A branch to walk by interpretation."""
 
-    Parameters
-    ----------
-    tables : tuple of ndarray of int64
-        The tables of `cepkit.kernels.interpreted_walk.walk`, in their order.
-    """
-
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]  # the tables of `cepkit.kernels.interpreted_walk.walk`, in their order
 
 
 def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
@@ -100,6 +86,7 @@ class PathInstructions(InstructionWriter):
 
     ``leaf_of_value`` has a leaf for each of these parts. ``carried`` are the leaves that the kernel computes:
     aggregates, and values of events that may be missing.
+
     """
 
     def __init__(self) -> None:

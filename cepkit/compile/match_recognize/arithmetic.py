@@ -21,13 +21,7 @@ _ENOUGH = decimal.Context(prec=400)  # digits; a float has 309 before the point
 
 
 def remainder(left: Any, right: Any) -> Any:
-    """Return the remainder of a division that rounds towards zero. It has the sign of ``left``.
-
-    Examples
-    --------
-    >>> remainder(-7, 3), remainder(7, -3), remainder(-7.5, 2)
-    (-1, 1, -1.5)
-    """
+    """Return the remainder of a division that rounds towards zero. It has the sign of ``left``."""
     if right == 0:
         raise ZeroDivisionError
     if isinstance(left, int) and isinstance(right, int):
@@ -41,11 +35,6 @@ def rounded(value: Any, n_digits: int = 0) -> Any:
 
     A negative ``n_digits`` rounds digits before the point. A float counts as the decimal number that
     it prints.
-
-    Examples
-    --------
-    >>> rounded(2.5), rounded(-2.5), rounded(2.675, 2), rounded(15, -1)
-    (3.0, -3.0, 2.68, 20)
     """
     if isinstance(value, int):
         if n_digits >= 0:
@@ -63,13 +52,7 @@ def rounded(value: Any, n_digits: int = 0) -> Any:
 
 
 def logarithm(*arguments: Any) -> float:
-    """Return the logarithm of the last argument. The first of two arguments is the base; else it is e.
-
-    Examples
-    --------
-    >>> logarithm(2, 8), logarithm(10, 1000), logarithm(1)
-    (3.0, 3.0, 0.0)
-    """
+    """Return the logarithm of the last argument. The first of two arguments is the base; else it is e."""
     if len(arguments) == 1:
         return math.log(arguments[0])
     base, value = arguments
@@ -78,13 +61,7 @@ def logarithm(*arguments: Any) -> float:
 
 
 def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
-    """Return ``left sign right`` as a function.
-
-    Raises
-    ------
-    PredicateError
-        For operands that do not go together, such as a time and a number.
-    """
+    """Return ``left sign right`` as a function."""
     left, right = parts
     kinds = {left.type.kind, right.type.kind}
     is_sum = sign in "+-" and bool(kinds & {*TIMED}) and kinds <= {*TIMED, TEXT}
@@ -125,6 +102,7 @@ def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> Column
     """Return the type of ``left sign right``; None if these types do not go together.
 
     A duration that is multiplied by a fraction, or divided by a number, counts microseconds or a finer unit.
+
     """
     kinds = (left.kind, right.kind)
     if TIME not in kinds and DURATION not in kinds:
@@ -169,13 +147,7 @@ def _nearest(exact: Fraction) -> int:
 
 
 def unified(tree: ex.Expression, parts: list[Compiled]) -> list[Compiled]:
-    """Return values of one expression, such as those of COALESCE, in one unit.
-
-    Raises
-    ------
-    PredicateError
-        For times or intervals beside values of another type.
-    """
+    """Return values of one expression, such as those of COALESCE, in one unit."""
     fixed = [part.type for part in parts if part.text is None or part.type.kind != TEXT]
     refuse_unlike(tree, fixed, "gives")
     return converted(parts)

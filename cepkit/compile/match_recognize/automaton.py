@@ -22,6 +22,7 @@ class RowAutomaton:
     ``follow[s][side]`` has the states that can come after state ``s``, the preferred ones first. ``MATCH``
     ends a list. The last entry of ``follow`` is for the start. ``side`` is 1 at the first row of the
     partition, plus 2 after its last row.
+
     """
 
     variable_of_state: tuple[str, ...]
@@ -39,19 +40,6 @@ def build_row_automaton(pattern: rp.RowPattern, *, every_way: bool = False) -> R
 
     Bounded repetitions are written out. A repetition that is not required ends its quantifier if it takes no
     row, as in Perl. ``every_way`` keeps what comes after ``MATCH``, which is never preferred.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If the automaton has more instructions or transitions than `cepkit.limits` allows.
-
-    Examples
-    --------
-    >>> from cepkit.language.match_recognize.patterns import Concatenation, Quantified, RowVariable
-    >>> a, b = RowVariable("A"), RowVariable("B")
-    >>> automaton = build_row_automaton(Concatenation((Quantified(a, 1, None), b)))
-    >>> automaton.variable_of_state, automaton.follow[0][0], automaton.follow[1][0], automaton.follow[2][0]
-    (('A', 'A', 'B'), (1, 2), (1, 2), (-1,))
     """
     writer = _Writer()
     entry = writer.write(pattern, writer.add(_DONE), excluded=False)
@@ -164,6 +152,7 @@ def _transitions(
 
     The second value is the number of instructions that were followed, ``most`` at most. ``idle`` has the
     loops whose present repetition has taken no row.
+
     """
     found: dict[int, None] = {}
     seen: set[tuple[int, frozenset[int]]] = set()

@@ -29,13 +29,7 @@ _TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are ti
 
 
 def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
-    """Return a value cast to another type; null where the value has no form in that type.
-
-    Raises
-    ------
-    PredicateError
-        For an unknown type, and for a cast of a time or an interval to a number.
-    """
+    """Return a value cast to another type; null where the value has no form in that type."""
     name, _, length = kind.rstrip(")").partition("(")
     if name in ("varchar", "char", "string", "text", "character", "character varying", "char varying"):
         end = int(length) if length else 1 if name in ("char", "character") else None
@@ -77,13 +71,7 @@ def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
 
 
 def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
-    """Return a call of a function.
-
-    Raises
-    ------
-    PredicateError
-        For a function that does not exist, and for arguments of wrong types.
-    """
+    """Return a call of a function."""
     refuse_function_of_ticks(tree, function, [part.type for part in parts])
     check_arguments(tree, [part.type for part in parts])
     if function in TIME_FUNCTIONS:
@@ -143,6 +131,7 @@ def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
     """Return the arguments, with whole floats as integers where the function needs integers.
 
     Integer columns with missing values are often floats.
+
     """
     if (signature := SIGNATURES.get(function)) is None:
         return parts

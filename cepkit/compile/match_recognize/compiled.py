@@ -17,6 +17,7 @@ class Place(Protocol):
     """What an expression can ask about a match, or a partial one, at its current row.
 
     PREV and NEXT see the rows from ``low`` to ``n_rows``. A partial match that ran out of time has no number.
+
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -28,6 +29,7 @@ class Place(Protocol):
         """Return the row ``offset`` rows after the first of a variable, or before the last; -1 if none.
 
         None stands for all variables.
+
         """
         ...
 
@@ -66,6 +68,7 @@ class Compiled:
 
     A constant gives the same value at every place. ``text`` is the text of the query for a constant text or
     time. A constant text next to a time or an interval becomes one, and a time takes the zone of the other.
+
     """
 
     call: Value

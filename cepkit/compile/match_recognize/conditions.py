@@ -34,14 +34,7 @@ def condition_of(
     part: Callable[[ex.Expression], Compiled],
     condition: Callable[[ex.Expression], Compiled],
 ) -> Compiled:
-    """Return one of ``CONDITIONS`` as a function.
-
-    Parameters
-    ----------
-    tree : Expression
-    part, condition : callable
-        Return an expression within the tree, or a condition within it, as a function.
-    """
+    """Return one of ``CONDITIONS`` as a function."""
     match tree:
         case ex.And(operands=operands):
             calls = [condition(operand).call for operand in operands]

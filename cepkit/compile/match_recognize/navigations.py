@@ -15,6 +15,7 @@ class ReadRow:
 
     ``offset`` is the number of rows of the variable between that row and the first or the last one. With
     ``final`` the last row is that of the whole match.
+
     """
 
     operand: ex.Expression
@@ -25,14 +26,7 @@ class ReadRow:
 
 
 def row_read_by(tree: rp.Navigation) -> ReadRow:
-    """Return the row that a navigation reads.
-
-    Examples
-    --------
-    >>> row = row_read_by(rp.Navigation("prev", rp.Navigation("first", ex.Attribute("price"), 1), 2))
-    >>> str(row.operand), row.from_first, row.offset, row.distance
-    ('price', True, 1, -2)
-    """
+    """Return the row that a navigation reads."""
     inner: rp.Navigation | None = tree
     if tree.function in ("prev", "next"):
         inner = tree.operand if isinstance(tree.operand, rp.Navigation) else None

@@ -19,40 +19,21 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class ColumnScope:
-    """The columns, parameters and text that the expressions of a clause refer to.
+    """The columns, parameters and text that the expressions of a clause refer to."""
 
-    Parameters
-    ----------
-    source : str
-        The text that the spans of trees belong to; empty for a tree that comes from no text.
-    schema : mapping of str to ColumnType
-        The columns that the expressions may name.
-    params : mapping, optional
-        Values of parameters.
-    inside : bool
-        As for `compile_value`.
-    variables : collection of str
-        The variables of the pattern, where an expression may name one in place of a column.
-    more : mapping of str to str
-        Advice for names that are no columns here. The keys are in lower case.
-    """
-
-    source: str
-    schema: Mapping[str, ColumnType]
-    params: Mapping[str, Any] | None = None
-    inside: bool = False
+    source: str  # the text that the spans of trees belong to; empty for a tree that comes from no text
+    schema: Mapping[str, ColumnType]  # the columns that the expressions may name
+    params: Mapping[str, Any] | None = None  # values of parameters
+    inside: bool = False  # as for `compile_value`
+    # The variables of the pattern, where an expression may name one in place of a column.
     variables: Collection[str] = ()
+    # Advice for names that are no columns here. The keys are in lower case.
     more: Mapping[str, str] = field(default_factory=dict)
 
     def compiled(self, tree: ex.Expression, role: str, *, is_condition: bool = False) -> Compiled:
         """Return an expression as a function; ``role`` names the clause in errors, as in ``"DEFINE B"``.
 
         The values of a condition must be true or false.
-
-        Raises
-        ------
-        ColumnNotFoundError, PredicateError
-            As `compile_value`, with the place in the text.
         """
         compiles = compile_condition if is_condition else compile_value
         try:
@@ -125,13 +106,7 @@ def _with_caret(error: CepError, message: str, source: str, span: _Span | None) 
 
 
 def span_of_name(source: str, clause: str, name: str, *, is_last: bool = False) -> _Span | None:
-    """Return where a name is after the words of a clause; None if it is nowhere.
-
-    Examples
-    --------
-    >>> span_of_name("MATCH_RECOGNIZE (ORDER BY a, ts PATTERN (A))", "ORDER BY", "ts")
-    (29, 31)
-    """
+    """Return where a name is after the words of a clause; None if it is nowhere."""
     words = r"\s+".join(clause.split())
     begins = [found.end() for found in re.finditer(rf"\b{words}\b", source, re.IGNORECASE)]
     if not begins:

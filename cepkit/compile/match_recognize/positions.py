@@ -10,35 +10,7 @@ from cepkit.compile.match_recognize.automaton import MATCH, RowAutomaton
 def fixed_position(
     automaton: RowAutomaton, members: Iterable[str], *, from_first: bool, offset: int
 ) -> tuple[bool, int] | None:
-    """Return the place of a variable's row if all matches have it at the same distance from an end.
-
-    Parameters
-    ----------
-    automaton : RowAutomaton
-    members : iterable of str
-        The variables that the name stands for.
-    from_first : bool
-        Whether to count from the first row of the variable.
-    offset : int
-        0 is the first or the last row of the variable itself.
-
-    Returns
-    -------
-    tuple of (bool, int) or None
-        Whether the distance counts from the first row of the match, and the distance in rows. None if it
-        differs between matches, or if a match may lack the row.
-
-    Examples
-    --------
-    >>> from cepkit.compile.match_recognize.automaton import build_row_automaton
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> query = parse_match_recognize("PATTERN (A B+ C) DEFINE B AS x > 1")
-    >>> automaton = build_row_automaton(query.pattern)
-    >>> fixed_position(automaton, ["B"], from_first=False, offset=0)
-    (False, 1)
-    >>> fixed_position(automaton, ["A"], from_first=False, offset=0)
-    (True, 0)
-    """
+    """Return the place of a variable's row if all matches have it at the same distance from an end."""
     wanted = {s for s, name in enumerate(automaton.variable_of_state) if name in set(members)}
     after = [{state for side in lists for state in side} for lists in automaton.follow]
     start = after[automaton.start]
@@ -60,16 +32,7 @@ def fixed_position(
 
 
 def is_run(automaton: RowAutomaton, members: Iterable[str]) -> bool:
-    """Return whether all rows between two rows of a variable are rows of it, in every match.
-
-    Examples
-    --------
-    >>> from cepkit.compile.match_recognize.automaton import build_row_automaton
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> automaton = build_row_automaton(parse_match_recognize("PATTERN (A B+ A) DEFINE B AS x > 1").pattern)
-    >>> is_run(automaton, ["B"]), is_run(automaton, ["A"])
-    (True, False)
-    """
+    """Return whether all rows between two rows of a variable are rows of it, in every match."""
     wanted = {s for s, name in enumerate(automaton.variable_of_state) if name in set(members)}
     after = [{state for side in lists for state in side} for lists in automaton.follow]
     left = {target for state in wanted for target in after[state]} - wanted

@@ -26,17 +26,10 @@ class TooManySetsError(Exception):
 
 @dataclass(frozen=True)
 class Transitions:
-    """The transitions of an automaton as arrays.
-
-    Parameters
-    ----------
-    automaton : RowAutomaton
-    condition_of_state : tuple of int
-        The number of a condition, or ``NO_CONDITION``.
-    """
+    """The transitions of an automaton as arrays."""
 
     automaton: RowAutomaton
-    condition_of_state: tuple[int, ...]
+    condition_of_state: tuple[int, ...]  # the number of a condition, or ``NO_CONDITION``
 
     @cached_property
     def conditions(self) -> np.ndarray:
@@ -70,6 +63,7 @@ class StepTables:
     """The tables of the kernel `find_separate_matches`; ``shift`` is the number of bits of a state.
 
     ``before`` is the state of places without a match.
+
     """
 
     shift: np.uint64
@@ -83,6 +77,7 @@ class SetTables:
 
     Threads may share them: a set keeps its number, and a table that grows is replaced. A symbol has a bit for
     each condition, and ``last_place`` for the last place of a partition.
+
     """
 
     def __init__(self, transitions: Transitions, n_conditions: int):

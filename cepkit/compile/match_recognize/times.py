@@ -48,11 +48,6 @@ def converted(parts: Sequence[Compiled]) -> list[Compiled]:
     """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration.
 
     A time that is written without a zone is in the zone of the other operands.
-
-    Raises
-    ------
-    PredicateError
-        If only some of the times have a zone, or if a text next to a time or a duration is none.
     """
     timed = [part.type for part in parts if part.type.kind in TIMED]
     if not timed:
@@ -149,15 +144,7 @@ def as_text(part: Compiled) -> Compiled:
 
 
 def text_of_value(value: Any, kind: ColumnType) -> str:
-    """Return a value as CAST writes it; times and durations are ticks here.
-
-    Examples
-    --------
-    >>> text_of_value(1_500, ColumnType(TIME, "ms")), text_of_value(90_000, ColumnType(DURATION, "s"))
-    ('1970-01-01 00:00:01.5', '1 01:00:00')
-    >>> text_of_value(0, ColumnType(TIME, "s", "Europe/Berlin")), text_of_value(True, ColumnType("boolean"))
-    ('1970-01-01 01:00:00 Europe/Berlin', 'true')
-    """
+    """Return a value as CAST writes it; times and durations are ticks here."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if kind.kind == TIME and isinstance(value, int):

@@ -33,13 +33,7 @@ def compile_condition(
     *,
     inside: bool = False,
 ) -> Compiled:
-    """Return a search condition as a function, as `compile_value` does.
-
-    Raises
-    ------
-    PredicateError
-        Also if the values are no truth values.
-    """
+    """Return a search condition as a function, as `compile_value` does."""
     made = compile_value(tree, schema, params, inside=inside)
     refuse_non_boolean(tree, made.type)
     return made
@@ -52,26 +46,7 @@ def compile_value(
     *,
     inside: bool = False,
 ) -> Compiled:
-    """Return an expression as a function.
-
-    Parameters
-    ----------
-    tree : Expression
-        A condition or a measure.
-    schema : mapping
-        The types of the columns, by name. Names that differ in case only are found as well.
-    params : mapping, optional
-        Values of parameters.
-    inside : bool
-        Whether columns are those of a given row, as in the argument of FIRST.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a column that does not exist.
-    PredicateError
-        For a function that does not exist.
-    """
+    """Return an expression as a function."""
 
     def part(node: ex.Expression) -> Compiled:
         return compile_value(node, schema, params, inside=inside)
@@ -137,13 +112,7 @@ def compile_value(
 
 
 def column_of(name: str, schema: Iterable[str]) -> str:
-    """Return the column that a name means: the same name, or the only one that differs in case alone.
-
-    Examples
-    --------
-    >>> column_of("PRICE", ["price", "size"])
-    'price'
-    """
+    """Return the column that a name means: the same name, or the only one that differs in case alone."""
     schema = list(schema)
     if name in schema:
         return name

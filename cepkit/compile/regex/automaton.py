@@ -20,6 +20,7 @@ class Positions:
     The state of a partial match is a set of positions: those that its newest event can match. A mask has bit
     p for position p. A match is reported at its earliest end, so an accepting position has no successors, and
     positions reachable only through one are left out.
+
     """
 
     names: tuple[str, ...]  # predicate of each position, in reading order; "." for any event
@@ -56,34 +57,9 @@ class _Fragment:
 def positions(pattern: Pattern) -> Positions:
     """Build the position automaton of ``pattern``.
 
-    Parameters
-    ----------
-    pattern : Pattern
-        Bounded repetitions are written out: ``a{2,3}`` becomes ``a a a?``, ``a{2,}`` becomes ``a a+``.
-
-    Returns
-    -------
-    Positions
-        At most 62 positions.
-
-    Raises
-    ------
-    CepError
-        If the pattern cannot match an event, or has more than 62 positions once it is written out.
-
-    Notes
-    -----
-    Time O(m^2) for m positions.
     Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd ed., section 3.9; used by Hirzel, "Partition and
     Compose", DEBS 2012, section 3.1.
     Differs: accepting positions lose their successors, since a report ends all partial matches.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> automaton = positions(seq(".", var("up").plus(), "down"))
-    >>> automaton.names, bin(automaton.first), [bin(mask) for mask in automaton.follow]
-    (('.', 'up', 'down'), '0b1', ['0b10', '0b110', '0b0'])
     """
     size = _size(pattern)
     if size > POSITIONS:
@@ -106,6 +82,7 @@ class States:
     """The automaton in the form of the paper: at most one transition per state and predicate name.
 
     State 0 is the start. States are numbered as they are found; predicates are visited in reading order.
+
     """
 
     n_states: int
@@ -117,26 +94,9 @@ class States:
 def states(automaton: Positions) -> States:
     """Build the state automaton from ``automaton`` by subsets, one transition per state and predicate.
 
-    Returns
-    -------
-    States
-        The automaton; accepting states have no outgoing transitions.
+    A state is the set of positions that may come next.
 
-    Raises
-    ------
-    CepError
-        If it has more than 4096 states. Matching itself uses positions and is not affected.
-
-    Notes
-    -----
-    A state is the set of positions that may come next. Time O(states x predicates), exponential at worst.
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.1 and figure 4.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> states(positions(seq(".", var("up").plus(), "down"))).transitions
-    ((0, '.', 1), (1, 'up', 2), (2, 'up', 2), (2, 'down', 3))
     """
     order = list(dict.fromkeys(automaton.names))
     # A state: the positions that may come next, and whether the pattern may end here.

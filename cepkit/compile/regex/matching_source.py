@@ -19,31 +19,8 @@ def write_matching(
 ) -> KernelSource:
     """Write the kernel that advances the state of all partitions by a run of events.
 
-    Parameters
-    ----------
-    plan : Plan
-        Decides which condition is tested at which position.
-    dtypes : mapping of str to str
-        numpy dtype of every column that the plan reads, in the order of the kernel's arguments.
-    functions : tuple of str
-        Names of user functions; the loader inserts them into the module.
-    compiled : bool
-        False if a user function is plain Python. The source then runs as Python.
-
-    Returns
-    -------
-    KernelSource
-        ``advance(partition, start, stop, row_base, work_limit, *columns, *constants, *tables, *state,
-        out_first, out_last, report)`` reads the events from ``start`` to ``stop`` and numbers event j as
-        ``row_base + j``. It returns the number of matches written. ``report`` holds: where it stopped,
-        matches, work, most live starts, and the reason of an early end (1 list full, 2 queue full, 3 work
-        limit).
-
-    Notes
-    -----
-    O(live starts of the partition) per event. A call ends early if a state array is full (the caller
-    grows it and calls again) or once it has checked ``work_limit`` partial matches (so a run can be
-    interrupted).
+    A call ends early if a state array is full (the caller grows it and calls again) or once it has checked
+    ``work_limit`` partial matches (so a run can be interrupted).
     """
     return _MatchingWriter(plan, dtypes, functions, compiled).write()
 
@@ -359,19 +336,8 @@ def write_labelling(
 ) -> KernelSource:
     """Write the kernel that finds the positions that each row of given matches can have.
 
-    Returns
-    -------
-    KernelSource
-        ``reach(partition, *columns, *constants, *tables, *state, current, first, last, next_match,
-        first_item, item_mask)`` reads all events once in stream order. ``current[k]`` is the first match
-        of partition k (-1: none), and ``next_match[m]`` the next match of the same partition. The rows of
-        match m begin at ``first_item[m]`` in ``item_mask``, which receives the mask of positions that each
-        row reaches.
-
-    Notes
-    -----
-    Time O(events). The mask of a row holds the positions reachable from the start of its match. A
-    backward pass decides which of them lead to the end (kernels/lineage.py).
+    The mask of a row holds the positions reachable from the start of its match. A backward pass decides
+    which of them lead to the end (kernels/lineage.py).
     """
     terms = TermWriter(plan.terms(), dtypes, functions, slots=plan.slots, python=not compiled)
     automaton, slots = plan.automaton, plan.slots

@@ -48,6 +48,7 @@ class Queue:
     a bound of the start. All other positions that follow it are accepting. So a waiting start costs nothing
     per event: old starts are dropped from the front, and the others are checked only if an event can beat the
     bound of a target, or can break the condition of the loop for some of them.
+
     """
 
     position: int
@@ -73,6 +74,7 @@ class Plan:
 
     ``dominated`` is the mask of positions where only the earliest start matters, because nothing after them
     depends on the start. ``slots`` are the values that each partial match carries.
+
     """
 
     automaton: Positions
@@ -93,25 +95,6 @@ def plan_matching(
 ) -> Plan:
     """Lay out the matching of a bound regex query.
 
-    Parameters
-    ----------
-    automaton : Positions
-        Automaton of the pattern.
-    truths : iterable of (str, Term)
-        The bound predicate of every name in ``automaton.names`` except ``.``.
-    window : Term, optional
-        A condition on every row except the first: the whole match lies within the query's window.
-    clock : Term, optional
-        The first order column, which never decreases within a partition. Conditions on its distance from
-        the start are windows.
-
-    Returns
-    -------
-    Plan
-        The plan; conjuncts with equal terms are merged over positions.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.2 (incremental aggregation).
     Differs: one record per start with a set of positions instead of one per (start, state); starts that
     can no longer be distinguished are dropped; queues.

@@ -83,15 +83,7 @@ class Kernel:
     is_compiled: bool = True
 
     def new_state(self, n_partitions: int, capacity: int = 8) -> State:
-        """Return the initial state.
-
-        Parameters
-        ----------
-        n_partitions : int
-            Number of partitions; codes are smaller.
-        capacity : int
-            Waiting starts per partition before the arrays grow.
-        """
+        """Return the initial state."""
         return new_state(self.source.state, n_partitions, capacity)
 
 
@@ -110,6 +102,7 @@ class State:
 
         Rows stay an odd number of cache lines long. Rows with a power of two would all compete for the same
         cache sets (measured: a factor of two).
+
         """
         for array in self.layout:
             if array.per == per or (array.per, per) == ("slots", "list"):
@@ -155,26 +148,7 @@ def new_state(layout: tuple[StateArray, ...], n_partitions: int, capacity: int =
 
 
 def compile_regex(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Program:
-    """Bind ``query`` to ``schema`` and plan its matching.
-
-    Parameters
-    ----------
-    query : RegexQuery
-        The query.
-    schema : mapping of str to ColumnType
-        The available columns. The pattern may name a boolean column without a definition.
-
-    Returns
-    -------
-    Program
-        The program. No machine code is compiled yet.
-
-    Raises
-    ------
-    CepError
-        If neither ``define`` nor a boolean column defines a name or both do, a column is missing, types do
-        not fit, or a window has no clock.
-    """
+    """Bind ``query`` to ``schema`` and plan its matching."""
     automaton = positions(query.pattern)
     binder = Binder(schema, query)
     defined = dict(query.define)

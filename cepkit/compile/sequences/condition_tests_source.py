@@ -19,30 +19,7 @@ def write_checking(
     *,
     interpreted: bool = False,
 ) -> KernelSource:
-    """Write the kernel that tests given events against each condition and absence of a branch separately.
-
-    Parameters
-    ----------
-    program, bound, dtypes
-        As in `write_search`.
-    conditions, absences : sequence of int
-        Numbers of the branch's conditions (without those on an absent event) and absences.
-    interpreted : bool
-        Whether the source will run as Python, which is faster than compilation for few events.
-
-    Returns
-    -------
-    KernelSource
-        ``check(n, item, first_item, size, absent_tests, accept, time_start, time_end, *columns, *constants,
-        *tables, first, out)``. The events of match m are the places
-        ``item[first_item[m] : first_item[m + 1]]``; component c takes ``size[m, c]`` of them. ``out``, uint8
-        of shape (n, n_conditions + n_absences), says whether each holds. Components that a condition does not
-        use may have any places.
-
-    Notes
-    -----
-    Time O(events of the matches + events in the ranges of the absences).
-    """
+    """Write the kernel that tests given events against each condition and absence of a branch separately."""
     writer = _CheckingWriter(program, bound, dtypes)
     writer.python = writer.python or interpreted
     return writer.write_checks(conditions, absences)

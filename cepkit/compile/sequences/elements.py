@@ -21,6 +21,7 @@ class ElementBinder(Binder):
     Its leaves are ``element`` terms with data (variable, which event, column), and ``group`` terms with
     data (aggregate, variable, which events). The argument of a group is computed for each of its events.
     An element with the argument ``ALWAYS`` is null only where its event is missing.
+
     """
 
     range_of_aggregate: str | None = None  # while binding an aggregate's argument

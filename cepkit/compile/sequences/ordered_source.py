@@ -66,30 +66,6 @@ def write_ordered(
 ) -> OrderedKernel:
     """Write the kernel that finds the matches of a branch by binding its components in a given order.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        Provides tests, constants and functions; compiled.
-    bound : BoundBranch
-        A branch for which `unordered` returns None.
-    order : tuple of int
-        A permutation of all components.
-    dtypes : mapping of str to str
-        numpy dtype of every column.
-
-    Returns
-    -------
-    OrderedKernel
-        ``search(fill, work_limit, low, high, low_place, high_place, *arrays, *constants, *tables, cursor,
-        stop, place, index, count_of_last, out, report)``. With ``fill``, it writes the matches whose last
-        event has a position from ``low`` to ``high`` and a place from ``low_place`` to ``high_place`` to
-        ``out``, int64 of shape (n, n_components), as places. Without ``fill``, it counts all matches by the
-        place of their last event. It continues from the state in ``report``, ``cursor`` and so on.
-
-    Notes
-    -----
-    Time O(sum over levels of the partial matches of the order x events of the next component in reach);
-    memory O(1) besides the arrays.
     Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
     Applications", PVLDB 11(11), 2018: evaluation in another order than that of the pattern.
     Differs: all events are available from the start, so earlier events are found in lists of their type;

@@ -16,6 +16,7 @@ class PathWriter(TermWriter):
     ``path[d]`` is the place of the d-th event, and component c begins at ``first[c]``. ``last`` is the index
     of the last event in ``path``. ``y`` is the place of an event outside the path: an absent event, or one
     that may end a loop.
+
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class PathWriter(TermWriter):
         """Return the code that reads ``column`` at ``place``, in the width used for computation.
 
         For an array column, the code is the place itself.
+
         """
         i = self.columns.index(column)
         dtype = self.dtypes[column]
@@ -78,26 +80,7 @@ class PathWriter(TermWriter):
         taken: int | None = None,
         beside: str | None = None,
     ) -> list[str]:
-        """Return the lines of the function ``name``.
-
-        Parameters
-        ----------
-        name : str
-            Name of the function.
-        term : Term
-            The condition.
-        component_of : mapping of str to int
-            Component of each variable in the condition.
-        top : int
-            Component of the event at ``last``.
-        taking : int, optional
-            The component that takes the event at ``last``. Its elements mean that event, not each in turn.
-        taken : int, optional
-            The component that took its events one by one. For each of its events, the function treats the
-            loop as ending there, as it did when the event was taken.
-        beside : str, optional
-            The variable of the event ``y``.
-        """
+        """Return the lines of the function ``name``."""
         body: list[str] = []
         depth = 1
 

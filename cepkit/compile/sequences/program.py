@@ -33,27 +33,15 @@ class BoundCondition:
 
 @dataclass(frozen=True, slots=True)
 class BoundBranch:
-    """A branch with its conditions bound.
+    """A branch with its conditions bound."""
 
-    Parameters
-    ----------
-    branch : Branch
-        The components, absences and conditions of the query.
-    accepts : tuple of tuple of Term
-        Per component, the conditions on a single event, its type first. Their leaves name the component's
-        variable and mean each of its events.
-    absent_accepts : tuple of tuple of Term
-        The same per absence.
-    conditions : tuple of BoundCondition
-        All other conditions.
-    untils : tuple of (Term or None)
-        Per component, the condition that ends its loop; its ``column`` leaves mean the event that may end it.
-    """
-
-    branch: Branch
+    branch: Branch  # the components, absences and conditions of the query
+    # Per component, the conditions on a single event, its type first. Their leaves name the component's
+    # variable and mean each of its events.
     accepts: tuple[tuple[Term, ...], ...]
-    absent_accepts: tuple[tuple[Term, ...], ...]
-    conditions: tuple[BoundCondition, ...]
+    absent_accepts: tuple[tuple[Term, ...], ...]  # the same per absence
+    conditions: tuple[BoundCondition, ...]  # all other conditions
+    # Per component, the condition that ends its loop; its ``column`` leaves mean the event that may end it.
     untils: tuple[Term | None, ...]
 
     def terms(self) -> Iterator[Term]:
@@ -128,28 +116,6 @@ class SequenceProgram(BoundQuery):
 def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> SequenceProgram:
     """Bind ``query`` to ``schema``.
 
-    Parameters
-    ----------
-    query : SequenceQuery
-        The query.
-    schema : mapping of str to ColumnType
-        The available columns.
-
-    Returns
-    -------
-    SequenceProgram
-        The program. No machine code is compiled yet.
-
-    Raises
-    ------
-    CepError
-        If a column is missing, types do not fit, a window has no clock, or an event has a type but the query
-        has no column of types.
-    UnsupportedQueryError
-        If the query has no normal form; see `branches`.
-
-    Notes
-    -----
     The branches share terms and constants, so equal conditions are computed once.
     """
     binder = ElementBinder(schema, query)

@@ -26,6 +26,7 @@ def tests_of(program: SequenceProgram) -> tuple[tuple[Term, ...], ...]:
     """Return the distinct conditions on single events; each is a row of ``accept``.
 
     Leaves of equal conditions on different variables differ only in the variable, so it is left out.
+
     """
     return tuple(_row_of_test(program))
 
@@ -58,14 +59,7 @@ def without_variable(term: Term) -> Term:
 
 
 def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> KernelSource:
-    """Write the kernel that tests which events fulfil the conditions on single events.
-
-    Returns
-    -------
-    KernelSource
-        ``accepting(start, stop, *columns, *constants, *tables, out)`` fills ``out``, uint8 of shape
-        (n_tests, n_events), for the events from ``start`` to ``stop``.
-    """
+    """Write the kernel that tests which events fulfil the conditions on single events."""
     python = not program.compiled
     writer = PathWriter(program.terms(), dtypes, tuple(program.functions), is_group=(False,), python=python)
     lines = [*module_header().splitlines(), *writer.helpers]
@@ -90,30 +84,8 @@ def write_accepting(program: SequenceProgram, dtypes: Mapping[str, str]) -> Kern
 def write_search(program: SequenceProgram, bound: BoundBranch, dtypes: Mapping[str, str]) -> KernelSource:
     """Write the kernel that finds the matches of a branch.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        Provides tests, constants and functions.
-    bound : BoundBranch
-        The branch.
-    dtypes : mapping of str to str
-        numpy dtype of every column, in the order of the kernel's arguments.
-
-    Returns
-    -------
-    KernelSource
-        ``search(stop, low, high, fill, work_limit, tests, absent_tests, accept, later, window_end, gap_end,
-        time_start, time_end, position, *columns, *constants, *tables, path, component, first, cursor, open,
-        count_of_last, out_place, out_size, report)``. The place of an event is its index when events are
-        sorted by partition. The search continues from the state in ``report``. It handles the matches whose
-        last event has a position from ``low`` to ``high``. It counts them in ``count_of_last`` (``fill`` 0)
-        or writes them (``fill`` 1): their places to ``out_place``, the sizes of their components to
-        ``out_size``.
-
-    Notes
-    -----
-    Time O(partial matches x window). The search ends early if an output is full or once it has visited
-    ``work_limit`` events; the next call continues at that event.
+    The search ends early if an output is full or once it has visited ``work_limit`` events; the next call
+    continues at that event.
     """
     key = ("search", *dtypes.items())
     return program.once(key, lambda: SearchWriter(program, bound, dtypes).write(), of=bound)

@@ -44,17 +44,8 @@ def _let_go() -> None:
 def compile_in_background(what: str, name: str) -> bool:
     """Begin to compile a module of kernels, and return whether this began now.
 
-    Parameters
-    ----------
-    what : str
-        ``"kernels"`` for a module of the package, ``"texts"`` for all kept files with generated texts.
-    name : str
-        The module's name, or the folder of the files.
-
-    Notes
-    -----
-    At most one such process works for a cache folder, whichever process began it: it inherits a lock of
-    the folder, which ends with it. A module whose turn does not come is compiled after a later run.
+    At most one such process works for a cache folder, whichever process began it: it inherits a lock of the
+    folder, which ends with it. A module whose turn does not come is compiled after a later run.
     """
     is_begun = what == "kernels" and name in _begun  # in vain
     if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or is_begun:

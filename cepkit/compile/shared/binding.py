@@ -50,18 +50,10 @@ _TEXT_TESTS = {"starts_with", "ends_with", "contains"}
 
 @dataclass
 class Binder:
-    """Binds the expressions of one query, and collects the constants, tables and columns that they need.
+    """Binds the expressions of one query, and collects the constants, tables and columns that they need."""
 
-    Parameters
-    ----------
-    schema : mapping of str to ColumnType
-        The available columns.
-    query : RegexQuery
-        Provides the parameters (only their types shape the kernel) and the user functions.
-    """
-
-    schema: Mapping[str, ColumnType]
-    query: RegexQuery
+    schema: Mapping[str, ColumnType]  # the available columns
+    query: RegexQuery  # provides the parameters (only their types shape the kernel) and the user functions
     role: str = "predicate"
     bound: dict[ex.Expression, Term] = field(default_factory=dict)
     constants: list[Constant] = field(default_factory=list)
@@ -73,13 +65,7 @@ class Binder:
     ordered_text: set[str] = field(default_factory=set)  # columns whose codes must be in text order
 
     def predicate(self, role: str, expression: ex.Expression) -> Term:
-        """Return the truth term of a predicate.
-
-        Raises
-        ------
-        ColumnNotFoundError, PredicateError
-            If the predicate does not fit the schema. The message shows the position in the predicate.
-        """
+        """Return the truth term of a predicate."""
         self.role = role
         return self.truth(expression)
 
@@ -138,6 +124,7 @@ class Binder:
 
         Equal parts share a term and its constants. Equal literals do not share one, because moving one of
         them would then change the source.
+
         """
         if isinstance(expression, ex.Literal):
             return self._bind(expression)

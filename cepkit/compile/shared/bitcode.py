@@ -43,6 +43,7 @@ def load_bitcode(name: str, *, quick: bool = False) -> SimpleNamespace | None:
 
     With ``quick``, the machine code is made in a tenth of the time, takes up to twice as long to run, and is
     not kept. Returns None if the kernels do not come with the package, or their bitcode cannot be used here.
+
     """
     if not has_bitcode(name):
         return None
@@ -61,6 +62,7 @@ def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:
     """Write the kernels of a module that numba has compiled for any x86-64, and return the path of the file.
 
     The types of all arguments are in the decorators.
+
     """
     from importlib.metadata import version
 

@@ -25,23 +25,13 @@ free_after_fork(_writing)
 
 @dataclass(frozen=True)
 class BoundQuery(ABC):
-    """A query bound to the columns of a schema; programs add their layout.
+    """A query bound to the columns of a schema; programs add their layout."""
 
-    Parameters
-    ----------
-    query : RegexQuery or SequenceQuery
-        The query.
-    schema : mapping of str to ColumnType
-        The available columns.
-    columns : tuple of str
-        Columns that kernels read, in the order of their arguments.
-    constants, tables, derived, text_groups, ordered_text, functions
-        Further inputs of kernels, collected by the binder.
-    """
-
-    query: Any
-    schema: Mapping[str, ColumnType]
-    columns: tuple[str, ...]
+    query: Any  # the query
+    schema: Mapping[str, ColumnType]  # the available columns
+    columns: tuple[str, ...]  # columns that kernels read, in the order of their arguments
+    # constants, tables, derived, text_groups, ordered_text, functions: further inputs of kernels, collected
+    # by the binder
     constants: tuple[Constant, ...]
     tables: tuple[Table | Members, ...]
     derived: Mapping[str, Derived | Prepared]
@@ -58,6 +48,7 @@ class BoundQuery(ABC):
         """Return the result of ``write``, which is called once per key, part ``of`` the program and program.
 
         Frames and threads share the program, so the result must depend on no frame and never change.
+
         """
         place = key, id(of)
         if place not in self.written:
@@ -89,6 +80,7 @@ class BoundQuery(ABC):
         """Return the inputs that kernels read from these columns, which must contain all of ``self.columns``.
 
         Text columns that are compared get codes of common categories, and constant texts get their codes.
+
         """
         columns = dict(columns)
         for group in self.text_groups:

@@ -70,11 +70,6 @@ def compare(binder: TermBinder, e: ex.Comparison) -> Term:
 
     Text next to a time or a duration is parsed as one. An integer is compared with a constant float as an
     integer.
-
-    Raises
-    ------
-    PredicateError
-        If the sides cannot be compared.
     """
     left, right = binder.bind(e.left), binder.bind(e.right)
     if "null" in (left.op, right.op):
@@ -180,27 +175,6 @@ def time_limit(text: str, unit: str, zone: str | None, sign: str) -> tuple[str, 
     """Return ``time sign text`` as a sign and the ticks to compare with, which fit 64 bits.
 
     A text between two ticks is rounded to one of them; it equals no time.
-
-    Parameters
-    ----------
-    text : str
-        A time. Without a zone of its own it is in ``zone``.
-    unit : str
-        Unit of the ticks.
-    zone : str, optional
-        Time zone of the times.
-    sign : str
-        A comparison.
-
-    Raises
-    ------
-    ValueError
-        The message says what is wrong with the text.
-
-    Examples
-    --------
-    >>> time_limit("1970-01-01 00:00:01.5", "s", None, ">=")
-    ('>=', 2)
     """
     moment = moment_of(text, zone, "'2024-01-31 09:30:00'")
     if moment.tzinfo is not None and zone is None:

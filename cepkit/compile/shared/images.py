@@ -71,17 +71,7 @@ def address_of(function: Any) -> Any:
 
 
 class MachineFunction:
-    """A kernel in machine code; call it as the function that numba compiled.
-
-    Parameters
-    ----------
-    address : int
-        Of the function that takes all arguments as one array of 64-bit cells.
-    arguments : tuple
-        An `ArrayArgument`, ``"int"`` or ``"float"`` for each argument.
-    result : str
-        ``int``, ``float`` or ``none``.
-    """
+    """A kernel in machine code; call it as the function that numba compiled."""
 
     py_func = None  # numba's functions have this name, too; functions in plain Python do not
 
@@ -169,6 +159,7 @@ def read_image(name: str) -> SimpleNamespace | None:
     """Return the functions of the image ``name`` by their names, or None if this machine has no image.
 
     A broken image is removed, so that `write_image` makes it again.
+
     """
     path = image_path(name)
     content = None if path is None else read_kept(path)
@@ -217,14 +208,7 @@ def hash_of(content: bytes) -> bytes:
 
 
 def write_image(name: str, module: ModuleType) -> bool:
-    """Keep the machine code of the functions of ``module`` that numba has just compiled.
-
-    Returns
-    -------
-    bool
-        Whether an image exists now. There is none if a function takes or returns anything but arrays and
-        numbers, or if the folder cannot be written.
-    """
+    """Keep the machine code of the functions of ``module`` that numba has just compiled."""
     path = image_path(name)
     if path is None:
         return False
@@ -249,6 +233,7 @@ def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
     """Return a description of the functions of ``module`` and one module of LLVM with all of them.
 
     None if a function takes or returns anything but arrays and numbers, or does not fix their types.
+
     """
     described, texts, passed = {}, [], getattr(module, "PASSED", ())
     for key in passed:
@@ -394,6 +379,7 @@ def host_machine(effort: int = 3) -> Any:
     """Return a target machine like the one that numba uses, which optimises with ``effort`` from 0 to 3.
 
     Each engine owns one.
+
     """
     binding = llvm()
     triple = binding.get_process_triple()

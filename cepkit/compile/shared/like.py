@@ -10,18 +10,6 @@ def like_test(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
     """Return a function that tests texts by a pattern of LIKE: ``%`` is any text, ``_`` any character.
 
     The character after ``escape`` stands for itself.
-
-    Notes
-    -----
-    Time O(characters of the text x characters of the pattern).
-
-    Examples
-    --------
-    >>> fits = like_test("a%b_")
-    >>> fits("axxbc"), fits("ab"), fits("abcab!")
-    (True, False, True)
-    >>> like_test("5!%%", "!")("5% off"), like_test("5!%%", "!")("50 off")
-    (True, False)
     """
     pieces = _pieces(pattern, escape)
     first, *others = (re.compile("".join(piece), re.DOTALL) for piece in pieces)

@@ -48,24 +48,10 @@ _CLOCK_S = 2.0  # within this time, a folder may change again without a new time
 def load(text: str, names: Mapping[str, Callable] | None = None) -> ModuleType:
     """Return the module made from kernel source, compiled now or loaded from the cache.
 
-    Parameters
-    ----------
-    text : str
-        Text of the module; its functions are compiled when it is imported.
-    names : mapping of str to callable, optional
-        User functions that the module calls. Such a module is compiled again in every process, because a
-        cache does not notice when their helpers change.
-
-    Returns
-    -------
-    module
-        The same object for the same text and functions within a process.
-
-    Notes
-    -----
-    A module is named by the hash of its text. Nothing runs but the text itself: files hold machine code only.
-    Each is moved into place as a whole, so several processes can share the folder. The module is entered into
-    ``sys.modules`` before it runs, because numba finds functions from a cache by the name of their module.
+    A module is named by the hash of its text. Nothing runs but the text itself: files hold machine code
+    only. Each is moved into place as a whole, so several processes can share the folder. The module is
+    entered into ``sys.modules`` before it runs, because numba finds functions from a cache by the name of
+    their module.
     """
     with hold(_loading):
         return _load_once(text, names or {})
@@ -92,6 +78,7 @@ def compile_if_it_pays(text: str, n_events: int, seconds: float = 0.0) -> None:
 
     It also pays after ``seconds`` of interpretation, added to those of earlier calls. A later `load` finds
     the kernel. Nothing begins if the cache cannot be written.
+
     """
     name, now = _name_of(text), time.monotonic()
     spent = _spent[name] = _spent.get(name, 0.0) + seconds
@@ -194,6 +181,7 @@ def load_kernels(name: str, *, quick: bool = True) -> Any:
 
     Every kernel of the module has the types of its arguments in its decorator. With ``quick``, the first
     machine code of an installation is made quickly, and better code takes its place about a second later.
+
     """
     return _load_shipped(name, partial(image_name, name), partial(importlib.import_module, name), quick)
 

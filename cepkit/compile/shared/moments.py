@@ -10,13 +10,7 @@ from cepkit.language.expressions.durations import NANOSECONDS
 
 
 def moment_of(text: str, zone: str | None, spelling: str) -> Any:
-    """Return the pandas Timestamp of a text. A text without a zone is in ``zone``.
-
-    Raises
-    ------
-    ValueError
-        The message says what is wrong with the text; ``spelling`` is a time as the language writes it.
-    """
+    """Return the pandas Timestamp of a text. A text without a zone is in ``zone``."""
     import pandas as pd
 
     try:

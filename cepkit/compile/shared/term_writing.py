@@ -79,6 +79,7 @@ def helper_lines(terms: Iterable[Term], *, python: bool) -> list[str]:
 
     ``corr(c, i, d, j)`` takes row i of c and row j of d. ``is_member(values, low, stop, x, wanted)`` says
     whether x is among the sorted values from ``low`` to ``stop``. NaN neither is nor is not among them.
+
     """
     terms = list(terms)
     used = {term.data for root in terms for term in root.walk() if term.op == "similarity"}
@@ -125,6 +126,7 @@ class TermWriter:
     """Writes the terms of a program; names its columns c0…, constants k0…, tables t0…, functions u0….
 
     ``slots`` are the values that partial matches of a regex query carry.
+
     """
 
     def __init__(

@@ -17,6 +17,7 @@ class Term:
 
     ``data`` holds its details: the column's name, the constant's number, the comparison's sign, the
     function's name, or an element's (variable, which of its events, column). Equal terms are computed once.
+
     """
 
     op: str
@@ -40,6 +41,7 @@ class Constant:
 
     Either ``value`` is final, or ``text`` is looked up in the categories of column ``column`` once the events
     are known.
+
     """
 
     kind: str  # "integer" or "float"
@@ -78,6 +80,7 @@ class Prepared:
     """A column computed before matching: the array column ``column``, prepared for ``function``.
 
     ``function`` is one of ``VECTOR_FUNCTIONS``.
+
     """
 
     column: str

@@ -50,32 +50,9 @@ def aggregate(
 ) -> int | float | None:
     """Return an aggregate of a component's events over all matches.
 
-    Parameters
-    ----------
-    counter : PathCounter
-        The counter of the matches.
-    component : int
-        The component whose events are aggregated. An event counts once for every match it is part of.
-    values : ndarray of int64 or float64, shape (n_places,), or None
-        An attribute by place; NaN and, without ``present``, the null of integers do not count. None counts
-        events.
-    function : str
-        One of ``FUNCTIONS``, or ``total``: a sum without rounding, for floats a fraction, so that sums of
-        several graphs can be added up.
-    present : ndarray of bool, shape (n_places,), optional
-        Which values count.
-
-    Returns
-    -------
-    int or float or None
-        Counts, and sums and extremes of integers, are exact ints. Sums and averages of floats are rounded
-        once, after bits more than 128 below the highest bit of the largest value are cut off. If no value
-        counts, the result is None, or 0 for ``count``.
-
-    Notes
-    -----
     Sums take a pass of the counting kernel per 31 bits of the result. Extremes need no counting, only the
     events that are part of a match; see `Entries.taking_part`.
+
     Source: Poppe, Lei, Rundensteiner, Maier, "GRETA", PVLDB 11(1), 2017, section 5: count and sum are
     computed along the edges together.
     """

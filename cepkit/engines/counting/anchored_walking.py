@@ -44,15 +44,7 @@ _FEW = 1 << 12  # up to this many matches with the same last event are listed to
 
 
 class AnchoredWalk:
-    """Walks over the matches in a layout. It keeps no matches. It has the methods of `PathWalk`.
-
-    Parameters
-    ----------
-    layout : AnchoredLayout
-        The events of an anchored graph.
-    number : int
-        The branch's number.
-    """
+    """Walks over the matches in a layout. It keeps no matches. It has the methods of `PathWalk`."""
 
     is_line = False
 
@@ -88,13 +80,7 @@ class AnchoredWalk:
         return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in canonical order, in blocks of at most ``size``.
-
-        Notes
-        -----
-        Memory O(size x events of a match). Time O(events of matches) if a path can continue with its anchor
-        at any event, as in ``SEQ(A, B+, C)``.
-        """
+        """Yield all matches in canonical order, in blocks of at most ``size``."""
         return self._walk(0, len(self._ends[0]), size)
 
     def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
@@ -140,9 +126,7 @@ class AnchoredWalk:
     def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order; see `PathWalk.take`.
 
-        Notes
-        -----
-        Exact for counts of any size. Time O(anchors x entries in a window) per event of each match.
+        Exact for counts of any size.
         """
         numbering = self.numbering(counts)
         wanted = sorted(set(numbers))

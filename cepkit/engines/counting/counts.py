@@ -30,11 +30,7 @@ _NUMBERS = "the exact numbers of matches by their last events"
 class PathCounter:
     """Counts the matches in a layout.
 
-    Notes
-    -----
-    Time O(n_places) without conditions between events; otherwise see `write_counting`. Numbers beyond 63 bits
-    are computed modulo several numbers, one pass each. Memory O(n_places) for the total; O(n_places x digits)
-    for the numbers by last event.
+    Numbers beyond 63 bits are computed modulo several numbers, one pass each.
     """
 
     def __init__(self, layout: Layout):
@@ -224,6 +220,7 @@ class PathCounter:
         """Return the numbers that the counting kernel writes, and with ``weight`` also the sums of weights.
 
         ``weight`` has the residues of the weights of the members of the component's pool, uint64.
+
         """
         layout = self.layout
         made = layout.write_once(

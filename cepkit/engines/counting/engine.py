@@ -100,20 +100,7 @@ def _walk(layout: Layout, number: int) -> PathWalk | AnchoredWalk:
 
 
 def match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events``. They are counted when the count is first needed.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program for which `counting_unsupported` returns None.
-    events : Events
-        With the program's columns.
-
-    Notes
-    -----
-    Time to count: O(events + pairs of events of successive components in a window), and O(events) without
-    conditions between events. Memory O(events).
-    """
+    """Return the matches of ``program`` in ``events``. They are counted when the count is first needed."""
     if not events.n_events or program.window.is_empty:
         return KnownMatches(events, joined([]))
     return CountedMatches(program, events)
@@ -129,6 +116,7 @@ class CountingRun:
     """How sequences were counted so far.
 
     ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
+
     """
 
     tier: str
@@ -138,6 +126,7 @@ class CountedMatches(SequenceSet):
     """The matches of all branches of a program.
 
     ``as_python`` runs kernels that are not compiled yet as Python, for a few events.
+
     """
 
     def __init__(self, program: SequenceProgram, events: Events, *, as_python: bool = False):
@@ -339,6 +328,7 @@ class CountedMatches(SequenceSet):
 
         All matches that end at an event begin in its window. So the events from the first of these windows to
         the last of these ends have the same first matches.
+
         """
         is_few = 0 < n <= _FIRST_MATCHES and not self._as_python
         if not is_few or ("_total" not in self.__dict__ and self._is_slow):
@@ -365,6 +355,7 @@ class CountedMatches(SequenceSet):
 
         A walk over all events takes longer to prepare. All matches that end at an event begin in its window,
         so the events of these windows have the same matches with these ends.
+
         """
         is_known = "_walks" in self.__dict__
         if is_known or not numbers or not self._lie_in_windows or self._total >= 2**63:
@@ -436,17 +427,7 @@ class CountedMatches(SequenceSet):
     def aggregate(
         self, function: str, variable: str, values: np.ndarray | None, present: np.ndarray | None
     ) -> int | float | None:
-        """Return an aggregate over the events of ``variable`` in all matches.
-
-        Parameters
-        ----------
-        function : str
-            ``count``, ``sum``, ``avg``, ``min`` or ``max``.
-        variable : str
-            A variable of the pattern.
-        values, present : ndarray, shape (n_events,), optional
-            int64 or float64 by position, and whether each is present; None counts events.
-        """
+        """Return an aggregate over the events of ``variable`` in all matches."""
         by_place = known = None
         if values is not None:
             by_place, known = (of[self._places.position_of_place] for of in (values, present))

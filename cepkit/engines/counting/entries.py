@@ -20,47 +20,31 @@ from cepkit.progress import checkpoint
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Events that the states of a graph accept; see `cepkit.compile.counting.path_source`.
+    """Events that the states of a graph accept; see `cepkit.compile.counting.path_source`."""
 
-    Parameters
-    ----------
-    layout : Layout
-        The events.
-    place, position : ndarray of int64, shape (n_entries,)
-        Place and stream position of the event; places ascend within a state.
-    low, high : ndarray of int64, shape (n_entries,)
-        Time allows the entries from ``low`` to ``high`` of a preceding state before the entry.
-    window_start : ndarray of int64, shape (n_entries,)
-        The first place in whose window the entry is.
-    first_of_state, end_of_state, offset : ndarray of int64, shape (n_states,)
-        The entries of each state, and where its part of ``latest`` begins.
-    latest : ndarray of int64, shape (n_cells,)
-        For each state and entry, the latest place at which a path that ends there begins, or -1.
-    limits : list of ndarray of int64, shape (n_entries,)
-        Limits by absent events, as `GraphPathWriter` names them.
-    """
-
-    layout: Layout
+    layout: Layout  # the events
+    # place, position: int64, (n_entries,): place and stream position of the event; places ascend within a
+    # state
     place: np.ndarray
     position: np.ndarray
+    # low, high: int64, (n_entries,): time allows the entries from ``low`` to ``high`` of a preceding state
+    # before the entry
     low: np.ndarray
     high: np.ndarray
-    window_start: np.ndarray
+    window_start: np.ndarray  # int64, (n_entries,): the first place in whose window the entry is
+    # first_of_state, end_of_state, offset: int64, (n_states,): the entries of each state, and where its part
+    # of ``latest`` begins
     first_of_state: np.ndarray
     end_of_state: np.ndarray
     offset: np.ndarray
+    # int64, (n_cells,): for each state and entry, the latest place at which a path that ends there begins, or
+    # -1
     latest: np.ndarray
-    limits: list[np.ndarray]
+    limits: list[np.ndarray]  # limits by absent events, as `GraphPathWriter` names them
 
     @classmethod
     def of(cls, layout: Layout) -> Entries:
-        """Return the entries of a layout's graph.
-
-        Notes
-        -----
-        Time O(n_events x n_states + entries x window), in practice O(n_events x n_states); memory O(entries x
-        n_states).
-        """
+        """Return the entries of a layout's graph."""
         graph, places = layout.graph, layout.places
         states = range(len(graph.states))
         pools = [graph.pool(s) if graph.is_line else layout.every for s in states]

@@ -98,37 +98,12 @@ def estimate_count(
 ) -> CountEstimate:
     """Return an estimate of the number of matches.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A compiled sequence query.
-    events : Events
-        With the program's columns.
-    samples : int
-        How many matches of the relaxed query to draw; with several branches, about this number.
-    seed : int
-        The same seed draws the same sample.
+    The matches of the relaxed query are counted exactly and drawn uniformly without replacement. The
+    estimate is this count times the share of drawn matches that fulfil the other conditions. Branches are
+    strata with samples in proportion to their relaxed counts; a branch that needs no relaxation is counted.
+    Clopper and Pearson's limits of each stratum hold with at least the given confidence for any share; the
+    limits of the sum are computed from them.
 
-    Returns
-    -------
-    CountEstimate
-        Exact if no condition is left out, and if all matches of the relaxed query are tested.
-
-    Raises
-    ------
-    CepError
-        When ``samples`` is not a positive whole number, or ``seed`` is not a whole number.
-    UnsupportedQueryError
-        When the counting engine cannot run the query without any of its conditions.
-
-    Notes
-    -----
-    The matches of the relaxed query are counted exactly and drawn uniformly without replacement. The estimate
-    is this count times the share of drawn matches that fulfil the other conditions. Branches are strata with
-    samples in proportion to their relaxed counts; a branch that needs no relaxation is counted. Clopper and
-    Pearson's limits of each stratum hold with at least the given confidence for any share; the limits of the
-    sum are computed from them.
-    Time: counting and sampling the relaxed query, and O(samples x events of a match).
     Source: Clopper, Pearson, "The use of confidence or fiducial limits illustrated in the case of the
     binomial", Biometrika 26, 1934; Zou, Donner, "Construction of confidence limits about effect measures: a
     general approach", Statistics in Medicine 27, 2008 (sums of independent estimates).
@@ -211,6 +186,7 @@ def draw_matches(program: SequenceProgram, events: Events, n: int, seed: int) ->
 
     Matches of the relaxed query are drawn until ``n`` of them fulfil the other conditions. Each match has the
     same chance. None if the relaxed query has few matches, or if too few of them are matches.
+
     """
     relaxed = relax(program)
     is_of_use = n and events.n_events and not program.window.is_empty
@@ -264,25 +240,10 @@ def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str,
 def proportion_limits(hits: int, n: int, confidence: float) -> tuple[float, float]:
     """Return the confidence limits of a proportion after ``hits`` in ``n`` independent draws.
 
-    Parameters
-    ----------
-    hits, n : int
-        0 <= hits <= n, n >= 1.
-    confidence : float
-        Least probability that the limits hold.
-
-    Notes
-    -----
     The upper limit is the largest proportion at which ``hits`` or fewer have probability (1 - confidence) /
-    2; the lower limit is the smallest for ``hits`` or more. Both are found by bisection. Time O(n).
-    Source: Clopper, Pearson, Biometrika 26, 1934.
+    2; the lower limit is the smallest for ``hits`` or more.
 
-    Examples
-    --------
-    >>> [round(limit, 4) for limit in proportion_limits(8, 10, 0.95)]
-    [0.4439, 0.9748]
-    >>> [round(limit, 4) for limit in proportion_limits(0, 100, 0.95)]
-    [0.0, 0.0362]
+    Source: Clopper, Pearson, Biometrika 26, 1934.
     """
     tail = (1 - confidence) / 2
     k = np.arange(1, n + 1)

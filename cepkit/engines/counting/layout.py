@@ -45,17 +45,6 @@ class Layout:
 
     A pool is the list of places that pass one test. The last pool, ``every``, has all places that any state
     accepts. Arrays are made when they are first needed.
-
-    Parameters
-    ----------
-    graph : StateGraph
-        The graph of a branch of the program of ``places``.
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which places fulfil the conditions on single events; see `accepted`.
-    as_python : bool
-        Whether kernels that are not compiled yet run as Python. For a few events this is faster.
     """
 
     def __init__(self, graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False):

@@ -80,22 +80,15 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class CountedWindow:
-    """How many paths within a window end at each of its entries.
+    """How many paths within a window end at each of its entries."""
 
-    Parameters
-    ----------
-    start : int
-        The window's first place.
-    lows, highs, cell : ndarray of int64, shape (n_states,)
-        The entries of each state in the window; entry i of state s has row ``cell[s] + i`` of ``count``.
-    count : ndarray of int64, shape (n_cells,) or (n_cells, n_digits)
-        The counts, or their digits to the base 2^31, the lowest first.
-    """
-
-    start: int
+    start: int  # the window's first place
+    # lows, highs, cell: int64, (n_states,): the entries of each state in the window; entry i of state s has
+    # row ``cell[s] + i`` of ``count``
     lows: np.ndarray
     highs: np.ndarray
     cell: np.ndarray
+    # int64, (n_cells,) or (n_cells, n_digits): the counts, or their digits to the base 2^31, the lowest first
     count: np.ndarray
 
 
@@ -112,11 +105,8 @@ class PathFinder:
     def window(self, start: int, last: int, n_digits: int = 0) -> CountedWindow:
         """Return the counts of the paths that begin at place ``start`` or later and end before ``last``.
 
-        Notes
-        -----
-        Time O(pairs of entries in the window), times ``n_digits``; memory O(states x entries in it). Counts
-        are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at ``start``
-        or later and end at ``last``, the counts of all their parts are exact.
+        Counts are exact modulo 2^64, or modulo 2^(31 n_digits). If fewer matches than the modulus begin at
+        ``start`` or later and end at ``last``, the counts of all their parts are exact.
         """
         if self._known is not None and self._known[0] == (start, last, n_digits):
             return self._known[1]
@@ -148,22 +138,7 @@ class PathFinder:
         return out > 0
 
     def draw(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
-        """Return matches of a line by their numbers among the matches with the same last entry.
-
-        Parameters
-        ----------
-        window : CountedWindow
-            Counted without digits.
-        last : ndarray of int64, shape (n,)
-            The last entries.
-        rank : ndarray of int64, shape (n,)
-            The numbers. The kernel replaces -1 by the number of all matches with this last entry.
-
-        Returns
-        -------
-        ndarray of int64, shape (n, n_states)
-            The entries of the matches, from the first event to the last.
-        """
+        """Return matches of a line by their numbers among the matches with the same last entry."""
         out = np.zeros((len(last), self.n_states), np.int64)
         own, done = self.entries, 0
         run, values = own.kernel(write_window_counts, "draw")
@@ -179,6 +154,7 @@ class PathFinder:
         """Return the matches with the numbers ``ranks`` among the ``count`` matches that end at ``last``.
 
         ``end_states`` is the mask of their final states.
+
         """
         own = self.entries
         start, place = int(own.window_start[last]), int(own.place[last])

@@ -10,22 +10,7 @@ WORD = 1 << 64
 
 
 def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
-    """Return 2^64 and odd moduli without common factors, with a product greater than ``bound``.
-
-    Parameters
-    ----------
-    bound : int
-        The largest possible number.
-    most_terms : int
-        The sum of this many residues of one odd modulus must stay below 2^64.
-    largest : int
-        The odd moduli are smaller.
-
-    Raises
-    ------
-    ValueError
-        If the product of all such moduli is too small.
-    """
+    """Return 2^64 and odd moduli without common factors, with a product greater than ``bound``."""
     used, product = [WORD], WORD
     limit = min(largest, WORD // most_terms)
     candidates = range(limit - 1 - limit % 2, 1, -2)
@@ -41,15 +26,7 @@ def moduli(bound: int, most_terms: int, *, largest: int = 1 << 62) -> list[int]:
 
 
 def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[int]:
-    """Return the least numbers with these residues: uint64 if all are below 2^63, otherwise a list of int.
-
-    Parameters
-    ----------
-    residues : list of ndarray of uint64, shape (n,)
-        One array per modulus.
-    used : list of int
-        The moduli, 2^64 first.
-    """
+    """Return the least numbers with these residues: uint64 if all are below 2^63, otherwise a list of int."""
     numbers, product = residues[0].astype(object), used[0]
     for residue, modulus in zip(residues[1:], used[1:], strict=True):
         step = (residue.astype(object) - numbers) * pow(product, -1, modulus) % modulus

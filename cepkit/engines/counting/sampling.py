@@ -20,11 +20,6 @@ _TRIALS_PER_CALL = 1 << 16
 class LineSample:
     """Draws matches for given last events; all matches of an event are equally likely.
 
-    Notes
-    -----
-    In a large window, if 1 in `_MOST_TRIALS` rows of events of the right types is a match, rows are drawn
-    until enough of them are matches: time O(trials x states), independent of the window. Otherwise the window
-    is counted: time O(pairs of events in it).
     Last events close to each other share a counted window, which begins with the first of their windows. A
     match from it that begins too early for its last event is drawn again, so that the sample stays exactly
     uniform.
@@ -34,15 +29,7 @@ class LineSample:
         self.finder, self.rng, self.entries = finder, rng, finder.entries
 
     def rows(self, last: np.ndarray, n_wanted: np.ndarray, count: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the entries of ``n_wanted`` different matches for each last entry, unordered.
-
-        Parameters
-        ----------
-        last : ndarray of int64, shape (n,)
-            Entries where matches end, ascending, without duplicates.
-        n_wanted, count : ndarray of int64, shape (n,)
-            How many are drawn, and how many exist.
-        """
+        """Yield the entries of ``n_wanted`` different matches for each last entry, unordered."""
         lows, sizes = self._windows(last)
         n_trials = sizes.prod(axis=1, dtype=np.float64) / count
         n_pairs = (sizes[:, 1:] * sizes[:, :-1]).sum(dtype=np.float64)

@@ -24,9 +24,6 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
 
     None of the numbers exceeds ``bound``. A graph with a loop needs no bound.
 
-    Notes
-    -----
-    Time O(n_events x n_states), times the length of numbers with more than 63 bits.
     Differs: CORE (Bucchi et al., VLDB 2022) has the same complexity, with a structure that also enumerates.
     """
     graph, last, since = layout.graph, layout.members(layout.last_pool), layout.places.window_start
@@ -52,12 +49,7 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
 
 
 def total_unary(layout: Layout) -> int:
-    """Return the number of matches, of any size.
-
-    Notes
-    -----
-    Time as `count_unary`; memory O(n_events + digits of the number x n_states^2).
-    """
+    """Return the number of matches, of any size."""
     last, since = layout.members(layout.last_pool), layout.places.window_start
     return sum(_long_numbers(_Paths.of(layout), since, last))
 

@@ -46,16 +46,8 @@ _RUN = 24  # from this many successive numbers on, a walk is cheaper than findin
 class PathWalk:
     """Walks over the matches in a layout. It keeps no matches, only the `Entries`.
 
-    Parameters
-    ----------
-    layout : Layout
-        The events of a state graph.
-    number : int
-        The branch's number.
-
-    Notes
-    -----
     In the methods, ``counts`` is the number of matches that end at each place: an array or a list of int.
+
     Source: Poppe, Lei, Rundensteiner, Maier, "GRETA: Graph-based Real-time Event Trend Aggregation", PVLDB
     11(1), 2017, section 4: matches as the paths of a graph of events.
     Differs: the graph is not stored; kernels look up its edges. Paths are also walked and found by number.
@@ -95,13 +87,7 @@ class PathWalk:
         return collect(self.blocks(n_matches if self.is_line else MATCHES_PER_BLOCK))
 
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
-        """Yield all matches in canonical order, in blocks of about ``size``.
-
-        Notes
-        -----
-        Memory O(size x events of a match), even if many matches end at one event. Time O(events of matches +
-        events in the windows before them): every candidate that passes leads to a match.
-        """
+        """Yield all matches in canonical order, in blocks of about ``size``."""
         yield from self._walk(0, len(self._ends[0]), size)
 
     def _walk(self, begin: int, stop: int, size: int, path: Path | None = None) -> Iterator[MatchBlock]:
@@ -199,22 +185,7 @@ class PathWalk:
     def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
         """Return the matches of these numbers, in this order.
 
-        Parameters
-        ----------
-        numbers : sequence of int
-            Numbers of matches in canonical order, from 0 on.
-        counts : array or list of int
-            How many matches end at each place.
-
-        Raises
-        ------
-        IndexError
-            If no match has one of the numbers.
-
-        Notes
-        -----
-        Exact for counts of any size. Time O(pairs of events in a window) for each last event of these
-        matches, and O(window) per event of each match. Runs of successive numbers are walked.
+        Exact for counts of any size. Runs of successive numbers are walked.
         """
         numbering = self.numbering(counts)
         wanted = sorted(set(numbers))
@@ -230,11 +201,9 @@ class PathWalk:
     def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
         """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order.
 
-        Notes
-        -----
-        Exactly uniform for counts of any size: numbers of matches are drawn, and `take` finds the matches. In
-        a line of states, the numbers only decide how many matches end at each event. `LineSample` then draws
-        these matches, with one counted window for last events that are close to each other.
+        Exactly uniform for counts of any size: numbers of matches are drawn, and `take` finds the matches.
+        In a line of states, the numbers only decide how many matches end at each event. `LineSample` then
+        draws these matches, with one counted window for last events that are close to each other.
         """
         numbering = self.numbering(counts)
         numbers = draw_numbers(numbering.total, n, seed)

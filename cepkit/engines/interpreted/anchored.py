@@ -44,15 +44,7 @@ def anchored_tests_of(graph: AnchoredGraph) -> AnchoredTests | str:
 
 
 class AnchoredTables:
-    """The arguments of the counting kernels for a layout; see `cepkit.kernels.interpreted_anchored`.
-
-    Parameters
-    ----------
-    layout : AnchoredLayout
-        The events.
-    tests : AnchoredTests
-        The tests of its graph.
-    """
+    """The arguments of the counting kernels for a layout; see `cepkit.kernels.interpreted_anchored`."""
 
     def __init__(self, layout, tests: AnchoredTests):
         graph, entries, anchors = layout.graph, layout.entries, layout.anchors

@@ -59,17 +59,6 @@ def count_interpreted(
     """Return how many matches end at each member of the last pool, modulo 2^64, uint64.
 
     Returns None if a kernel of its own is compiled in the meantime: it begins again and ends earlier.
-
-    Parameters
-    ----------
-    layout : Layout
-        The events.
-    tests : list
-        The tests of every link.
-    last, since : ndarray of int64
-        The members of the last pool, and the first places in their windows.
-    is_compiled : callable
-        Returns whether the kernel is compiled.
     """
     graph = layout.graph
     readers = PoolReaders(layout)
@@ -146,6 +135,7 @@ def nearest_interpreted(
 
     ``pools`` are those of the absent event and of its neighbour. Each neighbour looks from ``first`` to
     ``stop``.
+
     """
     readers, numbers = PoolReaders(layout), Buffer(np.uint64)
     members = layout.array("members", pools[0])

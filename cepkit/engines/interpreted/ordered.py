@@ -25,21 +25,11 @@ Leveled = dict[tuple[int, int], tuple[PairTest, ...]]
 
 @dataclass(frozen=True, slots=True)
 class OrderedTests:
-    """The conditions of a branch for an order of its components.
+    """The conditions of a branch for an order of its components."""
 
-    Parameters
-    ----------
-    pairs : Leveled
-        Those on one or two events.
-    joint : tuple of JointTest
-        Those on more events.
-    of_absence : tuple of Leveled
-        Those on each absent event.
-    """
-
-    pairs: Leveled
-    joint: tuple[JointTest, ...]
-    of_absence: tuple[Leveled, ...]
+    pairs: Leveled  # those on one or two events
+    joint: tuple[JointTest, ...]  # those on more events
+    of_absence: tuple[Leveled, ...]  # those on each absent event
 
 
 def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests | str:
@@ -78,15 +68,7 @@ def _level(bound: BoundBranch, own: BoundCondition, variable: str, level_of: dic
 
 
 class OrderedTables:
-    """The arguments of the kernel for a branch; see `cepkit.kernels.interpreted_ordered.search`.
-
-    Parameters
-    ----------
-    branch : OrderedBranch
-        The branch, its events, and the order of its components.
-    tests : OrderedTests
-        Its conditions.
-    """
+    """The arguments of the kernel for a branch; see `cepkit.kernels.interpreted_ordered.search`."""
 
     def __init__(self, branch, tests: OrderedTests):
         own, bound, order = branch.own, branch.bound, branch.order
@@ -252,6 +234,7 @@ class OrderedTables:
         """Return the first and last member of the last component with positions from ``low`` to ``high``.
 
         With several partitions the positions become a test.
+
         """
         if self.own.events.n_partitions < 2:
             members = self._members[self._level_of[self.n - 1]]

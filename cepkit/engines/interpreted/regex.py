@@ -47,10 +47,6 @@ class Interpreter:
         """Advance ``state`` over events and return the first and last events of the matches that end there.
 
         ``note`` gets the number of visited partial matches and the most live starts of a partition.
-
-        Notes
-        -----
-        Time O(n_events x live starts x instructions). Memory O(chunk).
         """
         run = load_kernels(KERNELS).advance
         found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -92,19 +88,7 @@ class Interpreter:
         self, partition: np.ndarray, n_partitions: int, inputs: Inputs, event_of_item: np.ndarray,
         first_item: np.ndarray,
     ) -> np.ndarray:  # fmt: skip
-        """Return the mask of positions that each row of given matches reaches, int64, (n_items,).
-
-        Parameters
-        ----------
-        partition, n_partitions, inputs
-            All events from the first one on.
-        event_of_item, first_item
-            The rows of the matches; see `Lineage`.
-
-        Notes
-        -----
-        Time O(n_events + n_items x instructions); memory O(n_items x values).
-        """
+        """Return the mask of positions that each row of given matches reaches, int64, (n_items,)."""
         code, state, n = self.code, self.new_state(n_partitions), len(event_of_item)
         n_floats = sum(value.is_float for value in code.values)
         fulfilled, mask = np.empty(n, np.int64), np.zeros(n, np.int64)

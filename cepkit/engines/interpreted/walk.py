@@ -21,6 +21,7 @@ def interpreted_walk(places, code: WalkCode) -> Callable:
     """Return a function that takes the arguments of a generated search and interprets the branch instead.
 
     The arguments are those of `cepkit.compile.sequences.search_source.write_search`.
+
     """
     tables = *code.tables, *data_of(places, code)
     return partial(_run, int(places.program.query.scope == "run"), tables)

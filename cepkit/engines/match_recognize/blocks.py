@@ -29,6 +29,7 @@ class _Compared:
     """A comparison. An operand is a view of a column, or one number for all places.
 
     ``missing`` are the places where an operand has no value, in order.
+
     """
 
     compare: Callable[..., np.ndarray]
@@ -62,6 +63,7 @@ def block_test(rows: NearbyRows, tree: ex.Expression) -> BlockTest | None:
     """Return a condition as a test of blocks, or None if it does more than compare columns and numbers.
 
     ``rows`` has all places.
+
     """
     match tree:
         case ex.And(operands=operands) | ex.Or(operands=operands):

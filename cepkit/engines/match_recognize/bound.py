@@ -17,24 +17,12 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 
 @dataclass(frozen=True, eq=False)
 class BoundRowQuery:
-    """A query of MATCH_RECOGNIZE with its program for a frame.
+    """A query of MATCH_RECOGNIZE with its program for a frame."""
 
-    Parameters
-    ----------
-    query : RowsQuery
-        The query, with names of columns as the frame has them.
-    program : RowProgram
-        Its automaton and its conditions.
-    measures : tuple of Compiled
-        Its measures as functions.
-    schema : mapping of str to ColumnType
-        The columns of the frame.
-    """
-
-    query: RowsQuery
-    program: RowProgram
-    measures: tuple[Compiled, ...]
-    schema: Mapping[str, ColumnType]
+    query: RowsQuery  # the query, with names of columns as the frame has them
+    program: RowProgram  # its automaton and its conditions
+    measures: tuple[Compiled, ...]  # its measures as functions
+    schema: Mapping[str, ColumnType]  # the columns of the frame
     derived: Mapping[str, Any] = field(default_factory=dict)  # as in `BoundQuery`: always empty
     functions: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,15 +48,7 @@ def bind_row_query(
     params: Mapping[str, Any] | None = None,
     clock: str | None = None,
 ) -> BoundRowQuery:
-    """Return a query bound to columns; ``clock`` orders the rows of a query without ORDER BY.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a column that does not exist.
-    PredicateError
-        For a function that does not exist.
-    """
+    """Return a query bound to columns; ``clock`` orders the rows of a query without ORDER BY."""
     rows = whole.rows if isinstance(whole, SelectedRows) else whole
     partition_by, keys = bind_clause(rows, schema)
     program, measures = prepare_rows(rows, schema, params)

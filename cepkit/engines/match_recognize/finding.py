@@ -74,20 +74,7 @@ def reason_for_python(program: RowProgram) -> str | None:
 def find_in_partitions(
     program: RowProgram, define: Mapping[str, ex.Expression], given: RowInput
 ) -> FoundRows | None:
-    """Return the matches of all partitions, or None if the search in Python must find them.
-
-    Parameters
-    ----------
-    program : RowProgram
-    define : mapping
-        The conditions of the program as trees.
-    given : RowInput
-
-    Raises
-    ------
-    CepError
-        If AFTER MATCH skips to the first row of a match, or to a variable without a row.
-    """
+    """Return the matches of all partitions, or None if the search in Python must find them."""
     if reason_for_python(program) is not None or given.order.n_places == 0:
         return None
     search = _KernelSearch(program, define, given)

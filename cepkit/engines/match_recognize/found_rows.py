@@ -18,27 +18,15 @@ FEWEST_ROWS = 200  # in fewer rows, Python finds the matches as fast
 
 @dataclass(frozen=True)
 class RowOrder:
-    """The rows of a frame, partition by partition. A *place* is a position in this order.
+    """The rows of a frame, partition by partition. A *place* is a position in this order."""
 
-    Parameters
-    ----------
-    row_of_place : ndarray of int64 or int32, or None
-        Rows of the frame; None if the frame has this order.
-    first_place_of_partition : ndarray of int64, shape (n_partitions + 1,)
-        Partitions are in the order of their first rows. None is empty.
-    code_of_row : ndarray of int32, optional
-        The partition of each row as another number, if rows of a partition have the order of the frame.
-    first_place_of_code : ndarray of int64, optional
-        The first place of each such number.
-    is_known : bool
-        Whether an earlier call on the frame found this order.
-    """
-
-    row_of_place: np.ndarray | None
+    row_of_place: np.ndarray | None  # rows of the frame; None if the frame has this order
+    # int64, (n_partitions + 1,): partitions are in the order of their first rows. None is empty.
     first_place_of_partition: np.ndarray
+    # int32: the partition of each row as another number, if rows of a partition have the order of the frame
     code_of_row: np.ndarray | None = None
-    first_place_of_code: np.ndarray | None = None
-    is_known: bool = False
+    first_place_of_code: np.ndarray | None = None  # int64: the first place of each such number
+    is_known: bool = False  # whether an earlier call on the frame found this order
 
     @property
     def n_places(self) -> int:
@@ -88,21 +76,14 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class FoundRows:
-    """The matches of all partitions, in the order in which they are found.
+    """The matches of all partitions, in the order in which they are found."""
 
-    Parameters
-    ----------
-    start_of_match, end_of_match : ndarray of int64, shape (n_matches,)
-        The first place, and the place after the last one. They are equal for an empty match.
-    find_states : callable
-        Returns ``states``. Most queries need none.
-    first_match_of_partition : ndarray of int64, shape (n_partitions + 1,)
-    """
-
+    # start_of_match, end_of_match: int64, (n_matches,): the first place, and the place after the last one.
+    # They are equal for an empty match.
     start_of_match: np.ndarray
     end_of_match: np.ndarray
-    find_states: Callable[[], np.ndarray]
-    first_match_of_partition: np.ndarray
+    find_states: Callable[[], np.ndarray]  # returns ``states``. Most queries need none.
+    first_match_of_partition: np.ndarray  # int64, (n_partitions + 1,)
 
     @cached_property
     def states(self) -> np.ndarray:

@@ -23,6 +23,7 @@ class Needs:
     ``("labels",)``. A condition depends on the row, on rows a fixed distance away, and on the parts. With
     ``needs_start`` it depends on the first row as well. ``variables`` are those whose conditions need more
     than rows a fixed distance away.
+
     """
 
     parts: tuple[tuple, ...]

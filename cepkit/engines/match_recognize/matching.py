@@ -29,6 +29,7 @@ class RowMatch:
 
     ``states`` has the state of the automaton that took each row, from row ``start`` on. Matches have numbers
     from 1, and partial matches have 0.
+
     """
 
     number: int
@@ -55,6 +56,7 @@ class RowProgram:
     says whether partial matches that ran out of time have rows. Conditions look at most ``rows_before`` rows
     back and ``rows_after`` rows ahead of the rows of a match. ``columns`` are those that conditions and
     measures read, in this order, and then the clock.
+
     """
 
     automaton: RowAutomaton
@@ -74,29 +76,7 @@ class RowProgram:
 def find_row_matches(
     program: RowProgram, columns: Mapping[str, Sequence[Any]], n_rows: int, *, budget: int | None = None
 ) -> list[RowMatch]:
-    """Return the matches of one partition, in the order in which they are found.
-
-    Parameters
-    ----------
-    program : RowProgram
-    columns : mapping
-        The values of the columns in the order of the partition. None is null.
-    n_rows : int
-        The number of rows.
-    budget : int, optional
-        The largest number of partial matches to try, but at least 50 for each row. It does not count where
-        conditions depend only on rows a fixed distance away, because the search is linear there. The default
-        is ``BUDGET``, or ``BUDGET_WITH_LABELS`` if conditions read the labels of earlier rows.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If the search needs more than ``budget`` partial matches.
-    ResultTooLargeError
-        If the matches take more memory than the call may take.
-    CepError
-        If AFTER MATCH skips to the first row of a match, or to a variable without a row.
-    """
+    """Return the matches of one partition, in the order in which they are found."""
     search = RowSearch(program, columns, n_rows, budget)
     found: list[RowMatch] = []
     start = n_bytes = 0
@@ -113,13 +93,7 @@ def find_row_matches(
 
 
 def next_start(program: RowProgram, match: RowMatch) -> int:
-    """Return the first row at which the next match can begin.
-
-    Raises
-    ------
-    CepError
-        If AFTER MATCH skips to the first row of the match, or to a variable without a row.
-    """
+    """Return the first row at which the next match can begin."""
     if not match.states or program.after_match == "to_next_row":
         return match.start + 1
     if program.after_match == "past_last_row":
@@ -139,6 +113,7 @@ def target_error(name: str, number: int, target: int | None) -> CepError:
     """Return the error of a match after which the search cannot continue at a row of a variable.
 
     ``target`` is the row in its partition, or None if the variable has none.
+
     """
     if target is None:
         return CepError(f"AFTER MATCH SKIP TO {name}: match {number} has no row of {name}")
@@ -147,18 +122,7 @@ def target_error(name: str, number: int, target: int | None) -> CepError:
 
 
 class RowSearch:
-    """The search in one partition, with what is known to fail.
-
-    Attributes
-    ----------
-    waiting : tuple of int, optional
-        After `preferred`: the states of the first partial match that lacked a row, because the rows or the
-        time came to their end. None if there is none.
-    hit_end, ran_out : bool
-        After `preferred`: whether a row was lacking after the last one, or because it was not in time.
-    deepest : int
-        The last row that a condition looked at, in all calls of `preferred`.
-    """
+    """The search in one partition, with what is known to fail."""
 
     def __init__(
         self,

@@ -37,15 +37,7 @@ _NO_NULLS, _NO_VALUES = np.empty(0, np.uint8), np.empty(0, np.int64)
 
 
 class MeasureReader(VectorReader):
-    """Reads measures at points of matches. ``at`` is an array of places, -1 where there is no row.
-
-    Parameters
-    ----------
-    program : RowProgram
-    found : FoundRows
-    points : Points
-    given : RowInput
-    """
+    """Reads measures at points of matches. ``at`` is an array of places, -1 where there is no row."""
 
     def __init__(self, program: RowProgram, found: FoundRows, points: Points, given: RowInput):
         super().__init__(len(points), given.schema, given.params)
@@ -241,13 +233,7 @@ class MeasureReader(VectorReader):
 
 
 def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
-    """Return the values of a vector at ``n`` places as an Arrow array of a type.
-
-    Raises
-    ------
-    NotVectorizedError
-        If the values are of another type.
-    """
+    """Return the values of a vector at ``n`` places as an Arrow array of a type."""
     if (vector.type.kind, vector.type.unit) != (kind.kind, kind.unit):
         raise NotVectorizedError
     missing = vector.is_null(n) if vector.missing else None

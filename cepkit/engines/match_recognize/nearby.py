@@ -30,15 +30,7 @@ def without_variables(tree: ex.Expression) -> ex.Expression:
 
 
 class NearbyRows(VectorReader):
-    """Reads conditions at the places of some partitions. ``at`` is the distance to the row that is read.
-
-    Parameters
-    ----------
-    given : RowInput
-    order : RowOrder
-    partitions : tuple of int
-        The first partition, and the one after the last.
-    """
+    """Reads conditions at the places of some partitions. ``at`` is the distance to the row that is read."""
 
     def __init__(self, given: RowInput, order: RowOrder, partitions: tuple[int, int]):
         first, until = partitions
@@ -88,13 +80,7 @@ class NearbyRows(VectorReader):
 def truths_by_python(
     program: RowProgram, name: str, plain: Mapping[str, np.ndarray], order: RowOrder, first: int, until: int
 ) -> np.ndarray:
-    """Return where the condition of a variable holds in some partitions, computed row by row.
-
-    Raises
-    ------
-    PredicateError
-        If the condition has no value at a row.
-    """
+    """Return where the condition of a variable holds in some partitions, computed row by row."""
     condition, truths = program.conditions[name], []
     history = MatchHistory(program.needs, program.members, program.totals)
     bounds = order.first_place_of_partition[first : until + 1].tolist()

@@ -75,6 +75,7 @@ def output_rows(
     """Yield the output rows of one partition: the position of a row of the input, and the measures.
 
     For one row per match, the position is the first row of the match.
+
     """
     unmatched = rows_per_match == "all_with_unmatched"
     rows: list[tuple[int, int, list[Any]]] = []

@@ -11,23 +11,13 @@ from cepkit.engines.match_recognize.found_rows import FoundRows
 
 @dataclass(frozen=True)
 class Points:
-    """The rows of a result that belong to matches, match by match.
+    """The rows of a result that belong to matches, match by match."""
 
-    Parameters
-    ----------
-    match_of_point : ndarray of int64, shape (n_points,)
-    last_of_point : ndarray of int64, shape (n_points,)
-        The last row that RUNNING measures see; the place before the match if they see none.
-    place_of_point : ndarray of int64, shape (n_points,)
-        The row of the input that the result shows.
-    see_whole_matches : bool
-        Whether every match has one point, which sees all of its rows.
-    """
-
-    match_of_point: np.ndarray
+    match_of_point: np.ndarray  # int64, (n_points,)
+    # int64, (n_points,): the last row that RUNNING measures see; the place before the match if they see none
     last_of_point: np.ndarray
-    place_of_point: np.ndarray
-    see_whole_matches: bool = False
+    place_of_point: np.ndarray  # int64, (n_points,): the row of the input that the result shows
+    see_whole_matches: bool = False  # whether every match has one point, which sees all of its rows
 
     def __len__(self) -> int:
         """Return the number of points."""

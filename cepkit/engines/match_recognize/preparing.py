@@ -28,13 +28,6 @@ def prepare_rows(
 
     A program depends on the types of columns, and not on rows. So the next frame with these columns has it
     at once.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a column that does not exist.
-    PredicateError
-        For a function that does not exist, or WITHIN without ORDER BY.
     """
     if params:
         program, measures = _prepare(query, schema, params)
@@ -47,13 +40,7 @@ def prepare_rows(
 
 
 def columns_read(query: RowPatternQuery, schema: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that conditions and measures read, in this order, and then the clock of WITHIN.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a column that does not exist.
-    """
+    """Return the columns that conditions and measures read, in this order, and then the clock of WITHIN."""
     return tuple(dict.fromkeys(column_of(name, schema) for name in _names_in(query)))
 
 
@@ -71,6 +58,7 @@ def _prepare_once(
     """Return what `_prepare` does. ``source`` is part of the key: errors show it, and equality leaves it out.
 
     Columns that the query does not read need no type.
+
     """
     return _prepare(query, cast(dict[str, ColumnType], dict(types)), None)
 
@@ -112,13 +100,7 @@ def _prepare(
 def bind_clause(
     query: RowPatternQuery, schema: Mapping[str, ColumnType]
 ) -> tuple[tuple[str, ...], tuple[SortKey, ...]]:
-    """Return the columns of PARTITION BY and the keys of ORDER BY, with the names of the frame.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        For a column that does not exist.
-    """
+    """Return the columns of PARTITION BY and the keys of ORDER BY, with the names of the frame."""
     scope = ColumnScope(query.source, schema)
     partition_by = tuple(scope.column(name, "PARTITION BY") for name in query.partition_by)
     keys = tuple(

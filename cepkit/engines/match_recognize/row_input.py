@@ -32,32 +32,17 @@ class PlacedColumn:
 
 @dataclass(frozen=True)
 class RowInput:
-    """What a search reads of a frame.
+    """What a search reads of a frame."""
 
-    Parameters
-    ----------
-    schema : mapping
-        The types of the columns.
-    column : callable
-        Returns a column by name.
-    plain : callable
-        Returns a column as Python values in the order of the frame, None for null.
-    order : RowOrder
-    reach : tuple of int
-        The most rows that conditions look back and ahead.
-    params : mapping, optional
-        Values of the query's parameters.
-    place : callable, optional
-        Takes the name and the values of a column, and the room before and after it. Returns the values in the
-        order of the places with this room, and the least of them; by default `RowOrder.with_room`.
-    """
-
-    schema: Mapping[str, ColumnType]
-    column: Callable[[str], Column]
+    schema: Mapping[str, ColumnType]  # the types of the columns
+    column: Callable[[str], Column]  # returns a column by name
+    # Returns a column as Python values in the order of the frame, None for null.
     plain: Callable[[str], np.ndarray]
     order: RowOrder
-    reach: tuple[int, int]
-    params: Mapping[str, Any] | None = None
+    reach: tuple[int, int]  # the most rows that conditions look back and ahead
+    params: Mapping[str, Any] | None = None  # values of the query's parameters
+    # Takes the name and the values of a column, and the room before and after it. Returns the values in the
+    # order of the places with this room, and the least of them; by default `RowOrder.with_room`.
     place: Place | None = None
     _columns: dict[str, Column] = field(default_factory=dict, repr=False)
     _placed: dict[str, PlacedColumn] = field(default_factory=dict, repr=False)
@@ -73,13 +58,7 @@ class RowInput:
         return name in self._placed
 
     def placed(self, name: str) -> PlacedColumn:
-        """Return a column in the order of the places.
-
-        Raises
-        ------
-        NotVectorizedError
-            For lists and other objects.
-        """
+        """Return a column in the order of the places."""
         if name not in self._placed:
             kind, values, texts = column_parts(self.column_of(name))
             before, after = (min(rows, len(values)) for rows in self.reach)

@@ -26,21 +26,11 @@ from cepkit.progress import checkpoint
 
 @dataclass(frozen=True, eq=False)
 class RowPartition:
-    """The rows of a partition in order.
+    """The rows of a partition in order."""
 
-    Parameters
-    ----------
-    code : int
-        The number of the partition in the events.
-    positions : ndarray of int64, shape (n_rows,)
-        The positions of the rows in the stream.
-    columns : mapping of str to list
-        The values that conditions and measures read; None is null.
-    """
-
-    code: int
-    positions: np.ndarray
-    columns: Mapping[str, list[Any]]
+    code: int  # the number of the partition in the events
+    positions: np.ndarray  # int64, (n_rows,): the positions of the rows in the stream
+    columns: Mapping[str, list[Any]]  # the values that conditions and measures read; None is null
 
     @property
     def n_rows(self) -> int:
@@ -66,6 +56,7 @@ class SearchedRows:
         """Return the matches of all partitions by kernels, or None if Python must find them.
 
         The program has the conditions of the query, perhaps with another pattern.
+
         """
         if self.events.n_events < FEWEST_ROWS or reason_for_python(program) is not None:
             return None
@@ -125,25 +116,14 @@ class SearchedRows:
 
 @dataclass(frozen=True, eq=False)
 class RowMatchSet:
-    """Matches of a row pattern, sorted by their last row and then by their first. Each has a row.
+    """Matches of a row pattern, sorted by their last row and then by their first. Each has a row."""
 
-    Parameters
-    ----------
-    events : Events
-        In stream order.
-    first, last : ndarray of int64, shape (n_matches,)
-        Positions of the first and the last row.
-    number : ndarray of int64, shape (n_matches,)
-        The number of the match in its partition, from 1.
-    state_of_item : ndarray of int64, shape (n_items,)
-        The state of the automaton that took each row.
-    """
-
-    events: Events
+    events: Events  # in stream order
+    # first, last: int64, (n_matches,): positions of the first and the last row
     first: np.ndarray
     last: np.ndarray
-    number: np.ndarray
-    state_of_item: np.ndarray
+    number: np.ndarray  # int64, (n_matches,): the number of the match in its partition, from 1
+    state_of_item: np.ndarray  # int64, (n_items,): the state of the automaton that took each row
 
     def __len__(self) -> int:
         return len(self.first)
@@ -187,6 +167,7 @@ def row_match_set(events: Events, found: Iterable[tuple[np.ndarray, Iterable[Row
     """Return matches as arrays; ``found`` has positions of the rows of a partition, and its matches.
 
     Empty matches are left out.
+
     """
     first, last, number, states = [], [], [], []
     for positions, matches in found:

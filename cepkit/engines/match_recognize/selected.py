@@ -51,15 +51,7 @@ def check_select(
     params: Mapping[str, Any] | None = None,
     table: Sequence[str] = (),
 ) -> None:
-    """Raise for columns, functions and types of a SELECT that do not fit its ``result``, with their places.
-
-    Raises
-    ------
-    ColumnNotFoundError, PredicateError
-        The message names the clause of the SELECT.
-    CepError
-        For two columns of one name.
-    """
+    """Raise for columns, functions and types of a SELECT that do not fit its ``result``."""
     scope = scope_of_result(query, result, params, table)
     if query.where is not None:
         scope.compiled(query.where, "WHERE", is_condition=True)

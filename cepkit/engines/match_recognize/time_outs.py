@@ -25,17 +25,6 @@ def with_timed_out(
     A row that begins no match, and that no match skips, begins at most one partial match. It satisfies a
     beginning of the pattern with all rows that are in time, and would need another one. If several do, the
     first in the order of preference counts. It ran out of time if ``now`` is not in time any more.
-
-    Parameters
-    ----------
-    program : RowProgram
-        With a time bound.
-    columns, n_rows
-        As for `find_row_matches`.
-    matches : sequence of RowMatch
-        The matches of the partition, as `find_row_matches` returns them.
-    now : int, optional
-        The latest time of all partitions, in ticks.
     """
     assert program.within is not None
     match_at = {match.start: match for match in matches}

@@ -14,24 +14,7 @@ from cepkit.limits import check_memory
 def find_window_matches(
     program: RowProgram, columns: Mapping[str, Sequence[Any]], ends: Sequence[int], *, seek: bool = False
 ) -> list[RowMatch | None]:
-    """Return the match of each row of a partition; None for no match, an empty one, or a skipped row.
-
-    Parameters
-    ----------
-    program : RowProgram
-    columns : mapping
-        As for `find_row_matches`.
-    ends : sequence of int, (n_rows,)
-        The end of the frame of each row, exclusive. The frame begins at the row. PREV and NEXT do not leave
-        it.
-    seek : bool
-        Whether a match may begin at a later row of the frame.
-
-    Notes
-    -----
-    Conditions that look at rows a fixed distance away take time O(n_rows) if all frames have one end, and
-    O(sum of the frames) otherwise.
-    """
+    """Return the match of each row of a partition; None for no match, an empty one, or a skipped row."""
     search = RowSearch(program, columns, len(ends))
     found: list[RowMatch | None] = []
     resume = n_bytes = 0
@@ -69,6 +52,7 @@ def window_values(
     """Return the measures of each row of a partition, at the last row of its match.
 
     ``empty`` has their values for a row without a match.
+
     """
     values = []
     for current, (end, match) in enumerate(zip(ends, found, strict=True)):

@@ -10,24 +10,7 @@ import pyarrow.compute as pc
 def reduce_items(
     function: str, values: pa.Array, first_item: np.ndarray, order: tuple[str, ...] | None
 ) -> pa.Array:
-    """Reduce the items of every match to one value. Nulls do not count; nulls alone give null.
-
-    Parameters
-    ----------
-    function : str
-        ``count``, ``sum``, ``avg``, ``min``, ``max`` or ``collect``.
-    values : pyarrow.Array, shape (n_items,)
-        The items, match by match.
-    first_item : ndarray of int, shape (n_matches + 1,)
-        Offsets; every match has at least one item.
-    order : tuple of str, optional
-        The texts from least to greatest, for ordered categories.
-
-    Raises
-    ------
-    TypeError
-        When the function is not defined for such values.
-    """
+    """Reduce the items of every match to one value. Nulls do not count; nulls alone give null."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if function == "collect":
@@ -70,13 +53,7 @@ def _check(function: str, kind: pa.DataType) -> None:
 
 
 def in_words(kind: pa.DataType) -> str:
-    """Return what values of a type are called in errors. All frames have the same words, unlike types.
-
-    Examples
-    --------
-    >>> in_words(pa.large_string()), in_words(pa.date32())
-    ('texts', 'times')
-    """
+    """Return what values of a type are called in errors. All frames have the same words, unlike types."""
     if _is_text(kind) or pa.types.is_string_view(kind):
         return "texts"
     if pa.types.is_boolean(kind):

@@ -93,6 +93,7 @@ def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], .
     """Return the query's measures, or the default: first and last of every order column, and the count.
 
     A default name that a partition column has gets an underscore at its end.
+
     """
     if query.measures is not None:
         return query.measures
@@ -107,13 +108,7 @@ def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], .
 
 
 def unused_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
-    """Return names that differ from each other, and from the taken ones also in lower case.
-
-    Examples
-    --------
-    >>> unused_names(["first_ts", "count"], ["Count"])
-    ['first_ts', 'count_']
-    """
+    """Return names that differ from each other, and from the taken ones also in lower case."""
     used = {name.lower() for name in taken}
     names: list[str] = []
     for name in wanted:
@@ -126,29 +121,8 @@ def unused_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
 def measure(query: RegexQuery, matches: MatchSet, source: Rows) -> dict[str, Measured]:
     """Compute the result columns of every match.
 
-    Parameters
-    ----------
-    query : RegexQuery
-        Its partition columns come first, then the measures. Without measures and order columns, the result
-        has ``first_position`` and ``last_position``, the stream positions of the first and last event.
-    matches : MatchSet
-        In the order of the result.
-    source : Rows
-        The frame the events came from.
+    Aggregates in measures range over all rows of the match.
 
-    Returns
-    -------
-    dict of str to (Picked or pyarrow.Array)
-        In the order of the result's columns.
-
-    Raises
-    ------
-    ColumnNotFoundError, PredicateError
-        The message names the measure. A call without matches checks the measures before any work starts.
-
-    Notes
-    -----
-    Time O(rows of matches), at most O(events). Aggregates in measures range over all rows of the match.
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 2.2.
     """
     last_rows = matches.events.rows(matches.last)
@@ -327,6 +301,7 @@ class Evaluator:
         """Read a text that meets a time or a duration as such.
 
         A date becomes its midnight, and a time of a day the duration since midnight.
+
         """
         left, right = _as_plain_time(left), _as_plain_time(right)
         return self._read(e, left, right.type), self._read(e, right, left.type)

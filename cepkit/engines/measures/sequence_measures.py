@@ -92,6 +92,7 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
     A variable for one event has the values of the order columns at this event, ``a_ts``. A variable for
     several events has their number and the values at the first and last, ``b_count``, ``b_first_ts``,
     ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
+
     """
     made: list[tuple[str, ex.Expression]] = []
     groups = query.group_variables
@@ -110,30 +111,7 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
 def sequence_measures(
     program: SequenceProgram, events: Events, block: MatchBlock, source: Rows
 ) -> dict[str, Measured]:
-    """Compute the result columns of a block of matches.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        The query's partition columns come first, then its measures or the default ones. Without order
-        columns, the default has ``a_position``, the stream position of the event, for every variable.
-    events : Events
-        The events that were searched.
-    block : MatchBlock
-        In the order of the result.
-    source : Rows
-        The frame the events came from.
-
-    Returns
-    -------
-    dict of str to (Picked or pyarrow.Array)
-        In the order of the result's columns; null where a variable stands for no event.
-
-    Raises
-    ------
-    ColumnNotFoundError, PredicateError
-        The message names the measure. A call without matches checks the measures before any work starts.
-    """
+    """Compute the result columns of a block of matches."""
     query: SequenceQuery = program.query
     found = _Found(program, events, block)
     columns: dict[str, Measured] = {}

@@ -19,28 +19,7 @@ _VECTORS = ColumnType(LIST, nullable=True, item=ColumnType(FLOAT, nullable=True)
 def vectors_of_arrow(
     array: pa.Array | pa.ChunkedArray, name: str, label: Callable[[int], object] = lambda row: row
 ) -> np.ndarray:
-    """Return an array column as a matrix.
-
-    Parameters
-    ----------
-    array : pyarrow.Array
-        Lists of numbers, of any of Arrow's kinds.
-    name : str
-        The column's name, for errors.
-    label : callable, optional
-        Returns what errors call a row; default: its number.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_rows, length)
-        NaN for missing numbers, and a row of NaN for a missing or empty array. If all arrays are missing or
-        empty, the length is 0.
-
-    Raises
-    ------
-    CepError
-        When the arrays differ in length. Names two rows and their lengths.
-    """
+    """Return an array column as a matrix."""
     array = one_chunk(array)
     n_items = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(n_items)
@@ -79,21 +58,6 @@ def _shown(label: object) -> str:
 def prepare(vectors: np.ndarray, function: str) -> np.ndarray:
     """Return a matrix in which ``function`` of two rows is a sum over their numbers.
 
-    Parameters
-    ----------
-    vectors : ndarray of float64, shape (n_rows, length)
-        NaN for missing numbers.
-    function : str
-        One of ``VECTOR_FUNCTIONS``.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_rows, length)
-        ``corr``: each row minus its mean, with norm 1, so that the correlation is the product of two rows.
-        ``cosine``: each row with norm 1. ``l2``: unchanged. Rows without a result contain NaN.
-
-    Notes
-    -----
     Powers of two first scale the rows to a size near 1. This changes no digit, and squares neither overflow
     nor vanish.
     """
@@ -119,6 +83,7 @@ def similarity(function: str, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return ``function`` of each pair of rows of two prepared matrices as kernels compute it, (n_rows,).
 
     Rows without a result give NaN.
+
     """
     total = np.zeros(len(one))
     with np.errstate(all="ignore"):
@@ -129,13 +94,7 @@ def similarity(function: str, one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def compare_rows(function: str, one: np.ndarray, other: np.ndarray, names: tuple[str, str]) -> np.ndarray:
-    """Return ``function`` of each pair of rows of two matrices; errors use the column ``names``.
-
-    Raises
-    ------
-    CepError
-        When the rows differ in length.
-    """
+    """Return ``function`` of each pair of rows of two matrices; errors use the column ``names``."""
     lengths = _lengths([(function, *names)], dict(zip(names, (one, other), strict=True)))
     sides = (
         prepare(_of_length(side, lengths[name]), function)
@@ -145,20 +104,7 @@ def compare_rows(function: str, one: np.ndarray, other: np.ndarray, names: tuple
 
 
 def prepared_columns(program: BoundQuery, vectors: Callable[[str], np.ndarray]) -> dict[str, Column]:
-    """Return the array columns that a program compares, prepared, by the names that it gives them.
-
-    Parameters
-    ----------
-    program : BoundQuery
-        A program with conditions that compare arrays.
-    vectors : callable
-        Returns an array column of the frame as a matrix.
-
-    Raises
-    ------
-    CepError
-        When compared arrays differ in length.
-    """
+    """Return the array columns that a program compares, prepared, by the names that it gives them."""
     wanted = {name: of for name, of in program.derived.items() if isinstance(of, Prepared)}
     if not wanted:
         return {}

@@ -98,6 +98,7 @@ class NextChainSearch:
 
         Matches end from ``low`` on. ``counts`` gets their numbers by last event, unless it is empty, or by
         blocks of last events if ``fill``.
+
         """
         begin, limit, end = part
         places, kernels, n, n_rows = self.places, self._kernels, self.n_components, len(self.chain.numbers)

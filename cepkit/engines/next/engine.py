@@ -45,20 +45,7 @@ def next_unsupported(program: BoundQuery) -> str | None:
 
 
 def match_next(program: SequenceProgram, events: Events) -> SequenceSet:
-    """Return the matches of ``program`` in ``events``. They are found when they are first needed.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program for which `next_unsupported` returns None.
-    events : Events
-        With the program's columns.
-
-    Notes
-    -----
-    Time O(events + events of partial matches) when each condition is on one event, or compares an event with
-    the one before it; one comparison with a sign of order adds O(events log events). Memory O(events).
-    """
+    """Return the matches of ``program`` in ``events``. They are found when they are first needed."""
     if not events.n_events or program.window.is_empty:
         return KnownMatches(events, joined([]))
     return NextMatches(program, events)

@@ -131,24 +131,12 @@ class OrderedEvents:
 
 @dataclass(frozen=True, slots=True)
 class OrderedBranch:
-    """A branch to search.
+    """A branch to search."""
 
-    Parameters
-    ----------
-    own : OrderedEvents
-        The events.
-    bound : BoundBranch
-        The branch.
-    number : int
-        Its number in the program.
-    order : tuple of int
-        Its components in the order of the search.
-    """
-
-    own: OrderedEvents
-    bound: BoundBranch
-    number: int
-    order: tuple[int, ...]
+    own: OrderedEvents  # the events
+    bound: BoundBranch  # the branch
+    number: int  # its number in the program
+    order: tuple[int, ...]  # its components in the order of the search
 
 
 class NestedSearch(ABC):
@@ -194,6 +182,7 @@ class NestedSearch(ABC):
         """Return matches that end from ``low`` to ``high``, unordered.
 
         The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
+
         """
         look = _WORK_PER_CALL if most_calls is None else _WORK_PER_CALL_OF_A_LOOK
         work = self._work_per_call(look)
@@ -311,6 +300,7 @@ class WalkedSearch:
     """A search that interprets a walk in the order of the pattern, as long as this is quick.
 
     ``search`` makes the search in the best order, whose kernel may have to be compiled.
+
     """
 
     def __init__(self, walk: BranchSearch, search: Callable[[], OrderedSearch]):
@@ -371,24 +361,7 @@ def ordered_sequence(
 ) -> SequenceSet:
     """Find the matches of a program, each branch with its own search order.
 
-    Parameters
-    ----------
-    own : OrderedEvents
-        The events of a program for which `ordered_unsupported` returns None.
-    orders : sequence of tuple of int
-        The components of every branch in search order.
-    most_known, most_calls : int
-        See `cepkit.engines.search.search.search_sequence`.
-
-    Returns
-    -------
-    SequenceSet
-        In canonical order, before any after-match policy. All orders give the same matches.
-
-    Notes
-    -----
-    Time O(partial matches of the order x events in reach), memory O(n_events x conditions on single events)
-    and the matches kept. See `write_ordered`.
+    See `write_ordered`.
     """
     if not own.places.n or own.program.window.is_empty:
         return KnownMatches(own.events, joined([]))

@@ -89,35 +89,6 @@ def match_regex(
 ) -> MatchSet:
     """Find the matches of ``program`` in ``events``.
 
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    events : Events
-        With the program's columns.
-    threads : int, optional
-        Most threads to use; None: as many as make it faster. The matches do not depend on it.
-    progress : callable, optional
-        Called now and then with the number of events done since the last call.
-    run : Run, optional
-        Receives what the run did.
-    tier : str
-        ``"auto"``, ``"interpreted"`` or ``"compiled"``; see `cepkit.engines.regex.tiers`.
-
-    Returns
-    -------
-    MatchSet
-        Ordered by last event.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Within about a tenth of a second after Ctrl-C. All threads have ended by then.
-
-    Notes
-    -----
-    Time O(n_events x live starts); starts that no condition distinguishes count as one. Memory: the state,
-    O(partitions of a block x live starts), and with blocks a copy of the used columns.
     Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
     """
     run = run if run is not None else Run()
@@ -223,26 +194,7 @@ def advance(
     run: Run | None = None,
     events_per_call: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Advance ``state`` over a run of events and return the matches that end in it.
-
-    Parameters
-    ----------
-    kernel, state
-        From one program.
-    partition : ndarray of int32, shape (n_events,)
-        Partition codes, below the state's number of partitions.
-    inputs : Inputs
-        Columns of the same events.
-    row_base : int
-        Number of the first event; starts and ends count from it.
-    events_per_call : int, optional
-        Most events that one call of the kernel reads; None: events for some 10 to 100 ms.
-
-    Returns
-    -------
-    first, last : ndarray of int64
-        Ordered by ``last``.
-    """
+    """Advance ``state`` over a run of events and return the matches that end in it."""
     run = run if run is not None else Run()
     if isinstance(kernel, Interpreter):
         return kernel.advance(state, partition, inputs, row_base, progress, run.note)
@@ -290,17 +242,7 @@ class PartitionBlocks:
 
 
 def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarray:
-    """Return the block of each partition; the largest partitions go first, each to the emptiest block.
-
-    Parameters
-    ----------
-    events_of_partition : ndarray of int64, shape (n_partitions,)
-    n_blocks : int
-
-    Returns
-    -------
-    ndarray of int32, shape (n_partitions,)
-    """
+    """Return the block of each partition; the largest partitions go first, each to the emptiest block."""
     load = np.zeros(n_blocks, np.int64)
     block = np.zeros(len(events_of_partition), np.int32)
     for p in np.argsort(-events_of_partition, kind="stable"):
@@ -315,6 +257,7 @@ def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBl
 
     Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
     cut into blocks with a state that fits the cache.
+
     """
     kernels = load_kernels(BLOCKS)
     partition, n_partitions = events.partition_of_event, events.n_partitions
@@ -401,8 +344,6 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
     If a row can stand for several positions, every variable takes as many rows as it can, from left to
     right: the lexicographically smallest sequence of positions wins.
 
-    Notes
-    -----
     One pass over the events of the matches' partitions and one over the rows of matches.
     """
     lineage = matches.lineage

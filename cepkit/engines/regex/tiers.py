@@ -19,25 +19,7 @@ _MOST_EVENTS = 20_000_000
 
 
 def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
-    """Return what runs ``program`` on this many events.
-
-    Parameters
-    ----------
-    program : Program
-        A compiled regex query.
-    inputs : Inputs
-        Their dtypes are part of the kernel.
-    n_events : int
-        Size of the work.
-    tier : str
-        ``"interpreted"`` or ``"compiled"``; ``"auto"`` takes a kernel that was compiled before, and for a new
-        query what answers first.
-
-    Raises
-    ------
-    CepError
-        When ``tier`` is ``"interpreted"`` and the query cannot be interpreted.
-    """
+    """Return what runs ``program`` on this many events."""
     if tier == COMPILED:
         return program.matching(inputs)
     if tier == INTERPRETED:
@@ -68,6 +50,7 @@ def take_over(
     """Return the query's own kernel and its state after the same events; None while it is not compiled.
 
     A kernel with queues keeps its starts in another order, so it does not take over.
+
     """
     if program.plan.queues or not is_ready(program.matching_source(inputs).text):
         return None

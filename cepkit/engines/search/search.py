@@ -67,25 +67,7 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
 
 
 class BranchSearch:
-    """The search for one branch's matches.
-
-    Parameters
-    ----------
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which places fulfil the conditions on single events.
-    bound : BoundBranch
-        The branch.
-    number : int
-        Its number.
-    load_as : callable, optional
-        As for `search_sequence`.
-    work_of_a_look : int, optional
-        Events that a call looks at if calls are limited.
-    compile_later : bool
-        Whether a kernel of its own is compiled in the background when it pays.
-    """
+    """The search for one branch's matches."""
 
     def __init__(
         self,
@@ -155,6 +137,7 @@ class BranchSearch:
         """Return matches that end from ``low`` to ``high``, unordered.
 
         The search ends early at more than ``most`` matches, or after ``most_calls`` calls of the kernel.
+
         """
         look = _WORK_PER_CALL if most_calls is None else self._work_of_a_look()
         work = self._work_per_call(look)
@@ -166,6 +149,7 @@ class BranchSearch:
         """Yield the matches of each call of the kernel, and whether the search is done.
 
         A call ends when its matches have about ``room`` events.
+
         """
         room = max(room, len(self.scratch[0]))
         out_place = np.empty(room, np.int64)
@@ -215,17 +199,7 @@ class BranchSearch:
 
 
 def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) -> KnownMatches | None:
-    """Return all matches if a search by interpretation ends within ``most_calls`` looks, otherwise None.
-
-    Parameters
-    ----------
-    places : Places
-        The events of a program.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which places fulfil the conditions on single events.
-    most_calls : int
-        Limit of kernel calls per branch, each of some hundredths of a second.
-    """
+    """Return all matches if a search by interpretation ends within ``most_calls`` looks, otherwise None."""
     searches = []
     for number, bound in enumerate(places.program.branches):
         searches.append(BranchSearch(places, accept, bound, number, compile_later=False))
@@ -251,31 +225,6 @@ def search_sequence(
 ) -> SequenceSet:
     """Find the matches of ``program`` in ``events``.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A compiled sequence query.
-    events : Events
-        With the program's columns.
-    most_known : int
-        Up to this many matches are kept. If there are more, they are counted by their last event, and
-        searched again, part by part, when they are read.
-    most_calls : int, optional
-        Limit of kernel calls per branch, each of some hundredths of a second. If a search does not end
-        within the limit, its matches count as too many to keep.
-    work_of_a_call : int, optional
-        With ``most_calls``: events that a call looks at.
-    load_as : callable, optional
-        ``load_as(program, text, name)`` loads a function from the text of a module; default `kernel`.
-
-    Returns
-    -------
-    SequenceSet
-        In canonical order, before any after-match policy.
-
-    Notes
-    -----
-    Time O(partial matches x window), memory O(n_events) and the matches kept.
     Source: the semantics of SASE's and FlinkCEP's strategies as one definition over positions.
     """
     places = Places(program, events)

@@ -28,28 +28,7 @@ def holding(
 ) -> np.ndarray:
     """Return which conditions and absences hold for each combination of events.
 
-    Parameters
-    ----------
-    places : Places
-        The events.
-    accept : ndarray of uint8, shape (n_tests, n_places), optional
-        See `cepkit.engines.shared.kernels.accepted`; needed for absences.
-    bound : BoundBranch
-        A branch of the program of ``places``.
-    item : ndarray of int64, shape (n_items,)
-        The places of the events, match by match.
-    size : ndarray of int64, shape (n_matches, n_components)
-        Number of events of each component in each match.
-    conditions, absences : sequence of int
-        Numbers of the branch's absences, and of its conditions except those on absent events.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_matches, n_conditions + n_absences)
-
-    Notes
-    -----
-    Components that a condition does not read may have any places. Time O(items). Few tests run uncompiled.
+    Components that a condition does not read may have any places. Few tests run uncompiled.
     """
     program, inputs = places.program, places.inputs
     n, n_tests = len(size), len(conditions) + len(absences)

@@ -118,6 +118,7 @@ def accepted(
     """Return which places fulfil the conditions on single events, uint8, (n_tests, n_places).
 
     ``load_as`` loads the kernel. By default numpy computes the same where it can, and ``otherwise`` loads it.
+
     """
     program, inputs = places.program, places.inputs
     accept = np.zeros((len(tests_of(program)), places.n), np.uint8)

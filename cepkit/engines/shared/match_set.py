@@ -17,17 +17,11 @@ _FEW = 4  # partitions with a quarter of the events are worth to be taken out
 
 @dataclass(frozen=True)
 class MatchSet:
-    """Matches of contiguous rows of a partition, in the order of their last event.
+    """Matches of contiguous rows of a partition, in the order of their last event."""
 
-    Parameters
-    ----------
-    events : Events
-        In stream order.
-    first, last : ndarray of int64, shape (n_matches,)
-        Positions of the first and last event; no two matches have the same last event.
-    """
-
-    events: Events
+    events: Events  # in stream order
+    # first, last: int64, (n_matches,): positions of the first and last event; no two matches have the same
+    # last event
     first: np.ndarray
     last: np.ndarray
 
@@ -71,6 +65,7 @@ class MatchSet:
 
         They are the matches themselves and None if their partitions have most of the events. The columns are
         left out.
+
         """
         return self._taken_out or (self, None)
 

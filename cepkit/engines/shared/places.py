@@ -37,6 +37,7 @@ class Places:
 
     Within a partition, a later event has a higher place. Every limit below stays inside the partition of its
     event, so engines need not know partitions. Only the events at the rising positions ``kept`` have places.
+
     """
 
     program: SequenceProgram
@@ -246,6 +247,7 @@ def placed_and_accepted(program: SequenceProgram, events: Events) -> tuple[Place
     """Return the places of events, and which of them fulfil the conditions on single events; see `accepted`.
 
     Events that fulfil none get no place if they are most of all, and no window counts events.
+
     """
     if events.n_events >= _FEWEST_TO_LEAVE_OUT and program.window.within_events is None:
         inputs = program.inputs(events.columns)

@@ -23,13 +23,7 @@ _WIDTHS = (1, 2, 4, 8)
 
 
 def usable_threads() -> int:
-    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process.
-
-    Raises
-    ------
-    CepError
-        When ``CEPKIT_THREADS`` is not a whole number, or more than 512.
-    """
+    """Return how many threads matching may use: ``CEPKIT_THREADS``, or the cores of this process."""
     named = os.environ.get("CEPKIT_THREADS")
     if named:
         try:

@@ -49,21 +49,12 @@ def _code(text: str):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a condition read where it failed, or in its last test if it did not fail.
+    """What a condition read where it failed, or in its last test if it did not fail."""
 
-    Parameters
-    ----------
-    truth : bool, optional
-        None for null.
-    place_of : mapping of Term to int
-        The places of the events that its ``element`` leaves read, without missing events.
-    value_of : mapping of Term to value
-        The values of its ``group`` leaves, as kernels hold them.
-    """
-
-    truth: bool | None
+    truth: bool | None  # none for null
+    # The places of the events that its ``element`` leaves read, without missing events.
     place_of: Mapping[Term, int]
-    value_of: Mapping[Term, Any]
+    value_of: Mapping[Term, Any]  # the values of its ``group`` leaves, as kernels hold them
 
 
 class _SeeingWriter(PathWriter):
@@ -99,13 +90,6 @@ class PlainConditions:
     """The conditions of a branch as Python functions of a path.
 
     ``path[d]`` is the place of the d-th event, ``first[c]`` the depth at which component c begins.
-
-    Parameters
-    ----------
-    places : Places
-        The events.
-    bound : BoundBranch
-        One of the program's branches.
     """
 
     def __init__(self, places: Places, bound: BoundBranch):
@@ -236,6 +220,7 @@ class PlainConditions:
         """Return what a condition reads.
 
         ``key`` is ``("condition", i)``, or ``("alone", c, k)`` for the event at ``place`` as component ``c``.
+
         """
         written = self._written[key]
         writer = self._writer(_SeeingWriter)

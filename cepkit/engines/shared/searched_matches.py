@@ -31,6 +31,7 @@ class FoundPart:
     """The matches that one call of a search found; ``block(k)`` makes the first k of them.
 
     ``n_items`` is the number of events of all of them, 0 if it is not known.
+
     """
 
     n: int
@@ -40,21 +41,11 @@ class FoundPart:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """What a search found."""
 
-    Parameters
-    ----------
-    block : MatchBlock
-        The matches; if they are not all, only some of them.
-    n : int
-        How many were found.
-    is_whole : bool
-        Whether these are all.
-    """
-
-    block: MatchBlock
-    n: int
-    is_whole: bool
+    block: MatchBlock  # the matches; if they are not all, only some of them
+    n: int  # how many were found
+    is_whole: bool  # whether these are all
 
 
 class RangeSearch(Protocol):
@@ -75,6 +66,7 @@ def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most
     ``found`` yields the matches of each call, and whether it was the last. Calls end when there are more than
     ``most`` matches, or after ``most_calls`` calls. If they are not all, only some are made. Matches beyond
     the memory limit are an error without ``most``, and too many with it.
+
     """
     parts, n, n_items, is_done = [], 0, 0, False
     for part, is_done in islice(found, most_calls):
@@ -97,6 +89,7 @@ class SearchedMatches(SequenceSet):
     """Too many matches to keep: counted by their last event, and searched again when they are read.
 
     ``some`` are some of the ``n_found`` matches that were found before there were too many.
+
     """
 
     def __init__(self, events: Events, searches: Sequence[RangeSearch], some: MatchBlock, n_found: int):

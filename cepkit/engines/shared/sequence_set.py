@@ -34,24 +34,12 @@ ORDER = "cepkit.kernels.sequences.match_order"
 
 @dataclass(frozen=True, slots=True)
 class MatchBlock:
-    """Some matches: the events of match m are ``event_of_item[first_item_of_match[m] : ...[m + 1]]``.
+    """Some matches: the events of match m are ``event_of_item[first_item_of_match[m] : ...[m + 1]]``."""
 
-    Parameters
-    ----------
-    event_of_item : ndarray of int64, shape (n_items,)
-        Positions in stream order, rising within a match.
-    component_of_item : ndarray of int16, shape (n_items,)
-        The component of its branch that each event stands for.
-    first_item_of_match : ndarray of int64, shape (n_matches + 1,)
-        Offsets.
-    branch_of_match : ndarray of int16, shape (n_matches,)
-        Number of the branch.
-    """
-
-    event_of_item: np.ndarray
-    component_of_item: np.ndarray
-    first_item_of_match: np.ndarray
-    branch_of_match: np.ndarray
+    event_of_item: np.ndarray  # int64, (n_items,): positions in stream order, rising within a match
+    component_of_item: np.ndarray  # int16, (n_items,): the component of its branch that each event stands for
+    first_item_of_match: np.ndarray  # int64, (n_matches + 1,): offsets
+    branch_of_match: np.ndarray  # int16, (n_matches,): number of the branch
 
     def __len__(self) -> int:
         return len(self.branch_of_match)
@@ -113,6 +101,7 @@ class MatchBlock:
 
         They are ordered by their events from the last to the first, then by the ends of the components, then
         by the branch. Equal matches keep their order.
+
         """
         if len(self) <= _FEW:
             return np.array(sorted(range(len(self)), key=self._key), np.int64)
@@ -140,15 +129,7 @@ class MatchBlock:
 
 
 class LineBlock(MatchBlock):
-    """Matches of a branch with one event of each component; other arrays are made when they are needed.
-
-    Parameters
-    ----------
-    events : ndarray of int64, shape (n_components, n_matches)
-        Positions in stream order.
-    branch : int
-        Number of the branch.
-    """
+    """Matches of a branch with one event of each component; other arrays are made when they are needed."""
 
     def __init__(self, events: np.ndarray, branch: int):
         self.__dict__.update(events=events, branch=branch)
@@ -226,13 +207,7 @@ def bytes_to_collect(n_matches: int, n_items: int) -> int:
 
 
 def collect(blocks: Iterable[MatchBlock]) -> MatchBlock:
-    """Return the matches of all blocks as one block, unless they take too much memory.
-
-    Raises
-    ------
-    ResultTooLargeError
-        As `check_memory`.
-    """
+    """Return the matches of all blocks as one block, unless they take too much memory."""
     made, n, n_items = [], 0, 0
     for block in blocks:
         made.append(block)
@@ -246,6 +221,7 @@ class SearchRun:
     """How matches were searched.
 
     ``tier`` is ``"interpreted"``, ``"compiled"``, or ``"interpreted, then compiled"``.
+
     """
 
     tier: str
@@ -258,6 +234,7 @@ def first_of_few_events(
 
     ``find`` returns the first matches of some events. Events after a match must not forbid it. The first
     events grow by a factor, up to an eighth of all.
+
     """
     n_events = _FIRST_EVENTS
     while 0 < n <= FEW_MATCHES and n_events * _PART_OF_ALL <= events.n_events:
@@ -303,6 +280,7 @@ class SequenceSet(ABC):
 
     Engines define `ends` and `ending`. Everything else follows; an engine may override it to be faster. One
     thread at a time runs a public method: what they build is built once, and their arrays have one user.
+
     """
 
     events: Events
@@ -452,6 +430,7 @@ class FoundLater(SequenceSet):
 
     Methods that must be quick first look for them within limits: ``find(events, most_calls=…)``.
     ``is_final`` says that no event after a match forbids it.
+
     """
 
     def __init__(self, events: Events, find: Callable[..., SequenceSet], *, is_final: bool):

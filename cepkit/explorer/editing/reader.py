@@ -42,18 +42,7 @@ LOCKED = "The query has mistakes. Its sliders can be moved after they are correc
 
 
 class QueryReader:
-    """Reads the text in the editor with the chosen keywords.
-
-    Parameters
-    ----------
-    data : SearchedFrame
-    board : Board
-    present : Presenter
-    call : dict
-        The keywords of `cepkit.match` that the user chose.
-    frame_name : str
-        The name of the frame in copied code.
-    """
+    """Reads the text in the editor with the chosen keywords."""
 
     def __init__(
         self, data: SearchedFrame, board: Board, present: Presenter, call: dict[str, Any], frame_name: str

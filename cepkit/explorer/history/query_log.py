@@ -24,28 +24,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A query that ran to the end.
+    """A query that ran to the end."""
 
-    Parameters
-    ----------
-    number : int
-        Its place in time, from 1.
-    text : str
-    call : mapping of str to value
-        Keywords of `cepkit.match`.
-    n_matches : int
-    seconds : float
-        How long it took.
-    at : datetime
-        When it ended.
-    """
-
-    number: int
+    number: int  # its place in time, from 1
     text: str
-    call: Mapping[str, Any] = field(default_factory=dict)
+    call: Mapping[str, Any] = field(default_factory=dict)  # keywords of `cepkit.match`
     n_matches: int = 0
-    seconds: float = 0.0
-    at: datetime.datetime = datetime.datetime.min
+    seconds: float = 0.0  # how long it took
+    at: datetime.datetime = datetime.datetime.min  # when it ended
 
     def trait(self) -> dict[str, Any]:
         """Return the run for the widget."""
@@ -57,13 +43,7 @@ class PastRun:
 
 
 def choices_text(call: Mapping[str, Any]) -> str:
-    """Return keywords of a call in a few words.
-
-    Examples
-    --------
-    >>> choices_text({"partition_by": "symbol", "order_by": ["ts", "seq"], "params": {"n": 3}})
-    'by symbol; ordered by ts, seq; with n = 3'
-    """
+    """Return keywords of a call in a few words."""
     said = ((_WORDS.get(name, name), value) for name, value in call.items() if value not in (None, [], {}))
     return "; ".join(f"{word} {_value_text(value)}" for word, value in said)
 
@@ -83,14 +63,6 @@ class QueryLog:
 
     A run of the same undo step replaces the run before it: a dragged slider leaves one entry. A query that
     runs again moves to the front.
-
-    Examples
-    --------
-    >>> log = QueryLog()
-    >>> for step, text in [(1, "a"), (2, "a b"), (2, "a b+"), (3, "a")]:
-    ...     log.add(step, text, {}, 7, 0.01)
-    >>> [run.text for run in log.runs]
-    ['a', 'a b+']
     """
 
     def __init__(self) -> None:

@@ -25,29 +25,15 @@ FORMAT, VERSION = "cepkit explorer", 1
 
 @dataclass(frozen=True, slots=True)
 class SavedBoard:
-    """The content of a file.
-
-    Parameters
-    ----------
-    state : BoardState
-    engine : str
-        The engine that the user chose by name, or ``"auto"``.
-    columns : mapping of str to str
-        The columns that the query and the choices read, with their types.
-    runs : tuple of PastRun
-        The past queries, the newest first.
-    cases : tuple of Case
-        The kept cases.
-    key_order : str
-        The order of the list of keys: by name, or by the number of matches.
-    """
+    """The content of a file."""
 
     state: BoardState
-    engine: str = "auto"
+    engine: str = "auto"  # the engine that the user chose by name, or ``"auto"``
+    # The columns that the query and the choices read, with their types.
     columns: Mapping[str, str] = field(default_factory=dict)
-    runs: tuple[PastRun, ...] = ()
-    cases: tuple[Case, ...] = ()
-    key_order: str = BY_NAME
+    runs: tuple[PastRun, ...] = ()  # the past queries, the newest first
+    cases: tuple[Case, ...] = ()  # the kept cases
+    key_order: str = BY_NAME  # the order of the list of keys: by name, or by the number of matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +45,7 @@ class SavedText:
 
 
 def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
-    """Write a file, completely or not at all.
-
-    Raises
-    ------
-    CepError
-        When a choice cannot be written as text, such as a Python function, or the file cannot be written.
-    """
+    """Write a file, completely or not at all."""
     state = saved.state
     key = None if state.key is None else {"by": list(state.key[0]), "name": state.key[1]}
     content = {
@@ -83,15 +63,7 @@ def save_board(path: str | os.PathLike, saved: SavedBoard) -> None:
 
 
 def load_board(path: str | os.PathLike) -> SavedBoard:
-    """Return the content of a file that `save_board` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        When the file does not exist.
-    CepError
-        When the file is no saved explorer, is damaged, or a newer version of cepkit wrote it.
-    """
+    """Return the content of a file that `save_board` wrote."""
     path = file_of("load", path)
     try:
         content = json.loads(path.read_bytes())

@@ -14,64 +14,29 @@ MOST_STEPS = 500
 
 @dataclass(frozen=True, slots=True)
 class BoardState:
-    """Everything that a user chose.
+    """Everything that a user chose."""
 
-    Parameters
-    ----------
-    text : str
-        The text of the query.
-    call : mapping of str to value
-        Keywords of `cepkit.match`: key columns, clock, event type, strategy, measures, parameters.
-    drawn : str or None
-        The column of the timeline; None if the query determines it.
-    key : tuple of (tuple of str, str), or None
-        The key columns and the shown key as text; None if the matches determine it.
-    match : int or None
-        The match whose selection changed the key, or that was selected before; None in all other states.
-    """
-
-    text: str
+    text: str  # the text of the query
+    # Keywords of `cepkit.match`: key columns, clock, event type, strategy, measures, parameters.
     call: Mapping[str, Any] = field(default_factory=dict)
-    drawn: str | None = None
+    drawn: str | None = None  # the column of the timeline; None if the query determines it
+    # The key columns and the shown key as text; None if the matches determine it.
     key: tuple[tuple[str, ...], str] | None = None
+    # The match whose selection changed the key, or that was selected before; None in all other states.
     match: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A state, and the change that led to it.
-
-    Parameters
-    ----------
-    state : BoardState
-    label : str
-        The change in words, such as ``"text"``.
-    number : int
-        Different for every step.
-    """
+    """A state, and the change that led to it."""
 
     state: BoardState
-    label: str = ""
-    number: int = 0
+    label: str = ""  # the change in words, such as ``"text"``
+    number: int = 0  # different for every step
 
 
 class History:
-    """The states of a board, the current one among them. Threads may call it.
-
-    Parameters
-    ----------
-    state : BoardState
-        The first state.
-    now_s : callable
-        Returns the time in seconds.
-
-    Examples
-    --------
-    >>> history = History(BoardState("a"))
-    >>> history.record(BoardState("ab"), "text")
-    >>> history.undo().text, history.redo_label, history.redo().text
-    ('a', 'text', 'ab')
-    """
+    """The states of a board, the current one among them. Threads may call it."""
 
     def __init__(self, state: BoardState, now_s: Callable[[], float] = time.monotonic):
         self._steps, self._place, self._n = [Step(state)], 0, 0
@@ -96,20 +61,7 @@ class History:
         return after[0].label if after else ""
 
     def record(self, state: BoardState, label: str, burst: Hashable = None, *, is_held: bool = False) -> None:
-        """Add a state as a new step, or as a part of the current step.
-
-        Parameters
-        ----------
-        state : BoardState
-            A state that equals the current one changes nothing.
-        label : str
-            The change in words.
-        burst : value, optional
-            A change with the same value as the change before belongs to the same step if it follows soon.
-            None for a step of its own.
-        is_held : bool
-            Whether the change belongs to the same step even after a pause, as while a slider is dragged.
-        """
+        """Add a state as a new step, or as a part of the current step."""
         with self._lock:
             now_s = self._now_s()
             if state == self.now.state:

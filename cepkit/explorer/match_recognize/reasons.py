@@ -28,6 +28,7 @@ def reasons_of_rows(
 
     Several rows mean the match from the first to the last of them. One row is read as the first row of the
     longest partial match that begins there.
+
     """
     searched = result.data.searched(result.program)
     ordered = np.array(sorted(set(positions)), np.int64)
@@ -86,6 +87,7 @@ def _longest(reader: RowReader, k: int) -> int:
     """Return the row where the longest partial match from row ``k`` ends or fails.
 
     A match that the search would find ends it earlier.
+
     """
     ways, row = reader.beginning(), k
     whole = None

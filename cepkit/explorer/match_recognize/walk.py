@@ -25,17 +25,6 @@ class RowStepping:
     A partial match is live after a row if some way to read its rows lets the pattern take a further row. Rows
     that AFTER MATCH skips begin none. A match is completed at its last row, and the partial matches that
     begin before the search continues end with it.
-
-    Parameters
-    ----------
-    searched : SearchedRows
-    partition : int
-    shown : sequence of int
-        The drawn state of each state of the automaton.
-    ends : ndarray of int64, optional
-        Positions where matches end, rising.
-    name : callable, optional
-        Returns a row in words by its position in the stream.
     """
 
     def __init__(

@@ -66,13 +66,7 @@ class AnswerPresenter:
     # --- reasons
 
     def why_not(self, positions: Sequence[int]) -> None:
-        """Show why events are not a match.
-
-        Raises
-        ------
-        CepError
-            When no event has one of the positions.
-        """
+        """Show why events are not a match."""
         result, asked = self._shown.result_for("why_not"), list(positions)
         n = result.events.n_events
         odd = next((one for one in asked if not 0 <= one < n), None)
@@ -85,6 +79,7 @@ class AnswerPresenter:
         """Explain the event nearest to ``x`` with those clicked before; a second click removes it.
 
         For ``x`` see `Series.nearest`.
+
         """
         result = self._shown.result
         if result is None:

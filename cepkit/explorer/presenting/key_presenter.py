@@ -54,6 +54,7 @@ class KeyPresenter:
         """Keep a key as the user's choice and return it.
 
         The user gives its number, its name, or its distance ``step`` to the shown key.
+
         """
         program = self._shown.program
         keys = None if program is None else self.of(program, self._shown.data.events(program))

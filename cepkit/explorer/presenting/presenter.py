@@ -29,16 +29,7 @@ OLD_RESULT = "the last result is still shown"
 
 
 class Presenter:
-    """The presenters of a board, and the content that they share.
-
-    Parameters
-    ----------
-    data : SearchedFrame
-    board : Board
-    engine : str or EngineValue
-    sampled : str
-        The part of the frame that is shown, in words; empty for the whole frame.
-    """
+    """The presenters of a board, and the content that they share."""
 
     def __init__(self, data: SearchedFrame, board: Board, engine: str | EngineValue, sampled: str):
         self._board = board

@@ -37,25 +37,13 @@ QUICK_S = 0.2  # a count of matches that takes no longer is announced neither by
 
 @dataclass(frozen=True)
 class Asked:
-    """A query to run.
-
-    Parameters
-    ----------
-    program : Program or SequenceProgram
-    automaton : Automaton
-    notes : tuple of str
-        Shown with the result.
-    version : int
-        The edit of the text that it belongs to.
-    is_cold : bool
-        Whether no query of its shape was counted before, so that none is compiled.
-    """
+    """A query to run."""
 
     program: Any
     automaton: Automaton
-    notes: tuple[str, ...]
-    version: int
-    is_cold: bool = False
+    notes: tuple[str, ...]  # shown with the result
+    version: int  # the edit of the text that it belongs to
+    is_cold: bool = False  # whether no query of its shape was counted before, so that none is compiled
 
 
 class RunPresenter:

@@ -36,17 +36,7 @@ SENT_S = 0.05  # matches and events reach the page in this time; then histograms
 
 
 class Shown:
-    """What a board shows now. The presenters of its parts share it.
-
-    Parameters
-    ----------
-    data : SearchedFrame
-    board : Board
-    worker : Worker
-        Runs the jobs of all presenters.
-    sampled : str
-        The part of the frame that is shown, in words; empty for the whole frame.
-    """
+    """What a board shows now. The presenters of its parts share it."""
 
     def __init__(self, data: SearchedFrame, board: Board, worker: Worker, sampled: str):
         self.data, self.board, self.worker, self.sampled = data, board, worker, sampled

@@ -92,6 +92,7 @@ class TablePresenter:
         """Return the first page with the user's order and filters, as far as the result has their columns.
 
         If that takes long, it is a page of the first matches; `finish` shows the page with order and filters.
+
         """
         if not self.is_quick(result):
             return result.pages.quick_traits(self.filters)

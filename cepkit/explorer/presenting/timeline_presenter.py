@@ -66,6 +66,7 @@ class TimelinePresenter:
         """Show another key: by its number or its values as text, or the neighbour ``step`` keys away.
 
         ``window`` is the shown time; None for all.
+
         """
         self._submit(lambda turn: self._show_key(turn, partition, step, name, window))
 
@@ -133,6 +134,7 @@ class TimelinePresenter:
         """Return the key that the user chose.
 
         Without one, it is the shown key if it still has a match, otherwise the key of the first match.
+
         """
         if (kept := self._keys.kept_partition(result.program, result.events)) is not None:
             return kept

@@ -12,31 +12,7 @@ from cepkit.language.expressions.printing import print_expression
 
 
 def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> str:
-    r"""Return Python that runs the query of a text: ``matches = df.cep.match(…)``.
-
-    Parameters
-    ----------
-    reading : TextReading
-        The text in the editor; a text with mistakes is quoted unchanged.
-    call : mapping of str to value
-        Further keywords, with the engine if the user chose one. Functions appear by their names.
-    name : str
-        Name of the frame.
-
-    Examples
-    --------
-    >>> from cepkit.explorer.query.text import read_text
-    >>> text = "a b\na: x > 1\nb: x < 'it''s'"
-    >>> print(code_of(read_text(text, {}), {"order_by": "t"}))
-    matches = df.cep.match(
-        "a b",
-        define={
-            "a": "x > 1",
-            "b": "x < 'it''s'",
-        },
-        order_by="t",
-    )
-    """
+    r"""Return Python that runs the query of a text: ``matches = df.cep.match(…)``."""
     text = reading.text
     if is_rows(text) or is_sase(text):
         lines = [_quote(text.strip())]

@@ -66,31 +66,7 @@ def command_of(
     file: str,
     schema: Mapping[str, ColumnType] | None = None,
 ) -> str:
-    r"""Return the command line that runs the query of a text on a file.
-
-    Parameters
-    ----------
-    reading : TextReading
-        The text in the editor, without mistakes.
-    call : mapping of str to value
-        Further keywords. The engine is left out, because every engine finds the same matches.
-    file : str
-        A Parquet or CSV file.
-    schema : mapping of str to ColumnType, optional
-        The columns, for the unit of a window without one.
-
-    Raises
-    ------
-    CepError
-        When a command line cannot express the query, for example a Python function as a predicate.
-
-    Examples
-    --------
-    >>> from cepkit.explorer.query.text import read_text
-    >>> text = "a b\na: x > 1\nb: y < 1\nwithin: 5 s"
-    >>> command_of(read_text(text, {}), {}, "df.csv")
-    "cepkit match df.csv 'a b' --define 'a=x > 1' --define 'b=y < 1' --within '5 s'"
-    """
+    r"""Return the command line that runs the query of a text on a file."""
     words = ["cepkit", "match", file, *_query_words(reading, dict(call), schema or {})]
     return " ".join(map(shlex.quote, words))
 
@@ -191,6 +167,7 @@ def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
 
     A notebook knows the file when the last cell that assigned ``name`` read it without further steps, as in
     ``df = pd.read_parquet("trades.parquet")``.
+
     """
     shell = sys.modules.get("IPython")
     found = shell.get_ipython() if shell is not None else None
@@ -200,14 +177,7 @@ def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
 
 
 def file_in_cells(cells: Sequence[str], name: str) -> str | None:
-    r"""Return the file that the cells read into a variable; None when they may have changed it afterwards.
-
-    Examples
-    --------
-    >>> file_in_cells(["import pandas as pd", "df = pd.read_csv('a.csv')\ndf.head()"], "df")
-    'a.csv'
-    >>> file_in_cells(["df = pd.read_csv('a.csv')", "df['x'] = 1"], "df")
-    """
+    r"""Return the file that the cells read into a variable; None when they may have changed it afterwards."""
     read: str | None = None
     for cell in cells:
         if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", cell):

@@ -45,38 +45,26 @@ _LABEL = 40  # most characters of a label
 
 @dataclass(frozen=True, slots=True)
 class Slider:
-    """A constant of a query with a slider.
+    """A constant of a query with a slider."""
 
-    Parameters
-    ----------
-    id : str
-        Stable while the query keeps its layout: ``c0``, ``c1``, … in the order of the text, ``n0``, ``n1``, …
-        for numbers of rounds, ``:name`` for a parameter.
-    label : str
-        The condition of the constant.
-    kind : str
-        ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), ``rounds`` (of
-        a repetition), ``fewest rounds`` (the first of two numbers), or ``parameter``.
-    value, low, high, step : int or float
-        In ``unit``. The value is within the ends. The ends of a new slider are whole steps away from it.
-    unit : str
-        Unit of a duration; otherwise empty.
-    start, end : int
-        The place in the text; -1 for parameters.
-    stops : tuple of int or float
-        All values of a logarithmic slider, rising. Empty for a slider with equal steps.
-    """
-
+    # Stable while the query keeps its layout: ``c0``, ``c1``, … in the order of the text, ``n0``, ``n1``, …
+    # for numbers of rounds, ``:name`` for a parameter.
     id: str
-    label: str
+    label: str  # the condition of the constant
+    # ``whole`` or ``number`` in a condition, ``duration``, ``events`` (a number of events), ``rounds`` (of a
+    # repetition), ``fewest rounds`` (the first of two numbers), or ``parameter``
     kind: str
+    # value, low, high, step: in ``unit``. The value is within the ends. The ends of a new slider are whole
+    # steps away from it.
     value: float
     low: float
     high: float
     step: float
-    unit: str = ""
+    unit: str = ""  # unit of a duration; otherwise empty
+    # start, end: the place in the text; -1 for parameters
     start: int = -1
     end: int = -1
+    # All values of a logarithmic slider, rising. Empty for a slider with equal steps.
     stops: tuple[float, ...] = ()
 
     @property
@@ -111,36 +99,7 @@ def sliders_of(
     schema: Mapping[str, ColumnType] | None = None,
     rows: SampledRows | None = None,
 ) -> tuple[Slider, ...]:
-    r"""Return the sliders of a text without mistakes.
-
-    Parameters
-    ----------
-    reading : TextReading
-        With its query.
-    schema : mapping of str to ColumnType, optional
-        The columns of the frame.
-    rows : SampledRows, optional
-        A sample of the frame. A slider then has the range of the values that the constant competes with.
-
-    Returns
-    -------
-    tuple of Slider
-        For numbers that are a side of a comparison, or that are added to, subtracted from or multiplied with
-        a side; for texts that are durations; for windows; for numbers of rounds; for numeric parameters.
-        Arguments of functions have no slider.
-
-    Examples
-    --------
-    >>> from cepkit.explorer.query.text import read_text
-    >>> text = "a b c\na: x > 10\nb: x > 2 * prev(x) + 0.5\nc: y < 1\nwithin: 5 min"
-    >>> for one in sliders_of(read_text(text, {"order_by": "t"})):
-    ...     print(one.id, one.label, one.text, one.kind)
-    c0 a: x > 10 10 whole
-    c1 b: x > 2 * prev(x) + 0.5 2 whole
-    c2 b: x > 2 * prev(x) + 0.5 0.5 number
-    c3 c: y < 1 1 whole
-    c4 within 5 min duration
-    """
+    r"""Return the sliders of a text without mistakes."""
     query = reading.query
     parts = query.pattern.walk() if isinstance(query, SequenceQuery) else ()
     types = {part.variable: part.event_type for part in parts if isinstance(part, EventPattern)}
@@ -152,13 +111,7 @@ def sliders_of(
 
 
 def move_slider(text: str, slider: Slider, value: float) -> str:
-    """Return the text of a query with another value of a constant.
-
-    Raises
-    ------
-    CepError
-        For a parameter, which is not part of the text.
-    """
+    """Return the text of a query with another value of a constant."""
     if slider.start < 0:
         raise CepError(f"{slider.id} is a parameter of the call; the text does not contain it")
     return text[: slider.start] + slider.spell(value) + text[slider.end :]
@@ -168,6 +121,7 @@ def shape_of(text: str, sliders: Sequence[Slider]) -> tuple:
     """Return a value that is equal for texts with the same automaton and the same conditions.
 
     They have the same layout and the same numbers of rounds.
+
     """
     rounds = (slider.value for slider in sliders if slider.kind in (_ROUNDS, _FEWEST_ROUNDS))
     return (layout_of(text, sliders), *rounds)
@@ -187,6 +141,7 @@ def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple
     """Return the sliders with the ends and steps of their predecessors, so that no handle jumps.
 
     A value beyond the ends moves an end.
+
     """
     known = {(slider.id, slider.kind): slider for slider in before}
     kept = []

@@ -48,24 +48,13 @@ _GAPS = 20  # a window has room for about this many usual gaps between two rows 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query that fits a frame.
+    """A query that fits a frame."""
 
-    Parameters
-    ----------
-    title : str
-        The query in a few words.
-    text : str
-        The text for the editor.
-    call : mapping of str to value
-        Keywords of `cepkit.match` that the text needs and the call does not have.
-    sentence : str
-        The query in one plain sentence.
-    """
-
-    title: str
-    text: str
+    title: str  # the query in a few words
+    text: str  # the text for the editor
+    # Keywords of `cepkit.match` that the text needs and the call does not have.
     call: Mapping[str, Any] = field(default_factory=dict)
-    sentence: str = ""
+    sentence: str = ""  # the query in one plain sentence
 
     def trait(self) -> dict[str, str]:
         """Return the example for the widget."""
@@ -98,16 +87,7 @@ class _Parts:
 def examples_of(data: SearchedFrame, call: Mapping[str, Any]) -> list[Example]:
     """Return up to five examples for a frame, or none if its columns suit none.
 
-    Parameters
-    ----------
-    data : SearchedFrame
-        The frame.
-    call : mapping of str to value
-        Keywords of `cepkit.match` that are chosen already. An example adds only what is missing.
-
-    Notes
-    -----
-    Only the first rows are looked at. Time is that of sorting them.
+    Only the first rows are looked at.
     """
     if not data.source.n_rows:
         return []

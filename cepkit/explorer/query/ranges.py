@@ -35,16 +35,7 @@ class Range:
 
 
 class Ranges:
-    """The ranges of constants, from the values that they compete with in a sample of rows.
-
-    Parameters
-    ----------
-    schema : mapping of str to ColumnType
-    rows : SampledRows, optional
-        Without them, the ranges are around the values of the constants.
-    variables : Variables, optional
-        The variables of a sequence.
-    """
+    """The ranges of constants, from the values that they compete with in a sample of rows."""
 
     def __init__(
         self, schema: Mapping[str, ColumnType], rows: SampledRows | None, variables: Variables | None = None
@@ -77,13 +68,7 @@ class Ranges:
 
 
 def around(value: float) -> Range:
-    """Return a default range for a constant.
-
-    Examples
-    --------
-    >>> around(5), around(-1)
-    (Range(low=0, high=20, is_logarithmic=False), Range(low=-4, high=0, is_logarithmic=False))
-    """
+    """Return a default range for a constant."""
     if value == 0:
         return Range(-10, 10)
     return Range(0, 4 * value) if value > 0 else Range(4 * value, 0)
@@ -93,12 +78,6 @@ def range_of(known: np.ndarray, value: float) -> Range:
     """Return the range of a constant from the values that it competes with; it includes ``value``.
 
     Outliers do not count: the range ends one width of the other values beyond them, or earlier.
-
-    Examples
-    --------
-    >>> own = range_of(np.array([*range(-50, 51), 17_000]), 3)
-    >>> own.low, round(own.high)
-    (-50.0, 149)
     """
     used = known
     low, high = np.quantile(used, [_TAIL, 1 - _TAIL])
@@ -129,15 +108,7 @@ def _is_logarithmic(values: np.ndarray, high: float) -> bool:
 
 
 def stops_of(reach: Range, value: float, *, is_whole: bool) -> tuple[float, ...]:
-    """Return the numbers of a logarithmic slider, with ``value``; the first one may be 0.
-
-    Examples
-    --------
-    >>> stops_of(Range(1, 100, True), 7, is_whole=True)[:14]
-    (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
-    >>> len(stops_of(Range(0, 1e9, True), 1000, is_whole=True)) < POSITIONS
-    True
-    """
+    """Return the numbers of a logarithmic slider, with ``value``; the first one may be 0."""
     lowest = 1.0 if is_whole else reach.high / 10**6
     low = min(reach.low or max(lowest, min(value, reach.high / 10**4)), value)
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(reach.high) - 1e-9)
@@ -155,13 +126,7 @@ def stops_of(reach: Range, value: float, *, is_whole: bool) -> tuple[float, ...]
 
 
 def nice_step(width: float) -> float:
-    """Return the largest 1, 2 or 5 times a power of ten that is at most ``width``.
-
-    Examples
-    --------
-    >>> nice_step(0.37), nice_step(7), nice_step(20)
-    (0.2, 5, 20)
-    """
+    """Return the largest 1, 2 or 5 times a power of ten that is at most ``width``."""
     if not width > 0 or not math.isfinite(width):
         return 1
     power = math.floor(math.log10(width) + 1e-9)

@@ -21,25 +21,15 @@ _LEAST_ROOM = 10  # a slider without an upper limit reaches at least this number
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """A number of rounds in a text.
+    """A number of rounds in a text."""
 
-    Parameters
-    ----------
-    label : str
-        The repeated part with its braces; of two numbers, also which of them it is.
-    value, low, high : int
-        The number, the least and the greatest number that a slider offers.
-    is_open : bool
-        Whether larger numbers than ``high`` are possible.
-    start, end : int
-        The place of the number in the text.
-    """
-
-    label: str
+    label: str  # the repeated part with its braces; of two numbers, also which of them it is
+    # value, low, high: the number, the least and the greatest number that a slider offers
     value: int
     low: int
     high: int
-    is_open: bool
+    is_open: bool  # whether larger numbers than ``high`` are possible
+    # start, end: the place of the number in the text
     start: int
     end: int
 
@@ -48,13 +38,6 @@ def repetitions_in(reading: TextReading) -> Iterator[Repetition]:
     r"""Yield the numbers of rounds of a text without mistakes, in the order of the text.
 
     The least number of rounds is 1, or 0 if the text says 0.
-
-    Examples
-    --------
-    >>> from cepkit.explorer.query.text import read_text
-    >>> text = "a b{3,} (a b){2,5}\na: x > 10\nb: x < 2"
-    >>> [(one.label, one.value, one.low, one.high) for one in repetitions_in(read_text(text, {}))]
-    [('b{3,}', 3, 1, 12), ('(a b){2,5}: at least', 2, 1, 5), ('(a b){2,5}: at most', 5, 2, 20)]
     """
     text = reading.text
     several = 2 if is_sase(text) else 1  # a sequence calls only several events a repetition

@@ -19,14 +19,7 @@ _QUOTED = re.compile(r"('[^']*'|`[^`]*`)")
 
 
 def sheet_of(schema: Mapping[str, ColumnType]) -> list[dict[str, Any]]:
-    """Return the groups of the cheat sheet for the widget.
-
-    Examples
-    --------
-    >>> groups = sheet_of({"price": ColumnType(FLOAT), "unit size": ColumnType(INTEGER)})
-    >>> [entry["text"] for entry in groups[3]["entries"] if "least" in entry["text"]]
-    ['least(price, `unit size`) > 1']
-    """
+    """Return the groups of the cheat sheet for the widget."""
     column_of = _columns_of(schema)
     return [
         {

@@ -54,13 +54,7 @@ _QUOTED = re.compile(r"'(?P<name>[^']+)'")
 
 
 def is_rows(text: str) -> bool:
-    """Return whether a text is SQL's MATCH_RECOGNIZE, its clauses alone, or a SELECT around it.
-
-    Examples
-    --------
-    >>> is_rows("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1)"), is_rows("a b")
-    (True, False)
-    """
+    """Return whether a text is SQL's MATCH_RECOGNIZE, its clauses alone, or a SELECT around it."""
     return is_match_recognize(text)
 
 
@@ -93,25 +87,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class TextReading:
-    """The result of reading a text.
-
-    Parameters
-    ----------
-    text : str
-    query : RegexQuery, SequenceQuery, RowsQuery or None
-        None for a text with mistakes.
-    mistakes : tuple of TextMistake
-    pieces : tuple of Piece
-        Only for a regex.
-    notes : tuple of str
-        Warnings.
-    """
+    """The result of reading a text."""
 
     text: str
-    query: RegexQuery | SequenceQuery | RowsQuery | None
+    query: RegexQuery | SequenceQuery | RowsQuery | None  # none for a text with mistakes
     mistakes: tuple[TextMistake, ...] = ()
-    pieces: tuple[Piece, ...] = field(default=(), repr=False)
-    notes: tuple[str, ...] = ()
+    pieces: tuple[Piece, ...] = field(default=(), repr=False)  # only for a regex
+    notes: tuple[str, ...] = ()  # warnings
 
 
 _HEARING = threading.RLock()  # catch_warnings affects the whole process: one thread at a time
@@ -132,14 +114,7 @@ def collect_warnings() -> Iterator[list[str]]:
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    r"""Return the pattern and the named lines of the text of a regex, without trailing blanks.
-
-    Examples
-    --------
-    >>> text = "a b\na: x > 1\n   and y > 2\nwithin: 5 s"
-    >>> [(piece.name, text[piece.start:piece.stop]) for piece in pieces_of(text)]
-    [(None, 'a b'), ('a', 'x > 1\n   and y > 2'), ('within', '5 s')]
-    """
+    r"""Return the pattern and the named lines of the text of a regex, without trailing blanks."""
     entries = list(_ENTRY.finditer(text))
     stops = [entry.start() for entry in entries] + [len(text)]
     begun = [(None, 0), *((entry["name"], entry.end()) for entry in entries)]
@@ -153,19 +128,6 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
     r"""Return the query of a text with the keywords of a call, or all mistakes in the text.
 
     Every predicate of a regex is read separately, so one mistake does not hide another.
-
-    Parameters
-    ----------
-    text : str
-        See the docstring of this module.
-    call : mapping of str to value
-        Keywords of `cepkit.match` that belong to a query (`cepkit.planning.arguments.Arguments`).
-
-    Examples
-    --------
-    >>> reading = read_text("a b\na: x >\nb: y > > 2", {})
-    >>> [(one.line(reading.text), reading.text[one.start:one.end]) for one in reading.mistakes]
-    [(2, '>'), (3, '>')]
     """
     if is_rows(text):
         try:
@@ -209,13 +171,7 @@ class TextSettings:
 
 
 def settings_in(text: str) -> TextSettings:
-    """Return the settings in the text of a sequence; none for other texts and for mistakes.
-
-    Examples
-    --------
-    >>> settings_in("PATTERN SEQ(A a, B b) WHERE strict_contiguity AND [item]")
-    TextSettings(strategy='strict', partition_by=('item',))
-    """
+    """Return the settings in the text of a sequence; none for other texts and for mistakes."""
     if not is_sase(text):
         return TextSettings()
     try:
@@ -235,12 +191,6 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
 
     An edit may turn a regex into a sequence, or name the keys and the strategy in the text. It cannot change
     the keywords.
-
-    Examples
-    --------
-    >>> call = {"event_type": "kind", "order_by": "t", "params": {"n": 1, "m": 2}}
-    >>> applicable("a b\na: x > :n", call)
-    {'order_by': 't', 'params': {'n': 1}}
     """
     if is_rows(text):
         call = {name: value for name, value in call.items() if name == "params"}
@@ -341,38 +291,7 @@ def _mistake(text: str, start: int, end: int, message: str) -> TextMistake:
 
 
 def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the text of a query and the remaining keywords; `read_text` makes an equal query from both.
-
-    Parameters
-    ----------
-    query : str, pattern or query
-        As for `cepkit.match`; the text of a sequence stays unchanged.
-    call : mapping of str to value
-        Keywords of `cepkit.match` that belong to a query.
-
-    Returns
-    -------
-    text : str
-    call : dict
-        Without ``define`` and ``within`` of a regex, which are in the text; functions stay.
-
-    Raises
-    ------
-    CepError
-        As `cepkit.match`, for keywords that do not fit the query.
-
-    Examples
-    --------
-    >>> call = {"define": {"a": "x > 1", "b": "x < 1"}, "order_by": "t", "within": 9}
-    >>> text, call = text_and_call("a+ b", call)
-    >>> print(text)
-    a+ b
-    a: x > 1
-    b: x < 1
-    within: 9
-    >>> call
-    {'order_by': 't'}
-    """
+    """Return the text of a query and the remaining keywords; `read_text` makes an equal query from both."""
     call = {name: value for name, value in call.items() if value is not None}
     if isinstance(query, RowsQuery):
         return str(query), {**call, **({"params": dict(query.params)} if query.params else {})}

@@ -32,22 +32,13 @@ class UnknownValueError(Exception):
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows of a frame in runs: within a run, each row follows the row before it within a key.
+    """Rows of a frame in runs: within a run, each row follows the row before it within a key."""
 
-    Parameters
-    ----------
-    begins : ndarray of bool, shape (n,)
-        Whether a row is the first of its run.
-    values : callable
-        Returns the numbers of a column at these rows as float64, with NaN for missing ones. None for a column
-        without numbers.
-    event_types : ndarray of object, shape (n,), optional
-        The type of every row.
-    """
-
-    begins: np.ndarray
+    begins: np.ndarray  # bool, (n,): whether a row is the first of its run
+    # Returns the numbers of a column at these rows as float64, with NaN for missing ones. None for a column
+    # without numbers.
     values: Callable[[str], np.ndarray | None]
-    event_types: np.ndarray | None = None
+    event_types: np.ndarray | None = None  # object, (n,): the type of every row
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -71,18 +62,11 @@ class SampledRows:
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a sequence in the order of the pattern, with their types; empty for a regex.
+    """The variables of a sequence in the order of the pattern, with their types; empty for a regex."""
 
-    Parameters
-    ----------
-    types : mapping of str to value
-        The event type of every variable; None for any type.
-    params : mapping of str to value
-        Values of the query's parameters.
-    """
-
+    # The event type of every variable; None for any type.
     types: Mapping[str, Any] = field(default_factory=dict)
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)  # values of the query's parameters
 
 
 def thresholds_of(
@@ -92,27 +76,7 @@ def thresholds_of(
     variables: Variables,
     own: str | None = None,
 ) -> np.ndarray | None:
-    """Return the values of a constant at which the sides of a comparison are equal, one per row.
-
-    Parameters
-    ----------
-    comparison : Comparison
-    constant : Expression
-        A literal or a parameter on one of the sides.
-    rows : SampledRows
-    variables : Variables
-    own : str, optional
-        The variable whose event has the columns of the comparison.
-
-    Returns
-    -------
-    ndarray of float64 or None
-        Only finite values. None if the sample does not tell.
-
-    Notes
-    -----
-    Time and memory O(rows).
-    """
+    """Return the values of a constant at which the sides of a comparison are equal, one per row."""
     named = {node.variable for node in comparison.walk() if isinstance(node, ex.Reference)}
     anchor = own if own in variables.types else None
     for name in variables.types:

@@ -137,6 +137,7 @@ class SearchedFrame:
         """Return the ``name``, the ``dtype`` and a ``note`` on the values of every column.
 
         Notes read the columns of texts; without them, the schema is enough.
+
         """
         described = []
         for name, of in self.schema.items():

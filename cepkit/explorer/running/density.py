@@ -19,23 +19,12 @@ MOST_BANDS = 2000  # more matches than these are not drawn as bands
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of counted matches, in stream order.
+    """The ends of counted matches, in stream order."""
 
-    Parameters
-    ----------
-    index : ndarray of int64, shape (n,)
-        Their places in `Result.ends`.
-    position : ndarray of int64, shape (n,)
-        Their positions in the stream, rising.
-    time : ndarray, shape (n,)
-        Their times on the clock, which never fall, after the origin of the axis.
-    before : ndarray of int64 or list of int, or None
-        Number of matches that end before each of them, and the total. None: one match ends at each.
-    """
-
-    index: np.ndarray
-    position: np.ndarray
-    time: np.ndarray
+    index: np.ndarray  # int64, (n,): their places in `Result.ends`
+    position: np.ndarray  # int64, (n,): their positions in the stream, rising
+    time: np.ndarray  # (n,): their times on the clock, which never fall, after the origin of the axis
+    # Number of matches that end before each of them, and the total. None: one match ends at each.
     before: Any = None
 
     def count(self, low: int, high: int) -> int:
@@ -78,16 +67,7 @@ def ends_of_partition(ends: Ends, events: Events, partition: int | None) -> Ends
 
 
 def bin_bounds(time: np.ndarray, low: float, high: float, *, is_whole: bool) -> np.ndarray:
-    """Return the bounds of the bins of an axis from ``low`` to ``high``, as indices into rising times.
-
-    Parameters
-    ----------
-    time : ndarray
-    low, high : float
-        In ticks of the clock.
-    is_whole : bool
-        Whether the first and the last bin have all times outside, which only rounding makes possible.
-    """
+    """Return the bounds of the bins of an axis from ``low`` to ``high``, as indices into rising times."""
     if not high > low:
         return np.array([0, len(time)])
     inner = np.searchsorted(time, np.linspace(low, high, BINS + 1)[1:-1], "left")
@@ -100,15 +80,6 @@ def strip_traits(whole: Clock, every: Ends | None, own: Ends | None) -> dict[str
     """Return the traits of the strip: the numbers of all matches over the time of all events.
 
     Every match counts at its last event. No match is enumerated.
-
-    Parameters
-    ----------
-    whole : Clock
-        The first and the last event of the stream.
-    every : Ends or None
-        All matches; None if they are not counted.
-    own : Ends or None
-        The matches of the shown key; None if there is only one key.
     """
     if every is None or not len(whole.time):
         return {"strip_view": [], "strip_all": [], "strip_key": []}
@@ -127,6 +98,7 @@ def crowd_traits(own: Ends | None, series: Series, window: Sequence[float] | Non
 
     They are the numbers of matches that end in equal parts of the window. ``own`` has the matches of the key;
     None if they are not counted.
+
     """
     nothing = {"crowd": [], "crowd_view": []}
     if own is None or not len(series):

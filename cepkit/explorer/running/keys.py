@@ -20,14 +20,6 @@ class Keys:
     """The keys of a frame that have events, sorted by their values.
 
     The number of a key is its partition in `Events`.
-
-    Parameters
-    ----------
-    source : Source
-    events : Events
-        Events with the partitions of ``by``, in any order.
-    by : tuple of str
-        The key columns.
     """
 
     def __init__(self, source: Source, events: Events, by: tuple[str, ...]):
@@ -110,21 +102,7 @@ class Keys:
     def find(
         self, search: str, order: str, page: int, shown: int | None, counts: np.ndarray | None = None
     ) -> dict[str, Any]:
-        """Return the trait of a page of the keys that contain a text.
-
-        Parameters
-        ----------
-        search : str
-            A part of the name, in any case; empty for all keys.
-        order : str
-            ``"name"``, or by the number of matches: ``"most"`` or ``"fewest"`` first.
-        page : int
-            From 1; a number outside the range means the first or the last page.
-        shown : int or None
-            The shown key.
-        counts : ndarray, optional
-            The number of matches of every partition.
-        """
+        """Return the trait of a page of the keys that contain a text."""
         text = search.strip().casefold()
         places = np.arange(len(self))
         if text:
@@ -161,16 +139,7 @@ def _told(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> st
 
 
 def count_by_partition(partition_of_end: np.ndarray, counts: Any, n_partitions: int) -> np.ndarray:
-    """Return the number of matches of every partition, as int64 or as Python's integers.
-
-    Parameters
-    ----------
-    partition_of_end : ndarray
-        The partition of every event where matches end.
-    counts : ndarray or list of int or None
-        The number of matches that end there; None for one each. A list has numbers of any size.
-    n_partitions : int
-    """
+    """Return the number of matches of every partition, as int64 or as Python's integers."""
     if counts is None:
         return np.bincount(partition_of_end, minlength=n_partitions)
     total = np.zeros(n_partitions, object if isinstance(counts, list) else np.int64)

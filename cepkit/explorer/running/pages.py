@@ -26,6 +26,7 @@ class Pages:
     """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap.
 
     Filters are texts by the name of their column, see `cepkit.explorer.table.filters`.
+
     """
 
     def __init__(self, matches: Any, size: int = PAGE):
@@ -57,16 +58,7 @@ class Pages:
     def numbers(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
     ) -> list[int]:
-        """Return the numbers of the matches on a page.
-
-        Parameters
-        ----------
-        page : int
-            From 1; a number outside the range means the first or the last page.
-        order : str
-            ``canonical``, ``reverse``, or a column and ``up`` or ``down``; ties stay in canonical order.
-        filters : mapping of str to str
-        """
+        """Return the numbers of the matches on a page."""
         kept = self.listing.keep(filters)
         n = self.n if kept.numbers is None else len(kept.numbers)
         page = min(max(page, 1), self._n_pages(n))
@@ -127,6 +119,7 @@ class Pages:
         """Return the traits of the first page in canonical order, without a list of the matches.
 
         With filters, the page has only matches that pass, perhaps fewer than there are.
+
         """
         numbers = self.listing.keep_first(filters, self.size)
         mistakes, is_filtered = self.listing.mistakes_in(filters), bool(self.listing.valid(filters))

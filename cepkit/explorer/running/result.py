@@ -56,6 +56,7 @@ class RowNames:
 
     It does not know a result. A result that referred to itself would keep its memory until the garbage
     collection.
+
     """
 
     def __init__(self, source: Source, events: Events):
@@ -140,6 +141,7 @@ class Result:
         """Find the first matches of a sequence if that is cheap; return whether they are enough to show.
 
         ``before`` is a counted result of the same shape. Without one, nothing is compiled yet.
+
         """
         if not self.is_sequence:
             return False

@@ -20,18 +20,7 @@ def sample_rows(
 ) -> SampledRows:
     """Return a sample of rows, in the order of the clocks within each key.
 
-    Parameters
-    ----------
-    source : Source
-    keys, clocks : tuple of str
-        Columns of the keys, and of the order.
-    event_type : str, optional
-        Column of the event types.
-
-    Notes
-    -----
-    Time O(rows of the frame), about a millisecond per million rows after the columns are read. Only some keys
-    are sorted.
+    Only some keys are sorted.
     """
     rows, key = _rows_of_some_keys(source, keys)
     rows, key = _in_order(source, rows, key, clocks)

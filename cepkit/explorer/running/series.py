@@ -37,40 +37,20 @@ _MILLISECONDS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 
 @dataclass(frozen=True)
 class Series:
-    """The events of a timeline, from one partition or from all.
+    """The events of a timeline, from one partition or from all."""
 
-    Parameters
-    ----------
-    positions : ndarray of int64 or None
-        Positions of the events in the stream; None for all events.
-    time : ndarray, shape (n,)
-        The clock after ``origin``, which never falls; row numbers without a clock.
-    value : ndarray, shape (n,)
-        Numbers of a line (NaN for null), or the lane of every event.
-    form : str
-        ``line`` or ``lanes``.
-    per_tick : float
-        Milliseconds of a clock tick; 1 for a plain number.
-    zone : str
-        Time zone of the clock's times; empty if they have none.
-    origin : int
-        What was subtracted from integers that a float64 cannot hold; 0 for all other clocks.
-    is_exact : bool
-        Whether a float64 can tell any two times of the axis apart.
-    """
-
-    positions: np.ndarray | None
-    time: np.ndarray
-    value: np.ndarray
-    form: str
+    positions: np.ndarray | None  # int64: positions of the events in the stream; None for all events
+    time: np.ndarray  # (n,): the clock after ``origin``, which never falls; row numbers without a clock
+    value: np.ndarray  # (n,): numbers of a line (NaN for null), or the lane of every event
+    form: str  # ``line`` or ``lanes``
     lane_names: tuple[str, ...] = ()
     time_kind: str = "number"
-    per_tick: float = 1.0
+    per_tick: float = 1.0  # milliseconds of a clock tick; 1 for a plain number
     x_label: str = "row"
     y_label: str = ""
-    zone: str = ""
-    origin: int = 0
-    is_exact: bool = True
+    zone: str = ""  # time zone of the clock's times; empty if they have none
+    origin: int = 0  # what was subtracted from integers that a float64 cannot hold; 0 for all other clocks
+    is_exact: bool = True  # whether a float64 can tell any two times of the axis apart
 
     def __len__(self) -> int:
         return len(self.time)
@@ -121,6 +101,7 @@ def series_of(
 
     With ``value=None``, a sequence with a column of types has a lane per type of the pattern. Other queries
     show the first numeric column that they read, otherwise the first numeric column, otherwise one lane.
+
     """
     query = program.query
     positions = None
@@ -152,17 +133,10 @@ def series_of(
 
 @dataclass(frozen=True)
 class Clock:
-    """The clock of some events, as the axis of a timeline.
+    """The clock of some events, as the axis of a timeline."""
 
-    Parameters
-    ----------
-    time : ndarray, shape (n,)
-        Ticks of the clock after ``origin``; positions in the stream without a clock.
-    kind, per_tick, label, zone, origin, is_exact
-        See `Series`.
-    """
-
-    time: np.ndarray
+    time: np.ndarray  # (n,): ticks of the clock after ``origin``; positions in the stream without a clock
+    # kind, per_tick, label, zone, origin, is_exact: see `Series`
     kind: str = "number"
     per_tick: float = 1.0
     label: str = "row"
@@ -192,13 +166,7 @@ def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.
 
 
 def _round_origin(first: int, last: int) -> int:
-    """Return a round number before the first tick; the last tick after it is at most eleven times the span.
-
-    Examples
-    --------
-    >>> _round_origin(10_634_999_812_345_678, 10_634_999_999_345_678)
-    10634999000000000
-    """
+    """Return a round number before the first tick, at most eleven times the span before the last one."""
     size = 10 ** len(str(last - first))
     return max(first // size * size, -(2**63))
 
@@ -215,6 +183,7 @@ def drawable(program: BoundQuery, source: Source) -> list[str]:
     """Return the columns that a timeline can show, best first: types in lanes, then numbers as a line.
 
     Numbers that the query reads come before others; its keys and its clock are left out.
+
     """
     query, types = program.query, _type_column(program)
     other = {*query.partition_by, *query.order_by, *source.duplicates, types}
@@ -275,6 +244,7 @@ def draw_series(series: Series, window: list[float] | None = None, buckets: int 
     ``window`` has the first and the last time of the axis; None or empty for all. In each of ``buckets``
     parts of it, a line has the least and the greatest value, a lane one event. Time O(events in the window),
     memory O(buckets) if no value is missing.
+
     """
     low, high = series.events_in(window)
     high = max(low, high)

@@ -80,6 +80,7 @@ def _opened_spans(
     """Return `spans_of` before the matches are counted; unknown numbers are NaN.
 
     The look may continue after ``stop``, the last event of the window. Matches that begin later are left out.
+
     """
     is_one = partition is None or result.n_partitions < 2
     if is_one and not low:
@@ -105,6 +106,7 @@ def _bands(
 
     A match may begin before or end after them. At most ``MOST_BANDS`` are returned. If a sequence has
     more, its total leaves out those that end after ``stop``.
+
     """
     own = result.ends_of(partition)
     low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()

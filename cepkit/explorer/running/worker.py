@@ -58,23 +58,8 @@ class Worker:
     * A job of the first kind cancels everything.
     * A modest job gives way to a more urgent one and starts again after it.
     * A late job starts ``pause_s`` seconds after the last other job. The results of that job then reach the
-      page first: the late job would take the cores, and the lock of Python, from the threads that send them.
+    page first: the late job would take the cores, and the lock of Python, from the threads that send them.
 
-    Parameters
-    ----------
-    kinds : tuple of str
-        The kinds of jobs, the most urgent one first.
-    failed : callable
-        The thread calls it with the turn and the exception of a job that fails.
-    n_modest : int
-        The number of modest kinds; they are the last ones.
-    n_late : int
-        The number of late kinds; they are the last ones of the modest kinds.
-    pause_s : float
-        Seconds before late jobs; 0 where no page waits for results.
-
-    Notes
-    -----
     A cancelled job ends at its next `checkpoint`; engines reach one every few hundredths of a second. A
     compiler has none, so its job ends later. Meanwhile new jobs run in parallel, except modest ones.
     """
@@ -99,6 +84,7 @@ class Worker:
 
         A job of the first kind cancels a running job of that kind after ``patience_s`` seconds, so that some
         jobs of a fast series finish. A job that submits another one is not cancelled by it.
+
         """
         turn = Turn(self, kind, job)
         with self.lock:

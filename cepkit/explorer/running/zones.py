@@ -13,28 +13,7 @@ _MOST_STEPS = 10_000  # moments at which the difference is looked up, at most
 
 @lru_cache(maxsize=16)
 def offsets_of(zone: str, low: float, high: float) -> tuple[tuple[float, float], ...]:
-    """Return the differences of local time from UTC in a range of time.
-
-    Parameters
-    ----------
-    zone : str
-        Name of a time zone, or a difference such as ``"+05:30"``. Empty for times without a zone.
-    low, high : float
-        First and last time, in milliseconds since 1970 in UTC.
-
-    Returns
-    -------
-    tuple of (float, float)
-        The time from which a difference holds, and the difference in milliseconds. Empty for UTC, for times
-        without a zone, and for an unknown zone.
-
-    Examples
-    --------
-    >>> summer = pd.Timestamp("2026-03-29 01:00").value / 1e6
-    >>> hours = offsets_of("Europe/Berlin", summer - 1e9, summer + 1e9)
-    >>> [offset / 3.6e6 for _, offset in hours], hours[1][0] == summer
-    ([1.0, 2.0], True)
-    """
+    """Return the differences of local time from UTC in a range of time."""
     if not zone or not high >= low:
         return ()
     step = max(_HOUR, (high - low) / _MOST_STEPS)

@@ -48,6 +48,7 @@ class Bound:
     """A typed value: it stands for all values from ``low`` to ``high`` (exclusive unless both are equal).
 
     ``is_of_day`` says that a time has no date.
+
     """
 
     low: Any
@@ -60,6 +61,7 @@ class FilterPart:
     """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds.
 
     A missing bound of a range is None. ``contains`` and ``is`` compare texts.
+
     """
 
     sign: str
@@ -75,18 +77,7 @@ class Filter:
 
 
 def read_filter(text: str, kind: str) -> Filter:
-    """Return the filter that a user typed for a column of this kind.
-
-    Raises
-    ------
-    CepError
-        When the text is no filter. The message says what to write.
-
-    Examples
-    --------
-    >>> read_filter("> 3", "number").choices
-    ((FilterPart(sign='>', bounds=(Bound(low=3, high=3, is_of_day=False),)),),)
-    """
+    """Return the filter that a user typed for a column of this kind."""
     if kind == TEXT:
         return Filter(kind, _read_texts(text))
     texts = [one.strip() for one in _COMMA_OF_LIST.split(text)]
@@ -211,13 +202,7 @@ def _read_texts(text: str) -> tuple[tuple[FilterPart, ...], ...]:
 
 
 def quote_text(value: str) -> str:
-    """Return a text as a value of a filter, in quotes where needed.
-
-    Examples
-    --------
-    >>> quote_text("AAPL"), quote_text("a, b")
-    ('AAPL', '"a, b"')
-    """
+    """Return a text as a value of a filter, in quotes where needed."""
     is_plain = bool(value) and value == value.strip() and not re.search(r'[,"\n]', value)
     if is_plain and value[0] not in "=!" and value.casefold() != "empty":
         return value
@@ -279,6 +264,7 @@ def choose_times(
     """Return which times or durations, in ticks, fulfil a filter.
 
     Times are the local ones, from 1970 on. A bound without a date is compared with the time of day.
+
     """
     of_day = None
     ticks_per_day = DAY_NS // ns_per_tick

@@ -28,20 +28,7 @@ def head_of(column: ListedColumn) -> Head:
 
 
 class Head:
-    """A histogram: the bar of every listed match, and the bars without their heights.
-
-    Parameters
-    ----------
-    kind : str
-    bar_of_match : ndarray
-        The bar of every listed match.
-    bars : list of dict
-        ``label`` in words, and the filter of the bar: from ``low`` to ``high``. Empty for no bound.
-    between : str
-        ``".."``, ``"..<"`` if ``high`` does not count, or ``","`` between texts.
-    says : str
-        The column in words.
-    """
+    """A histogram: the bar of every listed match, and the bars without their heights."""
 
     def __init__(self, kind: str, bar_of_match: np.ndarray, bars: list[dict], between: str, says: str):
         self.kind, self.bars, self.between, self.says = kind, bars, between, says
@@ -155,13 +142,7 @@ def _time_step(raw_ns: float) -> int:
 
 
 def time_typed(ns: int, is_of_day: bool = False) -> str:
-    """Return a time since 1970 as a user types it in a filter.
-
-    Examples
-    --------
-    >>> time_typed(0), time_typed(34_200_000_000_000), time_typed(34_200_500_000_000, True)
-    ('1970-01-01', '1970-01-01 09:30', '09:30:00.5')
-    """
+    """Return a time since 1970 as a user types it in a filter."""
     days, rest = divmod(ns, DAY_NS)
     date = str(np.datetime64(days, "D"))
     clock = duration_text(rest)

@@ -32,29 +32,15 @@ _KEPT = 8  # filters whose result is kept
 
 @dataclass(frozen=True, slots=True)
 class ListedColumn:
-    """The values of a column of all listed matches.
-
-    Parameters
-    ----------
-    kind : str
-    values : ndarray
-        Numbers as they are; times and durations as int64 ticks; texts as numbers of ``texts``.
-    local : ndarray
-        As ``values``; times by the clocks of their zone.
-    is_missing : ndarray or None
-        Which values are missing; None if none is.
-    ns_per_tick : int
-        Length of a tick of times and durations.
-    texts : tuple of str
-        The different texts in their order; numbers from 0 refer to them.
-    """
+    """The values of a column of all listed matches."""
 
     kind: str
+    # Numbers as they are; times and durations as int64 ticks; texts as numbers of ``texts``.
     values: np.ndarray
-    local: np.ndarray
-    is_missing: np.ndarray | None
-    ns_per_tick: int = 1
-    texts: tuple[str, ...] = ()
+    local: np.ndarray  # as ``values``; times by the clocks of their zone
+    is_missing: np.ndarray | None  # which values are missing; None if none is
+    ns_per_tick: int = 1  # length of a tick of times and durations
+    texts: tuple[str, ...] = ()  # the different texts in their order; numbers from 0 refer to them
 
     def __len__(self) -> int:
         return len(self.values)
@@ -113,20 +99,11 @@ def _codes_of(series: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class KeptMatches:
-    """The matches that pass some filters.
+    """The matches that pass some filters."""
 
-    Parameters
-    ----------
-    numbers : ndarray or None
-        Their numbers, rising; None if nothing is filtered.
-    mask : ndarray or None
-        Which of the listed matches they are.
-    mistakes : dict of str to str
-        What is wrong with a filter, by the name of its column. Such a filter does not count.
-    """
-
-    numbers: np.ndarray | None
-    mask: np.ndarray | None
+    numbers: np.ndarray | None  # their numbers, rising; None if nothing is filtered
+    mask: np.ndarray | None  # which of the listed matches they are
+    # What is wrong with a filter, by the name of its column. Such a filter does not count.
     mistakes: dict[str, str]
 
 

@@ -16,13 +16,7 @@ _DAY_S = 86_400
 
 
 def kind_of(dtype: Any) -> str:
-    """Return the kind of the values of a dtype: ``number``, ``time``, ``duration`` or ``text``.
-
-    Examples
-    --------
-    >>> kind_of(np.dtype("float32")), kind_of(np.dtype("M8[us]")), kind_of(np.dtype(bool))
-    ('number', 'time', 'text')
-    """
+    """Return the kind of the values of a dtype: ``number``, ``time``, ``duration`` or ``text``."""
     types = pd.api.types
     if types.is_datetime64_any_dtype(dtype):
         return TIME
@@ -51,24 +45,12 @@ def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def cells(frame: pd.DataFrame) -> list[list[str]]:
-    """Return the values of a frame as texts to show; missing values are empty.
-
-    Examples
-    --------
-    >>> cells(pd.DataFrame({"x": [1, 2000], "y": [0.25, None], "z": [None, "a"]}))
-    [['1', '0.25', ''], ['2,000', '', 'a']]
-    """
+    """Return the values of a frame as texts to show; missing values are empty."""
     return _by_row([shown_texts(frame.iloc[:, k]) for k in range(frame.shape[1])])
 
 
 def full_cells(frame: pd.DataFrame) -> list[list[str]]:
-    """Return the values of a frame as texts with all digits, for copies.
-
-    Examples
-    --------
-    >>> full_cells(pd.DataFrame({"x": [1 / 3], "n": [2000]}))
-    [['0.3333333333333333', '2000']]
-    """
+    """Return the values of a frame as texts with all digits, for copies."""
     return _by_row([[full_text(value) for value in frame.iloc[:, k]] for k in range(frame.shape[1])])
 
 
@@ -98,13 +80,7 @@ def full_text(value: Any) -> str:
 
 
 def number_text(value: Any) -> str:
-    """Return a number with grouped digits; six significant digits if it is no integer.
-
-    Examples
-    --------
-    >>> number_text(1234567), number_text(1234.56789), number_text(2.5e-7), number_text(np.nan)
-    ('1,234,567', '1,234.57', '2.5e-07', '')
-    """
+    """Return a number with grouped digits; six significant digits if it is no integer."""
     if isinstance(value, int | np.integer):
         return f"{int(value):,}"
     if not isinstance(value, float | np.floating) or not math.isfinite(value):
@@ -128,13 +104,7 @@ def _time_texts(values: pd.Series) -> list[str]:
 
 
 def duration_text(ns: int) -> str:
-    """Return a duration as text, as ``00:01:20.5`` or ``2 days 00:00:00``.
-
-    Examples
-    --------
-    >>> duration_text(80_500_000_000), duration_text(-86_400 * 10**9)
-    ('00:01:20.5', '-1 day 00:00:00')
-    """
+    """Return a duration as text, as ``00:01:20.5`` or ``2 days 00:00:00``."""
     sign, (seconds, part) = "-" if ns < 0 else "", divmod(abs(ns), 10**9)
     days, seconds = divmod(seconds, _DAY_S)
     decimals = f".{part:09d}".rstrip("0").rstrip(".")

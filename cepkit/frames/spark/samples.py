@@ -63,10 +63,8 @@ class Drawn:
     shortest times. Matches with the same last event need no separate times: the shortest of N waiting times
     is a single one divided by N, and the next ones follow in the same way.
 
-    Notes
-    -----
-    The sample depends on ``seed`` and the last events of the matches, not on the number of tasks. Times are
-    logarithms, since numbers of matches exceed floating point. Time O(events where matches end + n log n).
+    The sample depends on ``seed`` and the last events of the matches, not on the number of tasks.
+
     Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", Information Processing Letters
     97(5), 2006.
     """

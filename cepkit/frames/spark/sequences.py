@@ -57,17 +57,6 @@ def run_tasks(
 
     All rows of a partition go to one task. Without ``partition_by`` a slice goes to one task, and without
     slices the whole frame does.
-
-    Parameters
-    ----------
-    frame, source, program, columns, limit
-        As for `cepkit.frames.spark.tasks.run_tasks`.
-    engine : callable
-        Takes a program and events; returns all matches.
-    tell : callable
-        One of the functions at the end of this module.
-    slices : Slices, optional
-        The slices of a stream without partitions.
     """
     events = numbered_columns(frame, source, columns)
     if program.query.partition_by:
@@ -188,8 +177,6 @@ class EndingBetween(SequenceSet):
     def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
         """Yield all matches in blocks of at most ``size``.
 
-        Notes
-        -----
         ``whole`` also makes the matches that end before, because it bounds its own memory.
         """
         for block in self.whole.blocks(size):
@@ -223,11 +210,6 @@ class Searched:
         """Yield blocks, with the int64 rank of each match among the matches with the same last event.
 
         There is always a first block, which may be empty.
-
-        Raises
-        ------
-        ResultTooLargeError
-            When there are more matches than any job can make.
         """
         self.refuse_endless()
         yield EMPTY, np.empty(0, np.int64)

@@ -28,22 +28,6 @@ class Slices:
     gets the events of this time and of one window before. When later events can rule out a match, it also
     gets the events of one window after.
 
-    Parameters
-    ----------
-    clock : str
-        Column of times.
-    within : int or float
-        The window, in ticks of the clock.
-    looks_ahead : bool
-        Whether an event must be absent after the last one of a match.
-    n_tasks : int
-        Number of tasks that share the slices.
-    boundaries : tuple of int or float, optional
-        Ticks at which slices begin, strictly rising. None: Spark chooses them when it runs, at most one slice
-        per task. The slices then have about the same number of events, and none is shorter than four windows.
-
-    Notes
-    -----
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013.
     Differs: there a slice owns the matches that start in it and gets the events of a window after it; here
@@ -51,26 +35,18 @@ class Slices:
     order, so one slice here knows all matches with the same last event, and their ranks.
     """
 
-    clock: str
-    within: int | float
-    looks_ahead: bool
-    n_tasks: int
+    clock: str  # column of times
+    within: int | float  # the window, in ticks of the clock
+    looks_ahead: bool  # whether an event must be absent after the last one of a match
+    n_tasks: int  # number of tasks that share the slices
+    # Ticks at which slices begin, strictly rising. None: Spark chooses them when it runs, at most one slice
+    # per task. The slices then have about the same number of events, and none is shorter than four windows.
     boundaries: tuple[int | float, ...] | None = None
 
     def copies(self, events: DataFrame, clock: Column) -> DataFrame:
         """Return every event once per slice that needs it, with ``SLICE_COLUMNS`` after its columns.
 
-        Parameters
-        ----------
-        events : DataFrame
-            The stream.
-        clock : Column
-            Its ticks (see `ticks`). Events without a time also go to a slice, which refuses them.
-
-        Notes
-        -----
-        Lazy. Spark reads the events twice when it chooses the boundaries. It compares each event with each
-        slice, O(n_events x slices).
+        Lazy. Spark reads the events twice when it chooses the boundaries.
         """
         from pyspark.sql import functions as F
 
@@ -152,15 +128,7 @@ def ticks(clock: Column, of: DataType) -> Column | None:
 
 
 def slices_of(program: SequenceProgram, source: EmptySource, n_tasks: int) -> tuple[Slices | None, str]:
-    """Return the slices for a query without partitions, or what the query lacks for them.
-
-    Returns
-    -------
-    slices : Slices or None
-        None when one task has to see all events.
-    instead : str
-        What would let tasks share the work; empty when they share it.
-    """
+    """Return the slices for a query without partitions, or what the query lacks for them."""
     from pyspark.sql import functions as F
 
     needed = []

@@ -24,18 +24,10 @@ from cepkit.language.match_recognize.query import SelectedRows
 
 @dataclass(frozen=True, slots=True)
 class DroppedRow:
-    """A row of the result that WHERE drops.
+    """A row of the result that WHERE drops."""
 
-    Parameters
-    ----------
-    row : int
-        The row of its partition; the first one of the match for one row per match.
-    conditions : tuple of str
-        The conditions that are not true, with the values that they read.
-    """
-
-    row: int
-    conditions: tuple[str, ...]
+    row: int  # the row of its partition; the first one of the match for one row per match
+    conditions: tuple[str, ...]  # the conditions that are not true, with the values that they read
 
 
 @dataclass(frozen=True)
@@ -49,6 +41,7 @@ def dropped_rows(
     """Return the rows of a match that WHERE drops, and the number of its rows before WHERE.
 
     The first ``most`` of them have their conditions.
+
     """
     bound = searched.bound
     query, whole = bound.query, bound.query.whole

@@ -28,13 +28,6 @@ def row_beginnings(pattern: rp.RowPattern, most: int | None = None) -> list[RowB
 
     A beginning that may match no row has no step of its own; the next step has its parts, too. ``most``
     limits the number of beginnings; the shortest ones and the whole pattern remain.
-
-    Examples
-    --------
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> query = parse_match_recognize("PATTERN (^ A* B (C | D){2} $) DEFINE A AS x > 1")
-    >>> [(str(one.whole), str(one.step)) for one in row_beginnings(query.pattern)]
-    [('^ A* B', '^ A* B'), ('^ A* B (C | D){2}', '(C | D){2}'), ('^ A* B (C | D){2} $', '$')]
     """
     parts = pattern.parts if isinstance(pattern, rp.Concatenation) else (pattern,)
     ends = [i for i in range(1, len(parts)) if not all(map(may_match_no_row, parts[:i]))]
@@ -70,32 +63,7 @@ def count_row_funnel(
     *,
     with_conditions: bool = True,
 ) -> tuple[BranchFunnel, ...]:
-    """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings.
-
-    Parameters
-    ----------
-    searched : SearchedRows
-    n_matches : int, optional
-        The number of matches of the query, if it is known.
-    most_steps : int, optional
-    with_conditions : bool
-        Whether to count ``n_alone`` and the conditions.
-
-    Returns
-    -------
-    tuple of BranchFunnel
-        A single branch. ``partial`` of a step is the number of rows from which the pattern cut off after it
-        has a match: the number of matches with AFTER MATCH SKIP TO NEXT ROW. So it does not rise from step
-        to step. ``looked_at`` is the number of the step before, or of all rows. ``complete`` is the number of
-        the whole pattern, and ``reported`` the number of matches of the query, also empty ones. ``n_alone``
-        is the number of rows that satisfy the variable of a step with one variable; None if its condition
-        needs the rows before in the match.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If there are too many partial matches.
-    """
+    """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings."""
     bound, n_rows = searched.bound, searched.events.n_events
     steps: list[StepCount] = []
     n_before = n_rows

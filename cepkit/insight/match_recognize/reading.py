@@ -27,75 +27,33 @@ _LOOKS = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber, ex.Attr
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to map rows to states.
+    """A way to map rows to states."""
 
-    Parameters
-    ----------
-    state : int
-        The state after the newest row; the start of the automaton before the first row.
-    history : tuple
-        What later conditions need to know of the rows.
-    states : tuple of int
-        The state that took each row.
-    """
-
-    state: int
-    history: tuple
-    states: tuple[int, ...] = ()
+    state: int  # the state after the newest row; the start of the automaton before the first row
+    history: tuple  # what later conditions need to know of the rows
+    states: tuple[int, ...] = ()  # the state that took each row
 
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A variable that cannot take a row.
+    """A variable that cannot take a row."""
 
-    Parameters
-    ----------
-    variable : str
-        The variable that comes next in the pattern.
-    is_late : bool
-        Whether the row is outside the window.
-    conditions : tuple of str
-        The conditions that are not true, with the values that they read.
-    """
-
-    variable: str
-    is_late: bool
-    conditions: tuple[str, ...]
+    variable: str  # the variable that comes next in the pattern
+    is_late: bool  # whether the row is outside the window
+    conditions: tuple[str, ...]  # the conditions that are not true, with the values that they read
 
 
 @dataclass
 class Advance:
-    """What happens to some ways at a row.
+    """What happens to some ways at a row."""
 
-    Parameters
-    ----------
-    ways : list of Way
-        The ways that take the row, the preferred ones first.
-    wanted : tuple of str
-        The variables that the pattern allows there, in the order of preference.
-    is_complete : bool
-        Whether the rows before are a whole match for some way.
-    """
-
-    ways: list[Way] = field(default_factory=list)
-    wanted: tuple[str, ...] = ()
-    is_complete: bool = False
+    ways: list[Way] = field(default_factory=list)  # the ways that take the row, the preferred ones first
+    wanted: tuple[str, ...] = ()  # the variables that the pattern allows there, in the order of preference
+    is_complete: bool = False  # whether the rows before are a whole match for some way
 
 
 class RowReader:
-    """Reads partial matches of one partition.
-
-    Parameters
-    ----------
-    bound : BoundRowQuery
-    part : RowPartition
-    start : int
-        The first row of the match.
-    number : int
-        The number that the match would have in its partition.
-    every_way : bool
-        Whether to read ways that the search never tries, because a match without further rows is preferred.
-    """
+    """Reads partial matches of one partition."""
 
     def __init__(
         self,
@@ -120,13 +78,7 @@ class RowReader:
         return [Way(self.program.automaton.start, self._history.start)]
 
     def advance(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> Advance:
-        """Return the ways after a row; ``allowed`` are the variables that it may have, None for all.
-
-        Raises
-        ------
-        UnsupportedQueryError
-            For more than ``MOST_WAYS`` ways.
-        """
+        """Return the ways after a row; ``allowed`` are the variables that it may have, None for all."""
         made: dict[tuple, Way] = {}
         wanted: dict[str, None] = {}
         is_complete = False
@@ -234,14 +186,7 @@ def _looks(tree: ex.Expression) -> list[ex.Expression]:
 
 
 def value_text(value: object, kind: ColumnType) -> str:
-    """Return a value as readers know it; times and durations are ticks here.
-
-    Examples
-    --------
-    >>> time = ColumnType(TIME, "ms")
-    >>> value_text(90, ColumnType(DURATION, "s")), value_text(0, time), value_text(2.5, ColumnType("float"))
-    ('1 min 30 s', '1970-01-01 00:00:00.000', '2.5')
-    """
+    """Return a value as readers know it; times and durations are ticks here."""
     if isinstance(value, int) and kind.unit is not None:
         if kind.kind == TIME:
             return str(np.array(value, f"datetime64[{kind.unit}]")).replace("T", " ")

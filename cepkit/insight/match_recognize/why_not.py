@@ -31,21 +31,14 @@ MOST_NAMED = 8  # rows with variables that a line names
 
 @dataclass
 class RowsRead:
-    """Rows of a partition, read as one match.
+    """Rows of a partition, read as one match."""
 
-    Parameters
-    ----------
-    low, high : int
-        The first and the last row, numbered within their partition.
-    variables : list of str
-        The variable of each row that was reached, as the preferred way reads them.
-    kinds, reasons : list of str
-        What stops the reading; empty for rows that are a match of the pattern.
-    """
-
+    # low, high: the first and the last row, numbered within their partition
     low: int
     high: int
+    # The variable of each row that was reached, as the preferred way reads them.
     variables: list[str] = field(default_factory=list)
+    # kinds, reasons: what stops the reading; empty for rows that are a match of the pattern
     kinds: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -65,6 +58,7 @@ def explain_row_match(searched: SearchedRows, source: Source, rows: Any) -> WhyN
 
     The rows are read in every way at once, with the functions that the search uses. The partition of the
     rows is searched once.
+
     """
     names = list(searched.bound.members)
     if isinstance(rows, Mapping):  # SQL reads names without quotes in upper case

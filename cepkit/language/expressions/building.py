@@ -59,6 +59,7 @@ class ExpressionBuilder:
     """The parser's callbacks, one for each alias of ``expr.lark``; punctuation is not passed to them.
 
     SQL has most of them, too.
+
     """
 
     def any_of(self, children):

@@ -53,27 +53,6 @@ def parse_duration(text: str) -> int:
 
     A duration is a sum of numbers with units (ns, us, ms, s, min, h, d, w or their English words).
     ``m`` is a minute. Days have 24 hours.
-
-    Parameters
-    ----------
-    text : str
-        The duration; blanks between number, unit and parts are optional.
-
-    Returns
-    -------
-    int
-        Nanoseconds, exact, never negative.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If a unit is missing or unknown, for months and years (their length varies), or if the
-        duration is not a whole number of nanoseconds.
-
-    Examples
-    --------
-    >>> parse_duration("1h30m"), parse_duration("2.5 s"), parse_duration("500ms")
-    (5400000000000, 2500000000, 500000000)
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"expected a duration as text, such as '5 min', got {type(text).__name__}")
@@ -101,15 +80,7 @@ def parse_duration(text: str) -> int:
 
 
 def positive_duration(argument: str, given: object, hint: str = "") -> str | timedelta | int:
-    """Return a duration that must be positive: text, a timedelta, or ticks.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not a duration.
-    CepError
-        If it is something else, or not positive. ``hint`` ends the message.
-    """
+    """Return a duration that must be positive: text, a timedelta, or ticks."""
     is_positive, value = False, given
     if isinstance(given, str):
         try:
@@ -134,36 +105,7 @@ def positive_duration(argument: str, given: object, hint: str = "") -> str | tim
 
 
 def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
-    """Convert a duration to ticks of a time column.
-
-    Parameters
-    ----------
-    duration : str or datetime.timedelta or int
-        Text of `parse_duration`, a timedelta (a pandas one keeps its nanoseconds), or ticks.
-    unit : {"s", "ms", "us", "ns"} or None
-        Unit of the column; None for a clock with its own unit.
-
-    Returns
-    -------
-    int
-        Ticks, exact, from 0 to 2**63 - 1.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not a duration.
-    PredicateError
-        If the duration is not a whole number of ticks, does not fit into 64 bits, is negative, or
-        is not an integer although the clock has no unit.
-
-    Examples
-    --------
-    >>> duration_ticks("5 min", "s"), duration_ticks(timedelta(hours=1), "ms"), duration_ticks(42, "ns")
-    (300, 3600000, 42)
-    >>> duration_ticks("2.5 s", "s")
-    Traceback (most recent call last):
-    cepkit.errors.PredicateError: duration '2.5 s' is not a whole number of ticks: the column counts in s
-    """
+    """Convert a duration to ticks of a time column."""
     ticks = _integer(duration)
     if ticks is None:
         nanoseconds = (
@@ -186,14 +128,7 @@ def duration_ticks(duration: str | timedelta | int, unit: str | None) -> int:
 
 
 def unit_missing(name: str, window: str | timedelta, column: str) -> CepError:
-    """Return the error for a window with a unit on a clock of plain numbers; ``name`` is the argument's name.
-
-    Examples
-    --------
-    >>> print(unit_missing("within", "5 min", "ts"))
-    within='5 min': column 'ts' is a plain number without unit; write within=300 if it counts seconds, or \
-make times of it first: df['ts'] = pd.to_datetime(df['ts'], unit='s')
-    """
+    """Return the error for a window with a unit on a clock of plain numbers; ``name``: the argument."""
     nanoseconds = parse_duration(window) if isinstance(window, str) else _timedelta_nanoseconds(window)
     seconds, rest = divmod(nanoseconds, NANOSECONDS["s"])
     number = "" if rest else f"write {name}={seconds} if it counts seconds, or "
@@ -204,13 +139,7 @@ make times of it first: df['ts'] = pd.to_datetime(df['ts'], unit='s')
 
 
 def format_duration(ticks: int, unit: str | None) -> str:
-    """Return ticks as text, or as a plain number without a unit; `parse_duration` reads text >= 0 back.
-
-    Examples
-    --------
-    >>> format_duration(5400, "s"), format_duration(1500, "ms"), format_duration(7, None)
-    ('1 h 30 min', '1 s 500 ms', '7')
-    """
+    """Return ticks as text, or as a plain number without a unit; `parse_duration` reads text >= 0 back."""
     if unit is None:
         return str(ticks)
     parts, rest = [], abs(ticks) * NANOSECONDS[unit]

@@ -83,6 +83,7 @@ class RegisteredFunction:
 
     ``pure`` is the user's promise that equal arguments give equal results and nothing else happens.
     ``compiled`` says that the function is a numba dispatcher. ``arity`` counts positional arguments.
+
     """
 
     name: str
@@ -201,19 +202,7 @@ def function(function: Callable | None = None, *, name: str | None = None) -> Ca
 
 
 def registered_function(name: str) -> RegisteredFunction:
-    """Return the function registered under ``name`` (case matters).
-
-    Raises
-    ------
-    PredicateError
-        If no such function exists; the message gives the nearest known name.
-
-    Examples
-    --------
-    >>> registered_function("wobble")
-    Traceback (most recent call last):
-    cepkit.errors.PredicateError: function 'wobble' is not known; register it with @cep.pure
-    """
+    """Return the function registered under ``name`` (case matters)."""
     if name in _REGISTRY:
         return _REGISTRY[name]
     hint = nearest(name, [*_REGISTRY, *BUILT_IN_NAMES])
@@ -246,11 +235,6 @@ def misspelt_built_in(name: str) -> str | None:
 
     Stricter than `cepkit.errors.nearest`, because it turns an unknown function into an error at once.
     A slight resemblance must not reject a function that the user registers later.
-
-    Examples
-    --------
-    >>> misspelt_built_in("frist"), misspelt_built_in("tags_equal")
-    ('first', None)
     """
     found = difflib.get_close_matches(name.lower(), sorted(BUILT_IN_NAMES), n=1, cutoff=0.8)
     return found[0] if found else None

@@ -31,12 +31,6 @@ def shortened(text: str) -> tuple[str, dict[int, Items]]:
     """Return the text with only the first item of each long list of constants, and all items of these lists.
 
     The key of the items is the place where the first item begins.
-
-    Examples
-    --------
-    >>> short, items = shortened("x in (1, 2, 3, 4, 5, 6, 7, 8, 9)")
-    >>> short, len(items[6])
-    ('x in (1                        )', 9)
     """
     items_at: dict[int, Items] = {}
     parts, done, place = [], 0, 0

@@ -41,6 +41,7 @@ class Vocabulary:
     (regular expression around the position of the error, message with its groups as in ``re.sub``). The
     group ``at``, if it exists, is underlined instead of the whole. ``reserved`` is the hint for a reserved
     word used as a name; the word is its group.
+
     """
 
     expected: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...]
@@ -54,6 +55,7 @@ def syntax_error(
     """Return the most helpful error for lark's ``error`` in ``text``.
 
     ``whole`` is the complete text; ``text`` is a part of it, with blanks in place of the rest.
+
     """
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"

@@ -39,13 +39,6 @@ class Operand:
     """An expression with Python's operators: arithmetic, comparisons, ``&``, ``|``, ``~`` and methods.
 
     A plain Python value next to it is a constant. It has no truth value, and ``==`` makes a condition.
-
-    Examples
-    --------
-    >>> from cepkit.language.builder import event
-    >>> a, b = event("a"), event("b")
-    >>> print((b["price"] > 1.05 * a["price"]) & ~a["kind"].isin(["x", "y"]))
-    b.price > 1.05 * a.price and a.kind not in ('x', 'y')
     """
 
     expression: ex.Expression
@@ -154,20 +147,7 @@ class Operand:
         return self.apply("contains", text)
 
     def apply(self, function: str, *others: Any) -> Operand:
-        """Return a built-in or registered function of this value and ``others``.
-
-        Parameters
-        ----------
-        function : str
-            Such as ``"sqrt"``, ``"power"``, ``"greatest"``, or the name of your own function.
-        *others
-            Further arguments of the function.
-
-        Raises
-        ------
-        PredicateError
-            If the function is not known, or takes another number of arguments.
-        """
+        """Return a built-in or registered function of this value and ``others``."""
         arguments = (self.expression, *map(as_expression, others))
         if function not in FUNCTIONS:
             registered_function(function)  # raises with the nearest name if no such function exists
@@ -234,13 +214,7 @@ def l2(one: Operand, other: Operand) -> Operand:
 
 
 def as_expression(value: Any) -> ex.Expression:
-    """Return a Python value as a tree: the tree of an operand, or a constant.
-
-    Raises
-    ------
-    PredicateError
-        If text cannot spell the value.
-    """
+    """Return a Python value as a tree: the tree of an operand, or a constant."""
     if isinstance(value, Operand):
         return value.expression
     if isinstance(value, ex.Expression):

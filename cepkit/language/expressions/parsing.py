@@ -46,48 +46,8 @@ def parse_expression(
     ``and`` and ``or``, so ``a > 1 & b > 2`` means what it seems to mean. Write strings in single or double
     quotes (doubled inside), odd column names in backticks, and parameters as ``:name``.
 
-    Parameters
-    ----------
-    text : str
-        The expression.
-    role : str
-        Origin of the text, for error messages: ``"predicate 'rise'"``.
-    references : bool
-        Whether events have names, as in sequence queries. If so, ``b.price``, ``b[i].price``,
-        ``b[i-1].price``, ``b[1].price``, ``b[LEN].price`` and, in an aggregate, ``b[..i-1].price`` and
-        ``b[..i-1]`` are values of event ``b``.
-    whole : str, optional
-        Text to show in errors if ``text`` is only a part of it, with blanks in place of the rest.
-
-    Returns
-    -------
-    Expression
-        A tree whose nodes have their ``span`` in ``text``.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not an expression, a built-in function has a wrong number of
-        arguments, or an aggregate contains another aggregate or ``prev``. The message shows the position.
-    NoEventVariableError
-        For ``b.price`` without ``references``. Both a PatternSyntaxError and a PredicateError.
-
-    Notes
-    -----
-    Time is linear in the length of the text. The first call builds the parser (about 30 ms). A short text
-    that was parsed before gives the same tree again.
-
-    Examples
-    --------
-    >>> parse_expression("price > 5 AND NOT last(size) = 2")
-    And(operands=(Comparison(operator='>', left=Attribute(name='price'), right=Literal(value=5)), \
-Not(operand=Comparison(operator='==', left=Aggregate(function='last', operand=Attribute(name='size')), \
-right=Literal(value=2)))))
-    >>> parse_expression("price > > 5")
-    Traceback (most recent call last):
-    cepkit.errors.PatternSyntaxError: predicate: expected a value, a column or '(', found '>' (position 8)
-      price > > 5
-              ^
+    The first call builds the parser (about 30 ms). A short text that was parsed before gives the same tree
+    again.
     """
     if not isinstance(text, str) or len(text) > LONGEST_KEPT:
         return _parse_expression(text, role, references, whole)
@@ -171,6 +131,7 @@ def check_text(text: str, role: str | None = None) -> None:
     """Raise if a text is too long to parse, has too many conditions, or nests too many brackets.
 
     Blanks and the items of long lists of constants do not count.
+
     """
     if len(text) > TEXT:
         n = len(shortened(text)[0].replace(" ", ""))
@@ -206,6 +167,7 @@ def check_tree(tree: Any, children: Callable, text: str, role: str | None) -> No
 
     BETWEEN and chains such as ``1 < x < 3`` have an operand twice. Where they are inside each other, the
     number of parts doubles at each level.
+
     """
     for depth, n_repeated in _levels(tree, children):
         if depth > DEPTH:
@@ -218,11 +180,6 @@ def check_built(tree: Any, children: Callable, role: str) -> None:
     """Raise if parts of a tree that Python built repeat too often, or if a condition is too deep.
 
     A variable that occurs twice, as in ``e = e & e``, doubles the text of the tree each time.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        Before the tree is walked or printed, which could take forever.
     """
     is_condition = isinstance(tree, ex.Expression)
     for depth, n_repeated in _levels(tree, children):

@@ -22,39 +22,12 @@ def print_expression(expression: ex.Expression) -> str:
 
     Text cannot spell a negative number as a Literal; it is printed like the Negative that text gives.
     Time is linear in the size of the tree times its depth.
-
-    Parameters
-    ----------
-    expression : Expression
-        Any tree.
-
-    Returns
-    -------
-    str
-        Words in lower case, ``==`` and ``!=``, single quotes, backticks where a name needs them.
-
-    Raises
-    ------
-    ValueError
-        If a literal is infinite or not a number. Text cannot spell it; use a parameter.
-
-    Examples
-    --------
-    >>> from cepkit.language.expressions.parsing import parse_expression
-    >>> print_expression(parse_expression('((A + 1)) * 2 = -x AND (NOT `in` IN ("it", 1.50))'))
-    "(A + 1) * 2 == -x and `in` not in ('it', 1.5)"
     """
     return _expression(expression)[0]
 
 
 def quoted_name(name: str) -> str:
-    """Return a column name as predicate text spells it.
-
-    Examples
-    --------
-    >>> quoted_name("price"), quoted_name("unit price"), quoted_name("Like")
-    ('price', '`unit price`', '`Like`')
-    """
+    """Return a column name as predicate text spells it."""
     plain = _NAME.fullmatch(name) and name.lower() not in RESERVED
     return name if plain else "`" + name.replace("`", "``") + "`"
 
@@ -141,24 +114,12 @@ def _join(expressions: tuple[ex.Expression, ...]) -> str:
 
 
 def quoted_text(value: str) -> str:
-    """Return a text between single quotes, as predicates and SQL spell it.
-
-    Examples
-    --------
-    >>> print(quoted_text("it's"))
-    'it''s'
-    """
+    """Return a text between single quotes, as predicates and SQL spell it."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def times_text(low: int, high: int | None) -> str:
-    """Return a repetition as the patterns of both languages spell it.
-
-    Examples
-    --------
-    >>> times_text(1, None), times_text(0, 3), times_text(2, 2)
-    ('+', '{,3}', '{2}')
-    """
+    """Return a repetition as the patterns of both languages spell it."""
     match low, high:
         case 0, None:
             return "*"

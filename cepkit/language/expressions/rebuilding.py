@@ -40,15 +40,5 @@ def with_parts(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> 
 
 
 def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
-    """Return the tree with ``change`` applied to every node of class ``kind``, children before parents.
-
-    Examples
-    --------
-    >>> from cepkit.language.expressions.trees import Attribute, Expression
-    >>> from cepkit.language.expressions.parsing import parse_expression
-    >>> def upper(node):
-    ...     return Attribute(node.name.upper()) if isinstance(node, Attribute) else node
-    >>> str(rebuilt(parse_expression("price > 2 * cost"), Expression, upper))
-    'PRICE > 2 * COST'
-    """
+    """Return the tree with ``change`` applied to every node of class ``kind``, children before parents."""
     return change(with_parts(tree, kind, lambda part: rebuilt(part, kind, change)))

@@ -32,17 +32,7 @@ _AN = re.compile(r"[aefhilmnorsx](?![^\W\d_])|(?!uni|us[aeiu]|eu|one)[aeiou]", r
 
 
 def say_condition(expression: ex.Expression) -> str:
-    """Return a condition in words; its text if it is not simple.
-
-    Examples
-    --------
-    >>> from cepkit.language.expressions.parsing import parse_expression
-    >>> for text in ("price > prev(price)", "price <= first(price) - 2", "x in (1, 2) and not f"):
-    ...     print(say_condition(parse_expression(text)))
-    price rises
-    price is at most its first value minus 2
-    x is one of 1, 2 and f is false
-    """
+    """Return a condition in words; its text if it is not simple."""
     match expression:
         case ex.And(operands=operands):
             return _span(expression) or join_words(map(_say_operand, operands))
@@ -145,52 +135,18 @@ def _text(expression: ex.Expression) -> str:
 
 
 def join_words(parts: Iterable[str]) -> str:
-    """Return texts as a list in words.
-
-    Examples
-    --------
-    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
+    """Return texts as a list in words."""
     *head, last = parts
     return f"{', '.join(head)} and {last}" if head else last
 
 
 def with_article(noun: str) -> str:
-    """Return a noun after "a" or "an".
-
-    Examples
-    --------
-    >>> with_article("drop"), with_article("up row"), with_article("x row"), with_article("unit")
-    ('a drop', 'an up row', 'an x row', 'a unit')
-    """
+    """Return a noun after "a" or "an"."""
     return f"{'an' if _AN.match(noun) else 'a'} {noun}"
 
 
 def say_times(low: int, high: int | None, one: str, many: Callable[[str], str]) -> str:
-    """Return a repetition in words.
-
-    Parameters
-    ----------
-    low, high : int
-        Number of rounds; None for no limit.
-    one : str
-        A single round, with its article.
-    many : callable
-        Returns the text of several rounds from the words for their number.
-
-    Examples
-    --------
-    >>> for low, high in ((1, None), (0, None), (0, 1), (2, 2), (3, None), (0, 5), (2, 5)):
-    ...     print(say_times(low, high, "a drop", lambda n: f"{n} drops"))
-    one or more drops
-    any number of drops (or none)
-    optionally a drop
-    2 drops
-    at least 3 drops
-    up to 5 drops (or none)
-    2 to 5 drops
-    """
+    """Return a repetition in words."""
     match low, high:
         case 1, 1:
             return one
@@ -208,13 +164,7 @@ def say_times(low: int, high: int | None, one: str, many: Callable[[str], str]) 
 
 
 def say_duration(duration: str | timedelta | int) -> str:
-    """Return a duration in words.
-
-    Examples
-    --------
-    >>> say_duration("2 min"), say_duration("1h30m"), say_duration(500), say_duration(timedelta(days=1))
-    ('2 minutes', '1 hour 30 minutes', '500 units of the clock', '1 day')
-    """
+    """Return a duration in words."""
     if isinstance(duration, timedelta):
         try:
             duration = format_duration(duration_ticks(duration, "ns"), "ns")

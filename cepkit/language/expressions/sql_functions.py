@@ -29,21 +29,12 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The types that each argument may have.
+    """The types that each argument may have."""
 
-    Parameters
-    ----------
-    takes : tuple of tuple of str
-        The types of each argument. Those of the last one serve all further ones if ``is_open``.
-    n_required : int
-        How many arguments a call needs.
-    is_open : bool
-        Whether any number of further arguments may follow.
-    """
-
+    # The types of each argument. Those of the last one serve all further ones if ``is_open``.
     takes: tuple[tuple[str, ...], ...]
-    n_required: int
-    is_open: bool = False
+    n_required: int  # how many arguments a call needs
+    is_open: bool = False  # whether any number of further arguments may follow
 
     def types_of(self, place: int) -> tuple[str, ...]:
         """Return the types that the argument at a place may have, counted from 0."""

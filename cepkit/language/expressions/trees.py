@@ -77,6 +77,7 @@ class Reference(Expression):
     """Value of column ``name`` at the event ``index`` of a pattern variable; ``b[i-1].price`` in text.
 
     ``name`` is None for the variable as a whole, as in ``count(b)``.
+
     """
 
     variable: str
@@ -104,6 +105,7 @@ class Aggregate(Expression):
     """One of ``AGGREGATES`` over the match; in a predicate, over the match's rows before the current one.
 
     ``operand`` is None for ``count()``; ``count(x)`` counts the rows where x is not null.
+
     """
 
     function: str
@@ -177,6 +179,7 @@ class In(Expression):
     """True if ``operand`` equals one of the ``options`` (one or more).
 
     As in SQL, it is null if ``operand`` equals none of them and one is null.
+
     """
 
     operand: Expression

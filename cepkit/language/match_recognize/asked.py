@@ -19,23 +19,12 @@ from cepkit.language.spelling import text_of
 
 @dataclass(frozen=True)
 class RowsQuery:
-    """The query of a call: its text as a tree, and the values of its parameters.
+    """The query of a call: its text as a tree, and the values of its parameters."""
 
-    Parameters
-    ----------
-    whole : RowPatternQuery or SelectedRows
-        The clause, or the SELECT around it.
-    params : tuple of (str, value)
-        The values of its parameters.
-    partition_by : tuple of str
-        The columns of PARTITION BY, by the names that the frame has.
-    keys : tuple of SortKey
-        The keys of ORDER BY, by the names that the frame has. Without ORDER BY, the clock of the frame.
-    """
-
-    whole: RowPatternQuery | SelectedRows
-    params: tuple[tuple[str, Any], ...] = ()
-    partition_by: tuple[str, ...] = ()
+    whole: RowPatternQuery | SelectedRows  # the clause, or the SELECT around it
+    params: tuple[tuple[str, Any], ...] = ()  # the values of its parameters
+    partition_by: tuple[str, ...] = ()  # the columns of PARTITION BY, by the names that the frame has
+    # The keys of ORDER BY, by the names that the frame has. Without ORDER BY, the clock of the frame.
     keys: tuple[SortKey, ...] = ()
     measures: ClassVar[None] = None  # the clause has them
     functions: ClassVar[tuple] = ()
@@ -65,6 +54,7 @@ class RowsQuery:
         """The columns whose values never fall along the stream; the first is a clock.
 
         They are the keys before the first descending one, or one that has nulls first.
+
         """
         names: list[str] = []
         for key in self.keys:

@@ -14,13 +14,7 @@ Span = tuple[int, int]
 
 
 def check_query(query: RowPatternQuery) -> None:
-    """Raise for names that do not exist, and for functions of rows in wrong places.
-
-    Raises
-    ------
-    PatternSyntaxError
-        With the position in the text of the query.
-    """
+    """Raise for names that do not exist, and for functions of rows in wrong places."""
     primary = [variable.name for variable in rp.row_variables(query.pattern)]
     known = [*dict.fromkeys([*primary, *(name for name, _ in query.subset)])]
     _check_subsets(query, primary)

@@ -137,13 +137,7 @@ _CLAUSES = [
 
 
 def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
-    """Return the part before the first clause, and the part of each clause by its name, without its words.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If a clause occurs twice, or is not in its place.
-    """
+    """Return the part before the first clause, and the part of each clause by its name, without its words."""
     found: list[tuple[Keyword, int, int]] = []
     tokens = part.outer()
     for i, token in enumerate(tokens):
@@ -199,6 +193,7 @@ def _inner_fault(text: str, at: int) -> tuple[str, int, int] | None:
 
     ``at`` is the place of a bracket without a partner. The ``)`` of MATCH_RECOGNIZE ( … ) closes a bracket
     inside it if one is missing there, so ``at`` is that of MATCH_RECOGNIZE.
+
     """
     if text[at] != "(":
         return None
@@ -242,19 +237,7 @@ def _blank(token: re.Match[str]) -> str:
 
 
 def split_name(entry: TextPart) -> tuple[TextPart, TextPart] | None:
-    """Return expression and name of ``expression AS name`` or ``expression name``; None without a name.
-
-    Examples
-    --------
-    >>> for text in ("a + b AS c", "a + b c", "a + b", "ts + INTERVAL '5' MINUTE", "x IS NULL"):
-    ...     found = split_name(TextPart(text, 0, len(text)))
-    ...     print(found and tuple(part.text.strip() for part in found))
-    ('a + b', 'c')
-    ('a + b', 'c')
-    None
-    None
-    None
-    """
+    """Return expression and name of ``expression AS name`` or ``expression name``; None without a name."""
     tokens = entry.outer()
     if len(tokens) < 2:
         return None
@@ -290,6 +273,7 @@ def entries(
     """Yield name and expression of each entry of a list.
 
     An entry is ``name AS expression`` with ``names_first``, else ``expression AS name``, also without AS.
+
     """
     for entry in part.split():
         tokens = entry.outer()

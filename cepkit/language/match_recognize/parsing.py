@@ -21,30 +21,6 @@ def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | Windowe
 
     Names without quotes are variables in upper case. ``PATTERN`` and ``DEFINE`` are required, and the clauses
     have SQL's order. Flink's ``WITHIN`` follows the pattern.
-
-    Parameters
-    ----------
-    text : str
-        ``MATCH_RECOGNIZE ( … )``, its clauses alone, or ``SELECT … FROM t MATCH_RECOGNIZE ( … ) AS m WHERE …
-        ORDER BY … LIMIT …``. Or ``SELECT …, measure OVER w FROM t WINDOW w AS ( … PATTERN … )``.
-
-    Returns
-    -------
-    RowPatternQuery, SelectedRows or WindowedRows
-        Trees with their spans in ``text``.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not MATCH_RECOGNIZE, or is a larger query. The message shows the position.
-
-    Examples
-    --------
-    >>> query = parse_match_recognize('''MATCH_RECOGNIZE (
-    ...     ORDER BY ts MEASURES last(fall.price) AS bottom
-    ...     PATTERN (start_ fall+) DEFINE fall AS price < PREV(price))''')
-    >>> print(query.pattern, query.order_by[0].column, query.after_match)
-    START_ FALL+ ts past_last_row
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"MATCH_RECOGNIZE: expected text, got {type(text).__name__}")

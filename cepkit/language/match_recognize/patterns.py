@@ -90,6 +90,7 @@ class Quantified(RowPattern):
     """``body`` at least ``low`` and at most ``high`` times (None: no limit).
 
     A greedy quantifier prefers many repetitions, a reluctant one prefers few.
+
     """
 
     body: RowPattern
@@ -140,6 +141,7 @@ class Navigation(SqlExpression):
 
     ``offset`` is None if the text does not give one. ``final`` is True for FINAL, False for RUNNING, and None
     if the text says neither.
+
     """
 
     function: str
@@ -153,6 +155,7 @@ class RowAggregate(SqlExpression):
     """One of ``AGGREGATES_OF_ROWS`` over the rows of a match.
 
     ``count`` without arguments is COUNT(*), or COUNT(A.*) with ``variable``. ``final`` is as in `Navigation`.
+
     """
 
     function: str
@@ -179,6 +182,7 @@ class MatchRowtime(SqlExpression):
     """Flink's MATCH_ROWTIME(): the time of the last row of the match.
 
     ``operand`` is the column of the time. The parser takes the first column of ORDER BY if there is none.
+
     """
 
     operand: Expression | None = None

@@ -40,25 +40,13 @@ _ALTERNATION, _CONCATENATION, _FACTOR, _PRIMARY = range(4)
 
 
 def sql_column(name: str) -> str:
-    """Return the name of a column, in double quotes where it needs them.
-
-    Examples
-    --------
-    >>> sql_column("price"), sql_column("unit price"), sql_column("order")
-    ('price', '"unit price"', '"order"')
-    """
+    """Return the name of a column, in double quotes where it needs them."""
     plain = _NAME.fullmatch(name) and name.upper() not in _RESERVED
     return name if plain else _quoted(name)
 
 
 def sql_variable(name: str) -> str:
-    """Return the name of a variable, in double quotes if it is not in upper case.
-
-    Examples
-    --------
-    >>> sql_variable("DOWN"), sql_variable("down")
-    ('DOWN', '"down"')
-    """
+    """Return the name of a variable, in double quotes if it is not in upper case."""
     return sql_column(name) if name == name.upper() else _quoted(name)
 
 
@@ -70,15 +58,7 @@ def _quoted(name: str) -> str:
 
 
 def print_row_pattern(pattern: rp.RowPattern) -> str:
-    """Return a pattern as text that parses to an equal tree.
-
-    Examples
-    --------
-    >>> from cepkit.language.match_recognize.patterns import Alternation, Quantified, RowVariable
-    >>> a, b = RowVariable("A"), RowVariable("b")
-    >>> print_row_pattern(Quantified(Alternation((a, Quantified(b, 2, 4))), 1, None, greedy=False))
-    '(A | "b"{2,4})+?'
-    """
+    """Return a pattern as text that parses to an equal tree."""
     return _pattern(pattern)[0]
 
 
@@ -114,16 +94,7 @@ def _pattern_at_least(tightness: int, pattern: rp.RowPattern) -> str:
 
 
 def print_sql(expression: ex.Expression) -> str:
-    """Return an expression as SQL text that parses to an equal tree.
-
-    Examples
-    --------
-    >>> from cepkit.language.expressions import trees as ex
-    >>> from cepkit.language.match_recognize.patterns import Navigation
-    >>> price = ex.Reference("A", "unit price")
-    >>> print_sql(ex.Comparison("!=", price, Navigation("last", price, 2, final=True)))
-    'A."unit price" <> FINAL LAST(A."unit price", 2)'
-    """
+    """Return an expression as SQL text that parses to an equal tree."""
     return _expression(expression)[0]
 
 
@@ -259,20 +230,7 @@ def _join(expressions: tuple[ex.Expression, ...]) -> str:
 
 
 def print_match_recognize(query: RowPatternQuery) -> str:
-    """Return the clause as text that parses to an equal query, with one line for each SQL clause.
-
-    Examples
-    --------
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> print(parse_match_recognize("match_recognize (order by ts pattern (a b*) define b as x > prev(b.x))"))
-    MATCH_RECOGNIZE (
-      ORDER BY ts
-      ONE ROW PER MATCH
-      AFTER MATCH SKIP PAST LAST ROW
-      PATTERN (A B*)
-      DEFINE B AS x > PREV(B.x)
-    )
-    """
+    """Return the clause as text that parses to an equal query, with one line for each SQL clause."""
     shown = WITH_TIMED_OUT if query.timed_out else ROWS_PER_MATCH[query.rows_per_match]
     return _bracketed("MATCH_RECOGNIZE", [*_lines_of_rows(query), shown, *_lines_of_pattern(query)])
 

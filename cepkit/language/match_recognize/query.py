@@ -30,6 +30,7 @@ class SortKey:
 
     The ORDER BY of a SELECT also takes a ``value``, an expression over the columns of the result. ``column``
     is then its text. A number is the place of a column in the result, from 1.
+
     """
 
     column: str
@@ -40,46 +41,24 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class RowPatternQuery:
-    """The clauses of one ``MATCH_RECOGNIZE ( … )``.
+    """The clauses of one ``MATCH_RECOGNIZE ( … )``."""
 
-    Parameters
-    ----------
-    pattern : RowPattern
-        The row pattern.
-    define, measures : tuple of (str, Expression)
-        Conditions of variables, and output columns.
-    subset : tuple of (str, tuple of str)
-        Names for several variables together.
-    partition_by : tuple of str
-        Columns.
-    order_by : tuple of SortKey
-        The order of the rows in a partition.
-    rows_per_match : str
-        A key of ``ROWS_PER_MATCH``.
-    after_match : str
-        A key of ``AFTER_MATCH``.
-    after_match_variable : str, optional
-        The variable to skip to.
-    within : str, optional
-        A duration; the last row is earlier than the first row plus the duration (Flink's WITHIN).
-    timed_out : bool
-        Whether the result also has a row for each partial match that ran out of time. The match of its first
-        row is missing because no row in time continues it. Needs ``within`` and one row per match.
-    source : str
-        The text that the spans of the trees belong to, for error messages.
-    """
-
-    pattern: RowPattern
+    pattern: RowPattern  # the row pattern
+    # define, measures: conditions of variables, and output columns
     define: tuple[tuple[str, Expression], ...] = ()
     measures: tuple[tuple[str, Expression], ...] = ()
-    subset: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    partition_by: tuple[str, ...] = ()
-    order_by: tuple[SortKey, ...] = ()
-    rows_per_match: str = "one"
-    after_match: str = "past_last_row"
-    after_match_variable: str | None = None
+    subset: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names for several variables together
+    partition_by: tuple[str, ...] = ()  # columns
+    order_by: tuple[SortKey, ...] = ()  # the order of the rows in a partition
+    rows_per_match: str = "one"  # A key of ``ROWS_PER_MATCH``
+    after_match: str = "past_last_row"  # A key of ``AFTER_MATCH``
+    after_match_variable: str | None = None  # the variable to skip to
+    # A duration; the last row is earlier than the first row plus the duration (Flink's WITHIN).
     within: str | None = None
+    # Whether the result also has a row for each partial match that ran out of time. The match of its first
+    # row is missing because no row in time continues it. Needs ``within`` and one row per match.
     timed_out: bool = False
+    # The text that the spans of the trees belong to, for error messages.
     source: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -92,6 +71,7 @@ class SelectedRows:
 
     ``columns`` has names and expressions over the result of the clause; None is ``SELECT *``. ``offset`` is
     the number of rows before the first one that LIMIT counts.
+
     """
 
     table: str
@@ -113,40 +93,22 @@ class WindowedRows:
 
     The result has one row for each row of the table. A match is searched in the frame of the row: the row and
     those after it. A row that a match before it skips has none.
-
-    Parameters
-    ----------
-    table, alias : str
-        The table, and another name for it.
-    name : str
-        The name of the window.
-    rows : RowPatternQuery
-        The clauses of the window. Measures have the values at the last row of the match.
-    columns : tuple of (str, Expression), optional
-        Expressions over columns and over `OverWindow`; None is ``SELECT *``.
-    frame_end : int or str, optional
-        How many rows after the current one belong to the frame, or the column that says it. None: all.
-    seek : bool
-        Whether the first match in the frame counts (SEEK), or only one that begins at the row (INITIAL).
-    where : Expression, optional
-        Which rows of the table the window sees.
-    order_by : tuple of SortKey
-    limit : int, optional
-    offset : int
-        Number of rows before the first one that LIMIT counts.
     """
 
+    # table, alias: the table, and another name for it
     table: str
-    name: str
-    rows: RowPatternQuery
+    name: str  # the clauses of the window. Measures have the values at the last row of the match.
+    rows: RowPatternQuery  # expressions over columns and over `OverWindow`; None is ``SELECT *``
+    # How many rows after the current one belong to the frame, or the column that says it. None: all.
     columns: tuple[tuple[str, Expression], ...] | None = None
+    # Whether the first match in the frame counts (SEEK), or only one that begins at the row (INITIAL).
     frame_end: int | str | None = None
     seek: bool = False
     alias: str | None = None
-    where: Expression | None = None
+    where: Expression | None = None  # which rows of the table the window sees
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
-    offset: int = 0
+    offset: int = 0  # number of rows before the first one that LIMIT counts
 
     def __str__(self) -> str:
         return text_of(self)
@@ -161,13 +123,7 @@ def clauses_that_drop(query: SelectedRows) -> str:
 def listed_columns(
     columns: tuple[tuple[str, Expression], ...] | None, names: Iterable[str]
 ) -> tuple[tuple[str, Expression], ...]:
-    """Return the columns of a SELECT, with all columns of the result in place of ``*``.
-
-    Examples
-    --------
-    >>> listed_columns((("b", Attribute("a")), ("*", EveryColumn())), ["a"])[-1]
-    ('a', Attribute(name='a'))
-    """
+    """Return the columns of a SELECT, with all columns of the result in place of ``*``."""
     every = tuple((name, Attribute(name)) for name in names)
     if columns is None:
         return every

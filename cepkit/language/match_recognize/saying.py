@@ -33,17 +33,7 @@ _SIMPLE = (
 
 
 def say_rows(query: RowPatternQuery) -> str:
-    """Return a query of MATCH_RECOGNIZE in one plain sentence, without a full stop.
-
-    Examples
-    --------
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> query = parse_match_recognize('''MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts
-    ...     PATTERN (strt down{2,} up?) DEFINE down AS price < PREV(price), up AS up.price > 5)''')
-    >>> print(say_rows(query).split("; one row")[0])
-    any row STRT, then at least 2 rows DOWN, then optionally a row UP, per symbol; DOWN means that price \
-falls; UP means that price is above 5
-    """
+    """Return a query of MATCH_RECOGNIZE in one plain sentence, without a full stop."""
     defined = dict(query.define)
     words = [_say(query.pattern, frozenset(defined))]
     if query.within is not None:

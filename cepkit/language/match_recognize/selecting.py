@@ -118,6 +118,7 @@ def outer_expression(
     """Return an expression over the result, in which the alias or the table may qualify a column.
 
     ``window`` is the name that may follow OVER; None if there is no WINDOW.
+
     """
     tree = sql_expression(part, role)
     inside = {
@@ -188,6 +189,7 @@ def read_order(part: TextPart | None, qualifiers: set[str], columns: Columns) ->
     """Return the keys of the ORDER BY of a result: columns, expressions, and places in the list of SELECT.
 
     A column of the list comes before one of the clause with the same name.
+
     """
     keys: list[SortKey] = []
     for entry in [] if part is None else part.split("columns of a clause"):
@@ -233,14 +235,7 @@ def _at_place(part: TextPart, tree: ex.Literal, columns: Columns) -> ex.Expressi
 
 
 def read_rows_kept(clauses: Mapping[str, TextPart]) -> tuple[int | None, int]:
-    """Return the number of rows of LIMIT or FETCH, None for all, and the number of OFFSET.
-
-    Examples
-    --------
-    >>> text = "FIRST ROW ONLY"
-    >>> read_rows_kept({"FETCH": TextPart(text, 5, len(text))})
-    (1, 0)
-    """
+    """Return the number of rows of LIMIT or FETCH, None for all, and the number of OFFSET."""
     limit, fetch, offset = (clauses.get(name) for name in ("LIMIT", "FETCH", "OFFSET"))
     if limit is not None and fetch is not None:
         raise fetch.error("write LIMIT or FETCH, and not both")

@@ -22,15 +22,7 @@ _LARGER = {
 
 
 def read_table(part: TextPart) -> tuple[str, set[str]]:
-    """Return the name of the table after FROM without its schema, and the names that may qualify columns.
-
-    Examples
-    --------
-    >>> text = "market.public.trades AS t"
-    >>> table, qualifiers = read_table(TextPart(text, 0, len(text)))
-    >>> table, sorted(qualifiers)
-    ('trades', ['T', 'TRADES'])
-    """
+    """Return the name of the table after FROM without its schema, and the names that may qualify columns."""
     found = _TABLE.fullmatch(part.without_comments())
     if found is None:
         raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")

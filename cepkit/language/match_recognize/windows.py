@@ -42,13 +42,7 @@ def is_window_select(whole: TextPart) -> bool:
 
 
 def read_window_select(whole: TextPart) -> WindowedRows:
-    """Return the SELECT of a text.
-
-    Raises
-    ------
-    PatternSyntaxError
-        With the place in the text.
-    """
+    """Return the SELECT of a text."""
     check_begin(whole)
     head, clauses = split_clauses(whole, OF_WINDOW_SELECT)
     for name in ("FROM", "WINDOW"):

@@ -24,37 +24,8 @@ def parse_pattern(text: str) -> pt.Pattern:
     ``a b`` is a, then b on the next event; ``a | b`` is an alternative. ``a*``, ``a+``, ``a?``, ``a{2}``,
     ``a{2,}``, ``a{2,5}`` and ``a{,5}`` repeat. ``.`` is any event, ``(a b)+`` a group, ``()`` no event.
 
-    Parameters
-    ----------
-    text : str
-        The pattern. Blanks and line ends separate names. A repetition must directly follow what it
-        repeats.
-
-    Returns
-    -------
-    Pattern
-        A tree whose nodes have their ``span`` in ``text``; nested sequences and nested alternatives
-        are flattened.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not a pattern. The message shows the position.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, table 1.
     Differs: bounded repetitions are added; a repetition after a blank is an error.
-
-    Examples
-    --------
-    >>> str(parse_pattern("large (rise+ (gap)) | (fall{2,})"))
-    'large rise+ gap | fall{2,}'
-    >>> parse_pattern("large + rise")
-    Traceback (most recent call last):
-    cepkit.errors.PatternSyntaxError: '+' must directly follow what it repeats: large+ (position 6)
-      large + rise
-            ^
     """
     tree = parse(text, _pattern_parser, PATTERN_WORDS, None)
     if not text.strip():

@@ -18,14 +18,7 @@ from cepkit.language.regex.patterns import (
 
 
 def is_nullable(pattern: Pattern) -> bool:
-    """Return whether the pattern can match without any event.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.parsing import parse_pattern
-    >>> [is_nullable(parse_pattern(text)) for text in ("a*", "a b?", "a? | b", "(a?){3}")]
-    [True, False, True, True]
-    """
+    """Return whether the pattern can match without any event."""
     match pattern:
         case Variable() | AnyEvent():
             return False
@@ -45,15 +38,7 @@ def first_names(pattern: Pattern) -> tuple[str, ...]:
 
     Any event (``.``) has no name and is left out.
 
-    Notes
-    -----
     Source: Aho, Lam, Sethi, Ullman, "Compilers", 2nd edition, section 3.9.4, firstpos.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.parsing import parse_pattern
-    >>> first_names(parse_pattern("a* (b | . c) d")), first_names(parse_pattern(". rise+ drop"))
-    (('a', 'b'), ())
     """
     return tuple(dict.fromkeys(leaf.name for leaf in first_leaves(pattern) if isinstance(leaf, Variable)))
 
@@ -80,18 +65,6 @@ def reported_form(pattern: Pattern) -> Pattern | None:
 
     A match ends with the first event that completes it, so everything after such an event that may be
     empty is dead. The result matches exactly what the pattern matches.
-
-    Returns
-    -------
-    Pattern or None
-        The same pattern without its dead ends; it always takes an event. None if the pattern has
-        no event. The result is not the smallest such pattern: ``a | a b`` stays as it is.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.parsing import parse_pattern
-    >>> [str(reported_form(parse_pattern(text))) for text in ("a+ b?", "a b{2,5}", "a* b", "a* b*", "()")]
-    ['a', 'a b{2}', 'a* b', 'a | b', 'None']
     """
     match pattern:
         case Empty():

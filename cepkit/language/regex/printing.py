@@ -11,24 +11,7 @@ _ALTERNATIVE, _SEQUENCE, _REPEAT, _ATOM = range(4)
 
 
 def print_pattern(pattern: pt.Pattern) -> str:
-    """Return text that `parse_pattern` reads back as an equal pattern.
-
-    Parameters
-    ----------
-    pattern : Pattern
-        No sequence may be directly in a sequence, and no alternative directly in an alternative.
-
-    Returns
-    -------
-    str
-        A repetition of a repetition is printed in parentheses, ``(a+)?``, because ``a+?`` is lazy elsewhere.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> print_pattern(seq("large", (var("rise") | ".").plus(), var("fall").times(2, 3)))
-    'large (rise | .)+ fall{2,3}'
-    """
+    """Return text that `parse_pattern` reads back as an equal pattern."""
     return _pattern(pattern)[0]
 
 

@@ -21,16 +21,7 @@ _NOUNS = frozenset(
 
 
 def say_regex(query: RegexQuery) -> str:
-    """Return a regex query in one plain sentence, without a full stop.
-
-    Examples
-    --------
-    >>> from cepkit.language.regex.construction import regex_query
-    >>> define = {"drop": "price < prev(price)", "rise": "price > prev(price)"}
-    >>> print(say_regex(regex_query(". drop{3,} rise", define=define, within="2 min", order_by="ts")))
-    any row, then at least 3 drops in a row, then a rise, within 2 minutes; drop means that price falls; \
-rise means that price rises
-    """
+    """Return a regex query in one plain sentence, without a full stop."""
     words = [_say(query.pattern)]
     if query.within is not None:
         words.append(f"{'within' if query.within_closed else 'in less than'} {say_duration(query.within)}")

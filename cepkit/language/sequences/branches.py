@@ -21,32 +21,18 @@ from cepkit.language.sequences.query import SequenceQuery
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One conjunct as a condition on a branch.
+    """One conjunct as a condition on a branch."""
 
-    Parameters
-    ----------
-    expression : Expression
-        Must be true (not null) for the events that its references name.
-    components : tuple of (str, int)
-        The component that each variable names.
-    decided_at : int
-        The last of these components.
-    each : bool
-        Whether it is tested with every event that component ``decided_at`` takes. If False, it is tested
-        once the component is complete.
-    absence : int, optional
-        The absence whose variable the expression names, if any. The expression then says which events
-        must not occur.
-    conjunct : int
-        Number of the conjunct in the query.
-    """
-
-    expression: ex.Expression
-    components: tuple[tuple[str, int], ...]
-    decided_at: int
+    expression: ex.Expression  # must be true (not null) for the events that its references name
+    components: tuple[tuple[str, int], ...]  # the component that each variable names
+    decided_at: int  # the last of these components
+    # Whether it is tested with every event that component ``decided_at`` takes. If False, it is tested once
+    # the component is complete.
     each: bool
+    # The absence whose variable the expression names, if any. The expression then says which events must not
+    # occur.
     absence: int | None
-    conjunct: int
+    conjunct: int  # number of the conjunct in the query
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +49,6 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
     """Return the branches of ``query``, ordered by the options they take, then by their variables.
 
     Matches that consist of the same events have this order.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If a group is repeated without a limit, a condition uses a value from all rounds of a repeated
-        group, or more than branches arise than `cepkit.limits` allows.
     """
     lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
     refuse_too_many(len(lines))

@@ -50,6 +50,7 @@ class _SequenceBuilder:
 
     Conditions are still missing; a literal marks the position of their bracket. An event without a name has
     the name ''. Both are resolved once the pattern is complete.
+
     """
 
     def start(self, children):

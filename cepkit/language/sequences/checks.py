@@ -34,19 +34,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def check_name(event: EventPattern) -> None:
-    """Raise if the variable or type of an event cannot be spelled in text.
-
-    Raises
-    ------
-    CepError
-        If the variable is not an identifier or is a reserved word, or the type is not text, integer or bool.
-
-    Examples
-    --------
-    >>> check_name(EventPattern("next", "A"))
-    Traceback (most recent call last):
-    cepkit.errors.CepError: an event cannot be named 'next', a reserved word; give it another name
-    """
+    """Raise if the variable or type of an event cannot be spelled in text."""
     name, event_type = event.variable, event.event_type
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isidentifier():
         raise CepError(f"the name of an event must be an identifier, as in event('b', 'AAPL'), got {name!r}")
@@ -264,14 +252,7 @@ WHOLE_CHECKS: tuple[Check, ...] = (
 
 
 def check_ready(query: SequenceQuery) -> None:
-    """Raise if the query lacks a column that it needs to run; called just before a run.
-
-    Raises
-    ------
-    CepError
-        If events have types but ``event_type`` names no column, or if a window, a gap or ``strict_time``
-        needs a clock but ``order_by`` names none.
-    """
+    """Raise if the query lacks a column that it needs to run; called just before a run."""
     typed = [event for event in event_patterns(query.pattern) if event.event_type is not None]
     if typed and query.event_type is None:
         types = ", ".join(dict.fromkeys(type_text(event.event_type) for event in typed))

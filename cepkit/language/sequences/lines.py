@@ -33,6 +33,7 @@ class Component:
     ``step`` says what may be skipped before the first event, ``inner`` what may be skipped between two
     events. ``is_group`` says whether the variable can name several events, even if it names one here.
     ``rounds`` lists the loops written out around it, with the number of the round.
+
     """
 
     variable: str
@@ -55,6 +56,7 @@ class Absence:
     begins after the first event of ``after`` and ends before the last event of ``before``. Any other absence
     begins after the last event of ``after`` and ends before the first event of ``before``. ``rounds`` has the
     same meaning as in `Component`.
+
     """
 
     variable: str
@@ -109,13 +111,7 @@ def _renumber(absence: Absence, new: Callable[[int], int]) -> Absence:
 
 
 def lines_of(pattern: SequencePattern, strategy: str) -> list[Line]:
-    """Return the lines of ``pattern``; a step that names no strategy gets ``strategy``.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        If a group is repeated without a limit, or there are more lines than `cepkit.limits` allows.
-    """
+    """Return the lines of ``pattern``; a step that names no strategy gets ``strategy``."""
     return _Expansion(strategy).lines(pattern)
 
 

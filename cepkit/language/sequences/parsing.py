@@ -111,38 +111,10 @@ def is_sase(text: str) -> bool:
 def parse_sase(text: str) -> SaseParts:
     """Return the parts of the text of a sequence query.
 
-    Parameters
-    ----------
-    text : str
-        ``PATTERN … WHERE … WITHIN …``, see the head of this module and of ``sase.lark``.
-
-    Returns
-    -------
-    SaseParts
-        Trees with their spans in ``text``.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not a query. The message shows the position in ``text``.
-
-    Notes
-    -----
     Source: Wu, Diao, Rizvi, "High-Performance Complex Event Processing over Streams", SIGMOD 2006, section 2;
     Agrawal et al., "Efficient Pattern Matching over Event Streams", SIGMOD 2008, section 2.
     Differs: no RETURN and HAVING; alternatives, any order, repeated groups and contiguity of single steps are
     added. Time is linear in the length of the text.
-
-    Examples
-    --------
-    >>> parts = parse_sase("PATTERN SEQ(A a, !B b, C+ c[]) WHERE skip-till-next-match AND [id] WITHIN 5 min")
-    >>> str(parts.pattern), parts.strategy, parts.partition_by, parts.within
-    ('SEQ(A a, !B b, C+ c[])', 'next', ('id',), '5 min')
-    >>> parse_sase("PATTERN SEQ(A a, B b) WHERE a.x > > 3")
-    Traceback (most recent call last):
-    cepkit.errors.PatternSyntaxError: where: expected a value, a column or '(', found '>' (position 34)
-      PATTERN SEQ(A a, B b) WHERE a.x > > 3
-                                        ^
     """
     check_text(text)
     said: dict[str, object] = {}
@@ -160,13 +132,7 @@ def parse_sase(text: str) -> SaseParts:
 
 
 def parse_sequence(text: str) -> SequencePattern:
-    """Return the pattern in ``text``, which has no word PATTERN and no other clauses.
-
-    Examples
-    --------
-    >>> parse_sequence("SEQ(A a, NEXT B{2,} b[] INNER strict)").steps
-    (None, 'next')
-    """
+    """Return the pattern in ``text``, which has no word PATTERN and no other clauses."""
     _refuse_open_quotes_and_brackets(text)
     return _read_pattern(text, 0, len(text))
 
@@ -184,14 +150,7 @@ def _refuse_open_quotes_and_brackets(text: str) -> None:
 
 
 def clauses(text: str) -> list[tuple[str, int, int]]:
-    """Return (word, start, stop) of the clauses; words inside quotes and brackets do not count.
-
-    Examples
-    --------
-    >>> text = "PATTERN SEQ(A a) WITHIN 5 min"
-    >>> [(word, text[start:stop]) for word, start, stop in clauses(text)]
-    [('PATTERN', ' SEQ(A a) '), ('WITHIN', ' 5 min')]
-    """
+    """Return (word, start, stop) of the clauses; words inside quotes and brackets do not count."""
     _refuse_open_quotes_and_brackets(text)
     found: list[tuple[str, int, int]] = []
     depth = 0
@@ -384,13 +343,7 @@ def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:
 
 
 def strategy_of(name: str) -> str | None:
-    """Return the strategy that a SASE ``name`` means, or None.
-
-    Examples
-    --------
-    >>> strategy_of("skip-till-next-match"), strategy_of("strict_contiguity"), strategy_of("skip")
-    ('next', 'strict', None)
-    """
+    """Return the strategy that a SASE ``name`` means, or None."""
     found = re.fullmatch(_STRATEGY, name.strip())
     return (found["skipped"] or found["contiguous"]).lower() if found else None
 

@@ -51,16 +51,7 @@ class QueryMethods:
     __slots__ = ()
 
     def where(self, *conditions: Any) -> Any:
-        """Return the query with further conditions, as text or operands. All must hold.
-
-        Examples
-        --------
-        >>> from cepkit import event, seq
-        >>> a, b = event("a", "A"), event("b", "B")
-        >>> print(seq(a, b).where("b.x > a.x", b["y"].isin([1, 2])))
-        PATTERN SEQ(A a, B b)
-        WHERE skip_till_any_match AND b.x > a.x AND b.y in (1, 2)
-        """
+        """Return the query with further conditions, as text or operands. All must hold."""
         return extend_query(self, where=conditions)
 
     def within(self, duration: Duration, *, closed: bool = True) -> QueryMethods:
@@ -75,6 +66,7 @@ class QueryMethods:
         """Return the query with a longest time between two successive events of a match.
 
         ``closed`` also applies to `within`; None keeps the setting.
+
         """
         return extend_query(self, gap_within=duration, within_closed=closed)
 
@@ -124,21 +116,7 @@ class SequencePattern(QueryMethods):
         return self._repeat(low, None, **options)
 
     def times(self, low: int, high: int | None = None, **options: Any) -> Loop:
-        """Return the pattern repeated exactly ``low`` times, or from ``low`` to ``high`` times.
-
-        Parameters
-        ----------
-        low, high : int
-            Number of rounds.
-        inner : str, optional
-            Events that may be skipped between two rounds, one of ``STRATEGIES``.
-        greedy, reluctant : bool
-            What an event does if it could both continue the loop and begin the next part: ``greedy``
-            only continues, ``reluctant`` only begins.
-        until : str or Operand, optional
-            The loop ends before the first event after its first round that fulfils this condition. Plain
-            columns are columns of that event.
-        """
+        """Return the pattern repeated exactly ``low`` times, or from ``low`` to ``high`` times."""
         return self._repeat(low, low if high is None else high, **options)
 
     def _repeat(
@@ -199,6 +177,7 @@ class EventPattern(SequencePattern, Aggregates):
 
     ``conditions`` apply to the event alone; a query moves them into its ``where``. ``b["x"]`` is the
     value of a column; if the event is repeated, of each event, and ``b[2]["x"]`` that of the second.
+
     """
 
     variable: str
@@ -268,6 +247,7 @@ class SequenceOf(SequencePattern):
 
     ``steps[i]`` says what may be skipped before part i: one of ``STRATEGIES``, or None for the
     query's strategy. The first is None.
+
     """
 
     parts: tuple[SequencePattern, ...]
@@ -293,27 +273,17 @@ class AnyOf(SequencePattern):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Loop(SequencePattern):
-    """``body`` at least ``low`` and at most ``high`` times (None: no limit); Kleene closure and ``?``.
+    """``body`` at least ``low`` and at most ``high`` times (None: no limit); Kleene closure and ``?``."""
 
-    Parameters
-    ----------
-    body : SequencePattern
-        An event or a sequence.
-    inner : str, optional
-        Events that may be skipped between two rounds; None means the query's strategy.
-    preference : str
-        What an event does if it could both continue the loop and begin the next part: ``all`` tries
-        both, ``greedy`` only continues, ``reluctant`` only begins. Not allowed under strategy ``any``.
-    until : Expression, optional
-        The first event after the first round that fulfils this ends the loop and is not part of it.
-        Plain columns are columns of that event; other events have their names and must come before the loop.
-    """
-
-    body: SequencePattern
+    body: SequencePattern  # an event or a sequence
     low: int
     high: int | None
-    inner: str | None = None
+    inner: str | None = None  # events that may be skipped between two rounds; None means the query's strategy
+    # What an event does if it could both continue the loop and begin the next part: ``all`` tries both,
+    # ``greedy`` only continues, ``reluctant`` only begins. Not allowed under strategy ``any``.
     preference: str = "all"
+    # The first event after the first round that fulfils this ends the loop and is not part of it. Plain
+    # columns are columns of that event; other events have their names and must come before the loop.
     until: Expression | None = None
 
     def where(self, *conditions: Any) -> Any:

@@ -30,29 +30,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def print_sequence(pattern: sq.SequencePattern) -> str:
-    """Return text that `parse_sequence` reads back as an equal pattern.
-
-    Parameters
-    ----------
-    pattern : SequencePattern
-        Any tree that is valid in a query.
-
-    Returns
-    -------
-    str
-        Keywords in capitals, repetitions after the type, repeated groups in parentheses.
-
-    Raises
-    ------
-    ValueError
-        If a condition contains a number that is infinite or not a number.
-
-    Examples
-    --------
-    >>> from cepkit.language.sequences.parsing import parse_sequence
-    >>> print_sequence(parse_sequence("seq(order o, not cancel x, next scan{1,} s until (n > 3), 5 f)"))
-    'SEQ(order o, !cancel x, NEXT scan+ s[] UNTIL (n > 3), 5 f)'
-    """
+    """Return text that `parse_sequence` reads back as an equal pattern."""
     return _sequence(pattern)
 
 
@@ -61,15 +39,6 @@ def sase_text(query: SequenceQuery) -> str:
 
     `sequence_query` turns it into a query with the same ``pattern``, ``where``, ``strategy``,
     ``partition_by`` and windows; ``timedelta`` windows become text.
-
-    Examples
-    --------
-    >>> from cepkit.language.sequences.construction import sequence_query
-    >>> query = sequence_query("PATTERN SEQ(A a, B b) where [id] and b.x > 2*a.x within 90 s", order_by="ts")
-    >>> print(sase_text(query))
-    PATTERN SEQ(A a, B b)
-    WHERE skip_till_any_match AND [id] AND b.x > 2 * a.x
-    WITHIN 1 min 30 s
     """
     conditions = [SASE_STRATEGIES[query.strategy]]
     if query.partition_by:
@@ -94,13 +63,7 @@ def duration_text(duration: str | timedelta | int) -> str:
 
 
 def type_text(event_type: str | int | bool | None) -> str:
-    """Return an event type as a pattern spells it.
-
-    Examples
-    --------
-    >>> [type_text(value) for value in ("Order", "New York", "any", 5, True, None)]
-    ['Order', "'New York'", "'any'", '5', 'true', '_']
-    """
+    """Return an event type as a pattern spells it."""
     if event_type is None:
         return "_"
     if not isinstance(event_type, str):

@@ -46,6 +46,7 @@ def make_query(
 
     Conditions on events move into ``where``, names are resolved to columns or variables, and trees
     without text get a text for the positions in errors.
+
     """
     check_built(query.pattern, SequencePattern.children, "pattern")
     pattern, own = _lift_conditions(query.pattern)
@@ -86,20 +87,7 @@ def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...
 
 
 def window(argument: str, duration: Duration | None) -> str | int | None:
-    """Return a window in one spelling: text with short units, or ticks.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not a duration.
-    CepError
-        If it is neither text nor timedelta nor integer, or is negative.
-
-    Examples
-    --------
-    >>> window("within", "90 minutes"), window("within", timedelta(days=1)), window("within", 500)
-    ('1 h 30 min', '1 d', 500)
-    """
+    """Return a window in one spelling: text with short units, or ticks."""
     if duration is None:
         return None
     try:

@@ -52,6 +52,7 @@ def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]
     """Check the ends of all loops; return the variables that are bound in each match after ``pattern``.
 
     ``bound`` are the variables bound before it. A repeated group binds none: each round has its own events.
+
     """
     match pattern:
         case EventPattern(variable=variable):

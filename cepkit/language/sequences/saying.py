@@ -38,16 +38,7 @@ _AFTER = {
 
 
 def say_sequence(query: SequenceQuery) -> str:
-    """Return a sequence query in one plain sentence, without a full stop.
-
-    Examples
-    --------
-    >>> from cepkit.language.sequences.construction import sequence_query
-    >>> text = "PATTERN SEQ(Order o, !Cancel x, Scan+ s[]) WHERE s[i].n > s[i-1].n WITHIN 1 h"
-    >>> print(say_sequence(sequence_query(text, event_type="kind", order_by="ts")))
-    an Order event o, then, with no Cancel event x between, one or more Scan events s, within 1 hour, \
-where s.n rises; skipping any events between
-    """
+    """Return a sequence query in one plain sentence, without a full stop."""
     of_key = " of the same key" if query.partition_by else " at all"
     words = [_Words(of_key).say(query.pattern)]
     if query.within is not None:

@@ -96,13 +96,7 @@ _WITHIN = re.compile(rf"\bwithin(?:{_AMOUNT})++\s*+\Z", re.IGNORECASE)
 
 
 def early_within(text: str) -> tuple[str, int, int] | None:
-    """Return the error for ``within`` at the end of a text, its place and its length; None without one.
-
-    Examples
-    --------
-    >>> early_within("from every (e1=A -> e2=B) within 1 sec ")[1:]
-    (26, 12)
-    """
+    """Return the error for ``within`` at the end of a text, its place and its length; None without one."""
     found = _WITHIN.search(text)
     if found is None:
         return None
@@ -117,13 +111,7 @@ _OUTPUT_OF_TABLE = re.compile(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|se
 
 
 def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
-    """Return why a statement of Siddhi does not run here, and where it is; None if all can be parsed.
-
-    Examples
-    --------
-    >>> refused_statement("define table T (a int);")[0][:23]
-    "'define table': a table"
-    """
+    """Return why a statement of Siddhi does not run here, and where it is; None if all can be parsed."""
     words: list[re.Match[str]] = []
     signs = ""  # since the last word
     for found in _WORD.finditer(text):

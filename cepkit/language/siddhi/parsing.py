@@ -27,28 +27,6 @@ def parse_siddhi(text: str) -> SiddhiApp:
 
     Keywords ignore case, and names do not. Annotations are read and have no effect, but ``@info(name='…')``
     names a query.
-
-    Parameters
-    ----------
-    text : str
-        Statements with ``;`` between them.
-
-    Returns
-    -------
-    SiddhiApp
-        A tree whose nodes have their spans in ``text``.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text is not SiddhiQL, or has a clause that does not run here. The message shows the position.
-
-    Examples
-    --------
-    >>> app = parse_siddhi("from every e1=A[x > 1] -> e2=B<2:> within 1 min select e1.x insert into C")
-    >>> [query] = app.elements
-    >>> query.input.within_ms, query.target, str(query.input.pattern)
-    (60000, 'C', 'every e1=A[x > 1] -> e2=B<2:>')
     """
     if not isinstance(text, str):
         raise WrongTypeError(f"SiddhiQL: expected text, got {type(text).__name__}")

@@ -38,13 +38,7 @@ _OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
 
 
 def siddhi_name(name: str) -> str:
-    """Return a name as SiddhiQL spells it, in backticks where it needs them.
-
-    Examples
-    --------
-    >>> siddhi_name("price"), siddhi_name("order"), siddhi_name("unit price"), siddhi_name("#Rises")
-    ('price', '`order`', '`unit price`', '#Rises')
-    """
+    """Return a name as SiddhiQL spells it, in backticks where it needs them."""
     if name.startswith("#"):
         return "#" + siddhi_name(name[1:])
     plain = _NAME.fullmatch(name) and name.lower() not in _RESERVED
@@ -52,13 +46,7 @@ def siddhi_name(name: str) -> str:
 
 
 def siddhi_time(milliseconds: int) -> str:
-    """Return a duration as SiddhiQL spells it.
-
-    Examples
-    --------
-    >>> siddhi_time(1000), siddhi_time(90_000), siddhi_time(1500)
-    ('1 sec', '90 sec', '1500 milliseconds')
-    """
+    """Return a duration as SiddhiQL spells it."""
     for unit, size in _UNITS:
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size} {unit}"
@@ -69,18 +57,7 @@ def siddhi_time(milliseconds: int) -> str:
 
 
 def print_siddhi(app: SiddhiApp) -> str:
-    """Return an app as text that parses to an equal tree.
-
-    Examples
-    --------
-    >>> from cepkit.language.siddhi.parsing import parse_siddhi
-    >>> print(print_siddhi(parse_siddhi("FROM A[x>1 AND y==2]#window.time(1 sec) SELECT sum(x) AS s "
-    ...     "GROUP BY y INSERT INTO B;")))
-    from A[x > 1 and y == 2]#window.time(1 sec)
-    select sum(x) as s
-    group by y
-    insert into B;
-    """
+    """Return an app as text that parses to an equal tree."""
     return "\n".join(f"{print_element(one)};" for one in (*app.streams, *app.elements))
 
 
@@ -162,15 +139,7 @@ def _source(source: sp.StreamSource) -> str:
 
 
 def print_states(pattern: sp.StatePattern, *, is_sequence: bool = False) -> str:
-    """Return a pattern or a sequence as text.
-
-    Examples
-    --------
-    >>> a, b = (sp.EventState(sp.StreamSource(name), name.lower()) for name in "AB")
-    >>> chain = sp.StateChain((a, sp.CountedState(b, 0, 1)))
-    >>> print_states(sp.EveryState(chain)), print_states(chain, is_sequence=True)
-    ('every (a=A -> b=B<0:1>)', 'a=A, b=B<0:1>')
-    """
+    """Return a pattern or a sequence as text."""
     match pattern:
         case sp.StateChain(parts=parts):
             sign = ", " if is_sequence else " -> "
@@ -198,14 +167,7 @@ def _grouped(part: sp.StatePattern, kinds, is_sequence: bool) -> str:
 
 
 def print_condition(expression: ex.Expression) -> str:
-    """Return an expression as SiddhiQL.
-
-    Examples
-    --------
-    >>> last = ex.Reference("e1", "price", "LEN-1")
-    >>> print_condition(ex.Not(ex.Comparison(">", last, ex.Reference("e1", "price", 1))))
-    'not e1[last-1].price > e1[0].price'
-    """
+    """Return an expression as SiddhiQL."""
     return _expression(expression)[0]
 
 

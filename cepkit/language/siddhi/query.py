@@ -82,6 +82,7 @@ class SiddhiQuery:
     """``from … select … group by … having … insert into …``.
 
     ``select`` is empty for ``select *``. ``target`` is None for a query that ends in ``return``.
+
     """
 
     input: StreamInput | JoinInput | PatternInput

@@ -33,31 +33,23 @@ SIMILAR = 1.25  # CoverMatch and LinkedCEP count as similar up to this ratio
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of the three experiments.
+    """The sizes of the three experiments."""
 
-    Parameters
-    ----------
-    of_groups, of_windows, of_queries : int
-        Events of the stream in experiment 1, 2 and 3.
-    per_group, per_group_of_windows : int
-        Queries of each of the five groups in experiment 1 and 2.
-    repetitions, repetitions_of_windows : int
-        Runs of each query in experiment 1 and 2; the least time counts. Experiment 3 runs once.
-    copies_of_windows, copies_of_queries : tuple of str
-        The ways of copying in experiment 2 and 3. Experiment 1 has all of them.
-    with_sticky : bool
-        Whether experiments 2 and 3 also have the ABC stream that stays in its type. The paper does not.
-    """
-
+    # of_groups, of_windows, of_queries: events of the stream in experiment 1, 2 and 3
     of_groups: int
+    # repetitions, repetitions_of_windows: runs of each query in experiment 1 and 2; the least time counts.
+    # Experiment 3 runs once.
     per_group: int
     repetitions: int
     of_windows: int
     per_group_of_windows: int
     repetitions_of_windows: int
+    # copies_of_windows, copies_of_queries: the ways of copying in experiment 2 and 3. Experiment 1 has all of
+    # them.
     copies_of_windows: tuple[str, ...]
     of_queries: int
     copies_of_queries: tuple[str, ...]
+    # Whether experiments 2 and 3 also have the ABC stream that stays in its type. The paper does not.
     with_sticky: bool = True
 
 
@@ -69,13 +61,7 @@ SEED_SIZE = Sizes(100_000, 10, 1, 20_000, 1, 1, COPIES, 10_000, COPIES, False)
 
 
 def claim_results(seeds: Iterable[int] = range(10), *, with_recorded: bool = True) -> pd.DataFrame:
-    """Return the results of all three experiments on streams of several seeds, see `measure`.
-
-    Raises
-    ------
-    RecordedDataError
-        When ``with_recorded`` is True and the traffic of Aarhus is not on this machine.
-    """
+    """Return the results of all three experiments on streams of several seeds, see `measure`."""
     data = [f"seed {seed}" for seed in seeds] + [AARHUS] * with_recorded
     return pd.concat([measure(name) for name in data], ignore_index=True)
 
@@ -99,17 +85,7 @@ def streams_of(data: str, n_events: int) -> list[ExperimentStream]:
 
 
 def measure(data: str, sizes: Sizes = SEED_SIZE) -> pd.DataFrame:
-    """Return the results of all three experiments on the streams of one data set.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per experiment, stream, way of copying and point: ``data``, ``experiment`` (``groups``,
-        ``windows``, ``queries``), ``stream``, ``copying``, ``at`` (the group, the seconds of the window, the
-        number of queries), ``events``, then a column per system (CPU ms per query; for ``queries`` events
-        per second of CPU time), ``matches``, then, except for ``queries``, the partial matches that SASE and
-        LinkedCEP make, and the chains of LinkedCEP.
-    """
+    """Return the results of all three experiments on the streams of one data set."""
     times = matching_time(
         streams_of(data, sizes.of_groups), per_group=sizes.per_group, repetitions=sizes.repetitions
     )
@@ -257,11 +233,6 @@ def claims(copying: str = "deep") -> list[Claim]:
     """Return the statements of the paper on figures 6 to 11, in order, for one way of copying.
 
     The paper copies deeply. `cepkit.linked.experiments.reasons.with_reasons` says why its claims hold or not.
-
-    Examples
-    --------
-    >>> len(claims()), claims()[0].place
-    (34, 'figure 6')
     """
     made = []
 

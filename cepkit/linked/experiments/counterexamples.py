@@ -26,6 +26,7 @@ class Counterexample:
 
     ``stream`` holds events ``name@time=value``. The first letter of the name is the type. The value is ``x``,
     or the key in a query with keys. The default time is the number of the event, the default value 0.
+
     """
 
     name: str
@@ -173,15 +174,7 @@ COUNTEREXAMPLES = (
 
 
 def counterexamples() -> pd.DataFrame:
-    """Compare the matches of the printed and the corrected algorithms on each counterexample.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per counterexample: ``case``, ``why``, ``query``, ``stream``, ``by_runs`` (every match, by
-        separate runs), ``corrected`` (LinkedCEP), ``printed``, and the matches that the printed algorithms
-        ``lost`` and ``invented``. Matches are the names of their events.
-    """
+    """Compare the matches of the printed and the corrected algorithms on each counterexample."""
     rows = []
     for case in COUNTEREXAMPLES:
         right, corrected, printed = case.found(SaseRuns), case.found(LinkedCEP), case.found_as_printed()

@@ -52,13 +52,6 @@ _COUNTERS = ("intermediate", "complete", "copies", "copied_bytes", "chains", "pe
 def paper_numbers() -> pd.DataFrame:
     """Return the numbers in the text of the paper; those of its figures are not available.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per number: ``figure``, ``what``, ``system``, ``value``, ``unit``.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, section 4.2; Java on a Core i7 with 2.6 GHz.
     """
     times = {
@@ -85,6 +78,7 @@ class ExperimentStream:
     """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``.
 
     ``seed`` is that of the queries on this stream.
+
     """
 
     name: str
@@ -102,6 +96,7 @@ def abc_events(
     """Return the ABC stream of three types.
 
     With one event every four seconds, SEQ(A, B, C) WITHIN 50 s has about 250,000 matches in 100,000 events.
+
     """
     frame = abc_stream(n_events, stay=stay, gap_s=gap_s, seed=seed)
     return ExperimentStream(
@@ -122,6 +117,7 @@ def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) 
     times are spread over the round. Types are ``n_types`` classes of equal size by the speed relative to the
     sensor's mean. Keys are ten groups of sensors. ``x`` is the number of vehicles. The paper does not define
     its types.
+
     """
     n_rounds = -(-n_events // 400)
     frame = traffic(n_rounds, seed=seed, distinct_times=True).iloc[:n_events]
@@ -133,11 +129,6 @@ def recorded_traffic_events(n_events: int = 100_000, *, n_types: int = 8) -> Exp
 
     All reports of a round have one time. Here, report k of a round is ``k * 300 s / 449`` later, in the order
     of the file. Late reports come in the order of time.
-
-    Raises
-    ------
-    RecordedDataError
-        When the recorded data are not on this machine.
     """
     frame = recorded("traffic").iloc[:n_events].reset_index(drop=True)
     rank = frame.groupby("ts").cumcount().to_numpy()
@@ -168,6 +159,7 @@ class StreamQuery:
 
     ``at_least`` holds the least ``x`` of each component (None: no condition on single events),
     ``comparisons`` compare ``x`` of two components, and ``same_key`` requires equal keys.
+
     """
 
     group: str
@@ -237,6 +229,7 @@ def run_query(
 
     The matches of each batch of events are made in the order of the system, and dropped. ``copies`` and
     ``payload`` are those of the engines.
+
     """
     if system not in SYSTEMS:
         raise CepError(f"system {system!r} is not known. Systems: {list(SYSTEMS)}")
@@ -312,16 +305,6 @@ def matching_time(
 
     ``copies`` are the ways of copying, and ``payload`` has the attributes of an event in a deep copy.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per stream, way of copying, group and system: ``copying``, ``conditions``, ``mean_ms`` (CPU),
-        ``matches`` (for CoverMatch coverages), ``intermediate``, ``complete``, ``copies``, ``copied_bytes``,
-        ``chains``, ``peak_live``, ``peak_bytes`` (means over the queries), ``coverable_share``,
-        ``mean_chain_length``, ``same_matches``.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, experiment 1.
     """
     rows = _run_all(streams, systems, per_group, (window_s,), repetitions, copies, payload)
@@ -342,14 +325,6 @@ def time_by_window(
 ) -> pd.DataFrame:
     """Return the mean matching time over all groups by window: figures 8 (ABC) and 9 (traffic).
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per stream, way of copying, window and system, with the columns of `matching_time` except
-        ``conditions``, and ``less_than_sase_pct``, the percentage of SASE's time that the system saves.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, experiment 2.
     """
     rows = _run_all(streams, systems, per_group, windows_s, repetitions, copies, payload)
@@ -377,14 +352,6 @@ def throughput(
     Every query has its own engine and reads every event. Queries share nothing. All queries run together:
     the first 1,000 events go to every query, then the next 1,000 events.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per stream, way of copying, number of queries and system: ``copying``, ``events_per_s`` (of
-        CPU time), ``seconds`` (least of the repetitions), ``matches``.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, experiment 3.
     """
     rows = []
@@ -438,14 +405,7 @@ def gain_by_payload(
     per_group: int = 3,
     repetitions: int = 3,
 ) -> pd.DataFrame:
-    """Return the mean matching time by the number of attributes that a deep copy takes of each event.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per stream, payload and system: ``payload``, ``mean_ms``, ``partial_matches`` and
-        ``copied_bytes`` (means over the queries of the groups).
-    """
+    """Return the mean matching time by the number of attributes that a deep copy takes of each event."""
     rows = []
     for stream in streams:
         _warm_up(stream)
@@ -479,15 +439,6 @@ def gain_by_stay(
 ) -> pd.DataFrame:
     """Compare SASE and LinkedCEP by how often a type repeats, for SEQ(A, B, C) without conditions.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per probability of a repeated type: ``stay``, ``run_length`` (expected), ``matches``,
-        ``nodes_runs``, ``nodes_linked``, ``node_ratio``, ``mean_chain_length``, ``ms_runs``, ``ms_linked``,
-        ``ms_count`` (LinkedCEP that only counts), ``time_ratio``.
-
-    Notes
-    -----
     When runs become longer than the window, fewer windows hold all three types, and the ratio falls again.
     """
     query, rows = StreamQuery("", (0, 1, 2)), []
@@ -528,15 +479,6 @@ def gain_by_stay(
 def worked_example() -> pd.DataFrame:
     """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2, with those of the paper.
 
-    Returns
-    -------
-    pandas.DataFrame
-        One row per system: ``partial_matches`` (complete ones included), ``intermediate``, ``complete``,
-        ``copies``, ``chains``, ``results`` (matches, for CoverMatch coverages). Columns ``paper_…`` are NaN
-        where the paper has no number.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, section 3.2.1, figure 5.
     """
     stream = "aabbabcc"

@@ -16,31 +16,17 @@ Condition = Callable[[Mapping[str, Row]], bool]
 
 @dataclass(frozen=True)
 class PrintedQuery:
-    """A query for the printed algorithms.
+    """A query for the printed algorithms."""
 
-    Parameters
-    ----------
-    variables : tuple of str
-        One per component. The type is the variable in capitals without digits.
-    conditions : tuple of (tuple of str, callable)
-        Variables, and a test of the row of each variable.
-    window : int, optional
-        Longest ``ts`` of the last event minus that of the first.
-    kleene : frozenset of str
-        Variables that stand for one or more events.
-    absent : tuple of (int, str, callable), optional
-        Component, type and test. No event of the type that passes the test may follow the component. The test
-        takes the event's row and the row of each variable.
-    strict_time : bool
-        Whether successive events must differ in time.
-    """
-
-    variables: tuple[str, ...]
+    variables: tuple[str, ...]  # one per component. The type is the variable in capitals without digits.
+    # Variables, and a test of the row of each variable.
     conditions: tuple[tuple[tuple[str, ...], Condition], ...] = ()
-    window: int | None = None
-    kleene: frozenset[str] = frozenset()
+    window: int | None = None  # longest ``ts`` of the last event minus that of the first
+    kleene: frozenset[str] = frozenset()  # variables that stand for one or more events
+    # Component, type and test. No event of the type that passes the test may follow the component. The test
+    # takes the event's row and the row of each variable.
     absent: tuple[int, str, Callable[[Row, Mapping[str, Row]], bool]] | None = None
-    strict_time: bool = False
+    strict_time: bool = False  # whether successive events must differ in time
 
     def type_of(self, j: int) -> str:
         """Return the event type of a component."""
@@ -63,19 +49,6 @@ class Node:
 def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
     """Run algorithm 1 over a stream and return the tails of the chains of the last region.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        ``type``, ``ts`` and attributes, in stream order.
-    query : PrintedQuery
-
-    Returns
-    -------
-    list of Node
-        The latest complex event instance coverages after the whole stream.
-
-    Notes
-    -----
     Source: Qiu et al., LinkedCEP, definitions 3 and 4, algorithm 1.
     """
     regions: list[list[list[Node]]] = [[] for _ in query.variables]  # the chains of each component
@@ -99,17 +72,9 @@ def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
 def combine_match(coverages: Sequence[Node], query: PrintedQuery, *, join: str = "head") -> Iterator[tuple]:
     """Run algorithm 2 and yield all matches of the coverages as positions by component.
 
-    Parameters
-    ----------
-    coverages : sequence of Node
-        The result of `cover_match`.
-    query : PrintedQuery
-    join : {"head", "tail"}
-        Join a chain with the predecessors of its first node, as printed, or of its last node.
+    A Kleene closure takes every non-empty subset of the events of one chain; the paper does not define
+    this.
 
-    Notes
-    -----
-    A Kleene closure takes every non-empty subset of the events of one chain; the paper does not define this.
 
     Source: Qiu et al., LinkedCEP, algorithm 2.
     """

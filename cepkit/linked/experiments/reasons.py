@@ -17,20 +17,7 @@ _STREAMS = {"abc": ABC, "sticky": STICKY, "traffic": TRAFFIC}
 
 
 def with_reasons(findings: Iterable[Finding], results: pd.DataFrame) -> list[Finding]:
-    """Return findings whose claims have a reason. It depends on the verdict, and its numbers on the results.
-
-    Parameters
-    ----------
-    findings : iterable of Finding
-        Claims of `cepkit.linked.experiments.claims.claims` for deep copies, tried on ``results``.
-    results : pandas.DataFrame
-        Results as `cepkit.linked.experiments.claims.measure` returns them. Numbers are medians over seeds.
-
-    Returns
-    -------
-    list of Finding
-        The reason is empty for a verdict that nobody has explained yet.
-    """
+    """Return findings whose claims have a reason, by the verdict, with numbers of the results."""
     numbers = _numbers(results)
     made = []
     for one in findings:

@@ -55,28 +55,13 @@ def parallel_note(program: SequenceProgram, engine: Engine) -> str:
 
 @dataclass(frozen=True)
 class Agents:
-    """The agents of a program over some events: one per join after the first of each branch.
+    """The agents of a program over some events: one per join after the first of each branch."""
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program that passes `agents_unsupported`.
-    events : Events
-        Events with the program's columns.
-    orders : sequence of sequence of int, optional
-        Components of every branch in join order; default: the query's ``evaluation_order``, or first to last.
-    compiled : bool
-        Whether joins are compiled even where they could be interpreted, as measurements need it.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When agents cannot run the program.
-    """
-
-    program: SequenceProgram
-    events: Events
+    program: SequenceProgram  # A program that passes `agents_unsupported`
+    events: Events  # events with the program's columns
+    # Components of every branch in join order; default: the query's ``evaluation_order``, or first to last.
     orders: Sequence[Sequence[int]] | None = None
+    # Whether joins are compiled even where they could be interpreted, as measurements need it.
     compiled: bool = False
 
     def __post_init__(self) -> None:

@@ -18,24 +18,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a stream that one unit searches alone.
+    """A piece of a stream that one unit searches alone."""
 
-    Parameters
-    ----------
-    own : tuple of (int, int)
-        Half-open range of positions. The chunk keeps the matches whose first event is in it.
-    end : int
-        End of the positions that the unit sees, exclusive.
-    unit : int
-        Number of the unit.
-    starts : tuple of (int, int)
-        Half-open range of positions at which partial matches begin. Matches that begin outside ``own`` are
-        dropped.
-    """
-
+    # Half-open range of positions. The chunk keeps the matches whose first event is in it.
     own: tuple[int, int]
-    end: int
-    unit: int
+    end: int  # end of the positions that the unit sees, exclusive
+    unit: int  # number of the unit
+    # Half-open range of positions at which partial matches begin. Matches that begin outside ``own`` are
+    # dropped.
     starts: tuple[int, int]
 
 
@@ -43,20 +33,6 @@ def looked_at(places: Places) -> np.ndarray:
     """Return for every event the end of the positions that a match beginning there depends on.
 
     Events before a match that must be absent are not counted: agents read them from the whole stream.
-
-    Parameters
-    ----------
-    places : Places
-        Places of any sequence program.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_events,)
-        Ends, exclusive.
-
-    Notes
-    -----
-    Time O(n_events).
     """
     absences = [(a, len(b.accepts)) for b in places.program.branches for a in b.branch.absences]
     position, end = places.position_of_place, np.empty(places.n, np.int64)
@@ -70,41 +46,13 @@ def looked_at(places: Places) -> np.ndarray:
 def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: int) -> list[Chunk]:
     """Divide a stream into chunks of equally many first events.
 
-    Parameters
-    ----------
-    end_of_position : ndarray of int64, shape (n_events,)
-        End, exclusive, of the positions that a match beginning with the event depends on; see `looked_at`.
-    n_events_per_chunk : int
-        B: chunk k owns the positions k B to (k + 1) B - 1.
-    threads : int
-        T: chunk k goes to unit k mod T.
+    Each match begins in exactly one chunk, and this chunk sees all later events that it depends on. So the
+    chunks together find each match of the stream once, with every strategy. An after-match policy must be
+    applied to the matches of all chunks together.
 
-    Returns
-    -------
-    list of Chunk
-        In stream order.
-
-    Raises
-    ------
-    CepError
-        When ``threads`` or ``n_events_per_chunk`` is less than 1.
-
-    Notes
-    -----
-    Time O(n_events). Each match begins in exactly one chunk, and this chunk sees all later events that it
-    depends on. So the chunks together find each match of the stream once, with every strategy. An after-match
-    policy must be applied to the matches of all chunks together.
     Source: Balkesen, Dindar, Wetter, Tatbul, "RIP: Run-based Intra-query Parallelism for Scalable Complex
     Event Processing", DEBS 2013.
     Differs: the overlap covers the events of the last runs, not a fixed number of events.
-
-    Examples
-    --------
-    >>> for chunk in rip_chunks(np.array([2, 3, 5, 5, 5]), 2, threads=2):
-    ...     print(chunk.own, chunk.end, chunk.unit)
-    (0, 2) 3 0
-    (2, 4) 5 1
-    (4, 5) 5 0
     """
     _at_least_one("threads", threads)
     _at_least_one("n_events_per_chunk", n_events_per_chunk)
@@ -124,45 +72,12 @@ def interval_chunks(
 ) -> list[Chunk]:
     """Divide a stream into intervals of time, each with the window after it.
 
-    Parameters
-    ----------
-    time : ndarray of int64 or float64, shape (n_events,)
-        Times in rising order.
-    window : float
-        W, in the unit of ``time``, more than 0.
-    multiple : float
-        Length of an interval in windows, at least 1.
-    threads : int
-        T: interval k goes to unit k mod T.
-    start_filter : bool
-        Whether runs begin only at the interval's own events. If False, they begin at all events that the
-        chunk sees, and matches that begin after the interval are dropped.
+    An event at time t goes to the units of the intervals of t and of t minus a window. Overlap costs a
+    factor of 1 + 1 / multiple.
 
-    Returns
-    -------
-    list of Chunk
-        Chunks in stream order, without intervals that have no events.
-
-    Raises
-    ------
-    CepError
-        When an argument is out of range.
-
-    Notes
-    -----
-    Time O(n_events). An event at time t goes to the units of the intervals of t and of t minus a window.
-    Overlap costs a factor of 1 + 1 / multiple.
     Source: OpenCEP, ``parallel/data_parallel/RIPParallelExecutionAlgorithm.py``.
     Differs: OpenCEP begins runs at all events, as without ``start_filter``. It also sends the first window of
     a stream to the last unit.
-
-    Examples
-    --------
-    >>> for chunk in interval_chunks(np.array([0, 3, 4, 11, 13, 25]), window=5, multiple=2, threads=2):
-    ...     print(chunk.own, chunk.end, chunk.unit)
-    (0, 3) 5 0
-    (3, 5) 5 1
-    (5, 6) 6 0
     """
     _at_least_one("threads", threads)
     if not window > 0:
@@ -206,36 +121,10 @@ def keys_unsupported(program: SequenceProgram) -> str | None:
 def key_blocks(partition_of_event: np.ndarray, threads: int, how: str = "least_loaded") -> np.ndarray:
     """Divide partition keys among units.
 
-    Parameters
-    ----------
-    partition_of_event : ndarray of int, shape (n_events,)
-        Partition of each event, from 0. Every unit keeps the stream order of its events.
-    threads : int
-        T.
-    how : str
-        ``"least_loaded"``: assign keys with the most events first, each to the unit with the fewest events
-        so far. ``"hash"``: by the key alone.
+    Only for queries that pass `keys_unsupported`.
 
-    Returns
-    -------
-    ndarray of int64, shape (n_partitions,)
-        The unit of each key; ``key_blocks(p, T)[p]`` is the unit of each event.
-
-    Raises
-    ------
-    CepError
-        When ``threads`` is less than 1, or ``how`` is unknown.
-
-    Notes
-    -----
-    Time O(n_events + n_partitions (log n_partitions + T)). Only for queries that pass `keys_unsupported`.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012: keys are hashed.
     Differs: ``"least_loaded"`` needs to know how many events a key has.
-
-    Examples
-    --------
-    >>> key_blocks(np.array([0, 0, 0, 1, 1, 2, 2, 3]), threads=2).tolist()
-    [0, 1, 1, 0]
     """
     _at_least_one("threads", threads)
     if how not in KEY_DIVISIONS:

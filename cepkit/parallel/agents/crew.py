@@ -68,31 +68,18 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """The threads of a run, and the agents that they work for.
+    """The threads of a run, and the agents that they work for."""
 
-    Parameters
-    ----------
-    allocation : str
-        ``static``: a thread takes either the events or the partial matches of its agent.
-        ``state_dynamic``: a thread takes both.
-        ``fully_dynamic``: a thread takes work of all agents, that of its own agent first. A real thread takes
-        its own partial matches even before that.
-        ``sequential``: one thread, which takes partial matches of the latest agent first.
-    n_threads : int
-        Number of threads.
-    of_agent : tuple of int, optional
-        Threads by agent; None: as equal as possible.
-    of_events : tuple of int, optional
-        Threads by agent that take events before partial matches; None: half of the agent's threads.
-    fused : tuple of tuple of int
-        Fused agents: groups of consecutive numbers.
-    """
-
+    # ``static``: a thread takes either the events or the partial matches of its agent. ``state_dynamic``: a
+    # thread takes both. ``fully_dynamic``: a thread takes work of all agents, that of its own agent first. A
+    # real thread takes its own partial matches even before that. ``sequential``: one thread, which takes
+    # partial matches of the latest agent first.
     allocation: str
-    n_threads: int
-    of_agent: tuple[int, ...] | None = None
+    n_threads: int  # number of threads
+    of_agent: tuple[int, ...] | None = None  # threads by agent; None: as equal as possible
+    # Threads by agent that take events before partial matches; None: half of the agent's threads.
     of_events: tuple[int, ...] | None = None
-    fused: tuple[tuple[int, ...], ...] = ()
+    fused: tuple[tuple[int, ...], ...] = ()  # fused agents: groups of consecutive numbers
 
     def __str__(self) -> str:
         return f"{self.allocation}, {self.n_threads} thread{'s' if self.n_threads != 1 else ''}"
@@ -103,32 +90,14 @@ ONE_BY_ONE = Crew("sequential", 1)  # one thread, event by event
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """The settings of a run, on real threads or in virtual time.
+    """The settings of a run, on real threads or in virtual time."""
 
-    Parameters
-    ----------
-    batch : int
-        Events, or partial matches, that a thread takes at once.
-    chunk : int
-        Events that the source delivers at once.
-    scoped : bool
-        Whether threads look only at events in a partial match's window, found by bisection.
-    removal : str
-        ``watermark``: remove items that cannot be part of a future match.
-        ``window``: keep events as long as a partial match in their window may come.
-        ``never``: keep everything.
-    keep : bool
-        Whether to keep matches; False only counts them.
-    backlog : int
-        Number of waiting items at which the source pauses.
-    trace : bool
-        Whether to record every step.
-    """
-
-    batch: int = 32
-    chunk: int = 64
-    scoped: bool = True
+    batch: int = 32  # events, or partial matches, that a thread takes at once
+    chunk: int = 64  # events that the source delivers at once
+    scoped: bool = True  # whether threads look only at events in a partial match's window, found by bisection
+    # ``watermark``: remove items that cannot be part of a future match. ``window``: keep events as long as a
+    # partial match in their window may come. ``never``: keep everything.
     removal: str = "watermark"
-    keep: bool = True
-    backlog: int = 4096
-    trace: bool = False
+    keep: bool = True  # whether to keep matches; False only counts them
+    backlog: int = 4096  # number of waiting items at which the source pauses
+    trace: bool = False  # whether to record every step

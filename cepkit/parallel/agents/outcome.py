@@ -355,6 +355,7 @@ def trace_of(run: AgentRun, start: float | None = None) -> Trace:
     """Return the trace of a run: the actions of its threads, and the lengths of queues and buffers.
 
     Times count from ``start``; None: from the first action.
+
     """
     k, agents = run.k, run.agents
     n = int(run.shared[k.N_TRACED])
@@ -385,6 +386,7 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
     """Return the lengths of queues and buffers after every action that changes them.
 
     An item moves from queue to buffer at the start of an action. The results of an action arrive at its end.
+
     """
     k, agents = run.k, run.agents
     stage_of_delivery = run.net.deliveries[0]

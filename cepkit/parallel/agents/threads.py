@@ -32,24 +32,6 @@ def run_agents(
 ) -> ParallelRun:
     """Run agents on real threads.
 
-    Parameters
-    ----------
-    agents, crew, settings, own, seed, room
-        See `cepkit.parallel.simulation.simulation.simulate_agents`.
-    on_wait : callable, optional
-        Called regularly in the calling thread. An exception from it stops all threads and is raised.
-
-    Returns
-    -------
-    ParallelRun
-
-    Raises
-    ------
-    BaseException
-        An exception of a worker or of ``on_wait``, `Cancelled` or Ctrl-C, after all threads have ended.
-
-    Notes
-    -----
     Source: HYPERSONIC, sections III to V.
     Differs: tickets and watermarks correct the protocol. Threads hold no lock while they test pairs, and take
     items in batches. Threads that serve all agents continue with the partial matches that they made, as long
@@ -85,31 +67,7 @@ def run_units(
     *,
     on_wait: Callable[[], None] | None = None,
 ) -> tuple[list[AgentRun], float, np.ndarray]:
-    """Run independent parts of a stream on real threads.
-
-    Parameters
-    ----------
-    parts : sequence of (int, callable)
-        The thread of each part, and a function that returns its run. A thread runs its parts in order.
-    threads : int
-        Number of threads.
-    on_wait : callable, optional
-        See `run_agents`.
-
-    Returns
-    -------
-    runs : list of AgentRun
-        In the order of the parts.
-    seconds : float
-        From the start of the first thread to the end of the last.
-    busy : ndarray of float64, shape (n_threads,)
-        Seconds that each thread worked.
-
-    Raises
-    ------
-    BaseException
-        See `run_agents`.
-    """
+    """Run independent parts of a stream on real threads."""
     runs: list[AgentRun | None] = [None] * len(parts)
     under_way: list[AgentRun | None] = [None] * threads
     load_kernels(KERNELS)  # before the clock starts
@@ -170,6 +128,7 @@ def _run_loops(
     """Run ``loop(r)`` in thread ``r``, and return the elapsed seconds.
 
     Adds the CPU seconds of each thread to ``cpu``.
+
     """
 
     def work(r: int) -> None:

@@ -21,21 +21,12 @@ ALWAYS, IN_LOOP = 1, 2  # when a gap ends before the event
 
 @dataclass(frozen=True)
 class JoinCode(ConditionCode):
-    """Joins to interpret.
+    """Joins to interpret."""
 
-    Parameters
-    ----------
-    begin : int
-        Where the registers begin in the scratch array ``first`` of a thread.
-    tables : ndarray of int64, shape (n_tables, n_rows, n_columns)
-        The tables of the kernel, in their order, filled up with zeros.
-    n_stages : int
-        Number of joins.
-    """
-
-    begin: int
+    begin: int  # where the registers begin in the scratch array ``first`` of a thread
+    # int64, (n_tables, n_rows, n_columns): the tables of the kernel, in their order, filled up with zeros
     tables: np.ndarray
-    n_stages: int
+    n_stages: int  # number of joins
 
     def numbers(self, registers: np.ndarray) -> np.ndarray:
         """Return the sizes before the registers of integers."""

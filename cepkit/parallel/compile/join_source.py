@@ -97,36 +97,7 @@ def columns_by_kind(dtypes: Mapping[str, str]) -> tuple[list[str], list[str], li
 def write_joins(
     program: SequenceProgram, plans: Sequence[JoinPlan], dtypes: Mapping[str, str]
 ) -> KernelSource:
-    """Write the functions of the plans of a program, one per branch.
-
-    Returns
-    -------
-    KernelSource
-        Stages number the joins of all plans. A partial match is a path: the places of its events by
-        component. ``first[c]`` is the start of component c, and ``first[n]`` the length of the path. The last
-        arguments of all functions are the `WORLD` arrays.
-
-        ``join(stage, n_blocks, n_ranges, lists, header, items, sizes, spans, events, scoped, rising,
-        counted, at, path, first, out, report, memo, *WORLD)`` joins all rows of the blocks
-        ``lists[0, :n_blocks]`` with all events in the ranges from ``lists[1]`` to ``lists[2]``. It writes
-        block, row and place of every fitting pair to ``out`` and returns their number. If ``out`` is full,
-        the next call continues at ``at`` (number of the block, row, number of the range, event or -1).
-
-        * ``report`` gets three numbers of pairs: those in order and in the window, those looked at, and those
-          with conditions that were tested and not read from the memo.
-        * ``scoped``: look only at events in the window of a partial match, found by bisection.
-        * ``rising``: places rise from event to event, as in one partition.
-        * ``counted``: only count the fitting pairs, all in one call.
-        * ``memo``: results of costly conditions between two events; see `memo_size`.
-
-        ``completes(stage, path, first, *WORLD)`` returns whether the path may pass to the next join. For
-        ``stage`` plus the number of stages, it returns whether the only event of the path may start its
-        branch.
-
-    Notes
-    -----
-    Time O(pairs looked at) plus the conditions; no memory.
-    """
+    """Write the functions of the plans of a program, one per branch."""
     return _JoinWriter(program, plans, dtypes).write()
 
 
@@ -225,6 +196,7 @@ class _JoinWriter:
         """Write ``placed{stage}(path, first, h, …)`` and ``held{stage}``.
 
         They test order and limits, and the conditions, of the event at depth h.
+
         """
         c, world = join.component, ", ".join(WORLD)
         lines = [f"def placed{stage}(path, first, h, {world}):", "    e = path[h]"]
@@ -266,6 +238,7 @@ class _JoinWriter:
         """Return a scan of partial matches with n components and any number of events per component.
 
         Sizes after the n-th belong to other branches and are not read.
+
         """
         head = [*_SCAN_HEAD, "    rising = False"]
         return [*head, f"    h = loaded(items, sizes, b, row, c, {n}, path, first)", *test]
@@ -274,6 +247,7 @@ class _JoinWriter:
         """Return a scan of partial matches with one event per bound component.
 
         Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
+
         """
         known = plan.order[: plan.joins.index(join)]
         first = [sum(of < c for of in (*known, join.component)) for c in range(len(plan.joins) + 1)]
@@ -334,6 +308,7 @@ def memo_partner(plan: JoinPlan, join: LevelJoin) -> int | None:
     """Return the only component that the conditions of a join compare with; None without a memo.
 
     Many partial matches share the event of this component. A memo pays if the conditions are costly.
+
     """
     rank = plan.joins.index(join)
     if rank < 2 or any(one.is_loop for one in plan.joins):
@@ -352,6 +327,7 @@ def memo_size(n: int) -> int:
     size, where ``word`` counts groups of 16 events. There are no more words than numbers, so index and place
     identify the word. Threads read and write single numbers. If one overwrites another's, a pair is tested
     again.
+
     """
     return 1 << max(_MEMO_BITS, (n >> 4).bit_length())
 

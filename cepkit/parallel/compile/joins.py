@@ -15,34 +15,17 @@ from cepkit.language.sequences.lines import Absence
 
 @dataclass(frozen=True, slots=True)
 class LevelJoin:
-    """The join that adds the events of one component to partial matches.
+    """The join that adds the events of one component to partial matches."""
 
-    Parameters
-    ----------
-    component : int
-        Number of the component.
-    low : int
-        Least number of its events.
-    high : int, optional
-        Greatest number of its events; None: no limit.
-    after, before : int, optional
-        Nearest earlier and nearest later component that is bound already.
-    taking : tuple of int
-        Conditions of the branch that every new event is tested with.
-    completing : tuple of int
-        Conditions tested when the component is complete.
-    absences : tuple of int
-        Absences decided when the component is complete.
-    """
-
-    component: int
-    low: int
-    high: int | None
+    component: int  # number of the component
+    low: int  # least number of its events
+    high: int | None  # greatest number of its events; None: no limit
+    # after, before: nearest earlier and nearest later component that is bound already
     after: int | None
     before: int | None
-    taking: tuple[int, ...]
-    completing: tuple[int, ...]
-    absences: tuple[int, ...]
+    taking: tuple[int, ...]  # conditions of the branch that every new event is tested with
+    completing: tuple[int, ...]  # conditions tested when the component is complete
+    absences: tuple[int, ...]  # absences decided when the component is complete
 
     @property
     def is_loop(self) -> bool:
@@ -89,20 +72,7 @@ def joins_unsupported(bound: BoundBranch) -> str | None:
 
 
 def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPlan:
-    """Return the joins of a branch.
-
-    Parameters
-    ----------
-    bound : BoundBranch
-        A branch that passes `joins_unsupported`.
-    order : sequence of int, optional
-        Components in binding order; default: first to last.
-
-    Raises
-    ------
-    CepError
-        When the order does not name every component once.
-    """
+    """Return the joins of a branch."""
     n = len(bound.branch.components)
     order = tuple(range(n)) if order is None else tuple(order)
     if sorted(order) != list(range(n)):

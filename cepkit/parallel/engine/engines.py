@@ -386,6 +386,7 @@ def _fused_by_load(
     """Return the pairs to fuse: as few as the number of threads allows, with the least load.
 
     With ``least`` 0, any thread serves any agent, and too few threads are no error.
+
     """
     n = len(loads)
     n_pairs = max(0, n - threads // max(1, least))

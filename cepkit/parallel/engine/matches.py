@@ -37,17 +37,6 @@ class ParallelMatches(SequenceSet):
 
     Counting keeps no match. The first access to a match makes all matches. A bounded first look, such as a
     ``repr``, uses the search engine.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program that the engine supports.
-    events : Events
-        Events with the program's columns.
-    engine : Runner
-        The parallel engine.
-    trace : bool
-        Whether the engine records every step.
     """
 
     def __init__(self, program: SequenceProgram, events: Events, engine: Runner, trace: bool):

@@ -24,13 +24,7 @@ from cepkit.parallel.trace.trace import ACTIONS, Trace
 
 
 def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
-    """Return how many pairs each agent evaluates, counted and by the models.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Result of `evaluations_per_agent`, with ``stream`` as the first column.
-    """
+    """Return how many pairs each agent evaluates, counted and by the models."""
     program, events = prepared(workload, window_min or workload.windows_min[2])
     (rates,) = agent_statistics(program, events)
     run = simulated(Sequential(), program, events, costs)
@@ -45,39 +39,7 @@ def evaluations_per_agent(
 ) -> pd.DataFrame:
     """Return how many pairs each agent evaluates, counted and expected by the models.
 
-    Parameters
-    ----------
-    rates : AgentRates
-        Rates of the events of the run.
-    compared : sequence of (float, float), by agent
-        Pairs with tested conditions, by event workers and by match workers.
-    duration_s : float
-        Time span of the events in seconds of their clock, above 0.
-
-    Returns
-    -------
-    DataFrame
-        A row per agent and source: ``agent`` (number of its component in join order, from 1); ``source``
-        (``measured``; ``simplex``; ``paper``, for both kinds of workers; ``paper, one side``, for one kind);
-        ``per_second``; ``error`` relative to the measured value (NaN if that is 0).
-
-    Raises
-    ------
-    CepError
-        When an agent has no count, or the events span no time.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
-
-    Examples
-    --------
-    >>> three = AgentRates((1.0, 1.0, 1.0), window=6.0)
-    >>> table = evaluations_per_agent(three, [(600, 0), (1750, 50)], 100.0)
-    >>> table[table["source"] == "simplex"]
-       agent   source  per_second  error
-    1      2  simplex         6.0    0.0
-    5      3  simplex        18.0    0.0
     """
     if len(compared) != len(rates.agents):
         raise CepError(f"compared: {len(compared)} counts. There must be {len(rates.agents)}, one per agent")
@@ -106,14 +68,7 @@ def by_cost_model(
     allocation: str = "state_dynamic",
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return how well each cost model divides threads among agents.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per number of threads and model: ``threads``, ``cost_model``, ``threads_of_agents`` (text),
-        ``speedup`` over the sequential run, ``idle_share``.
-    """
+    """Return how well each cost model divides threads among agents."""
     runs, rows = Runs([workload], costs), []
     query = (workload.name, "SEQ", window_min or workload.windows_min[2], len(workload.types))
     program, events = runs.prepared(*query)
@@ -136,24 +91,7 @@ def work_of_agents(
     threads: int = CORES,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return how many pairs there are for an item, and how many threads the busiest agent gets.
-
-    Parameters
-    ----------
-    workload, threads, costs
-        See `by_cost_model`.
-    windows_min : sequence of float, optional
-        Windows of the longest pattern; None: the workload's. Shorter patterns have the third window.
-    lengths : sequence of int
-        Lengths of the pattern, the longest last.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per window and length: ``stream, window_min, length``; ``pairs_per_item`` of one thread;
-        ``busiest_agent``, counted from 1; its ``share`` of the pairs; ``threads_by_paper`` and
-        ``threads_by_counts``, the threads that a cost model gives it.
-    """
+    """Return how many pairs there are for an item, and how many threads the busiest agent gets."""
     windows = tuple(windows_min or workload.windows_min)
     shorter = [(windows[min(2, len(windows) - 1)], length) for length in lengths[:-1]]
     runs, rows = Runs([workload], costs), []
@@ -182,22 +120,7 @@ def ceilings(
     threads: int = CORES,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return how close speed-ups come to the number of threads, by the cost of a condition and of locks.
-
-    Parameters
-    ----------
-    workload, window_min, threads, costs
-        See `by_cost_model`.
-    comparisons_ns : sequence of float
-        Costs of testing the conditions of a pair.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per cost, kind of locks and baseline: ``comparison_ns``, ``locks`` (``"locks"`` or ``"locks are
-        free"``), ``baseline`` (``"equal work"``: it looks only at the window; ``"looks at all"``: it
-        looks at whole buffers), ``speedup`` of fully dynamic threads.
-    """
+    """Return how close speed-ups come to the number of threads, by the cost of a condition and of locks."""
     window_min = window_min or workload.windows_min[2]
     rows = []
     for comparison in comparisons_ns:
@@ -222,31 +145,9 @@ def buffers(
 ) -> pd.DataFrame:
     """Return the lengths of event and match buffers, and those of the models.
 
-    Parameters
-    ----------
-    workload, window_min, threads, load, costs
-        See `paced`; for ``window_min``, None means the workload's third window.
-    allocation : str
-        Allocation of the hybrid.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per removal rule (``watermark``, ``window``), agent and ``buffer`` (``events``, ``partial
-        matches``):
-
-        * ``mean`` and ``most`` items over the run;
-        * ``by_window``: items in a window, e W for events and m W / (i - 1) for partial matches;
-        * ``by_delay``: with the delay d of removal, e d (watermark), e (W + d) (window) and
-          m (W / (i - 1) + d).
-
-        The delay is the measured stay of events under the watermark rule, so there the model predicts
-        nothing.
-
-    Notes
-    -----
     Most of the delay comes from removal in passes, which become rarer with longer buffers. Threads take one
     item at a time here, because a batch is removed only when none of its items is needed.
+
     Source: HYPERSONIC, section IV-A: events stay for W + d, and partial matches for W - d, where d is the
     delay of partial matches after the events.
     """
@@ -284,28 +185,7 @@ def spread(
     costs: Costs = COSTS,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Compare systems on streams whose event types come in runs or are spread over the stream.
-
-    Parameters
-    ----------
-    shuffled : sequence of float
-        Shares of events whose types and values are shuffled: 0 keeps the runs, 1 spreads all types over the
-        stream.
-    workload : Workload, optional
-        None: `sensors`.
-    window_min : float, optional
-        Window in minutes; None: the workload's third.
-    threads, costs
-        See `speedup`.
-    seed : int
-        Seed of the shuffling.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per share and system, then rows for all events shuffled and at equal distances: ``events``
-        (text), ``system``, ``speedup``, ``busiest_share`` (of the work), ``sequential_us``, ``matches``.
-    """
+    """Compare systems on streams whose event types come in runs or are spread over the stream."""
     workload = sensors() if workload is None else workload
     window_min = window_min or workload.windows_min[2]
     rows = []
@@ -338,23 +218,7 @@ def bursts(
     costs: Costs = COSTS,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Compare systems on streams with a part of the pattern's activities in bursts.
-
-    Parameters
-    ----------
-    n_bursts : sequence of int
-        Numbers of bursts.
-    n_days, share, seed
-        See `sensors`.
-    window_min, length, threads, costs
-        See `speedup`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per number of bursts and system: the columns of `spread`, with ``n_bursts`` instead of
-        ``events``.
-    """
+    """Compare systems on streams with a part of the pattern's activities in bursts."""
     rows = []
     for n in n_bursts:
         workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
@@ -399,13 +263,7 @@ def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
 
 
 def machine_load() -> str:
-    """Return the load and the number of cores as text. Only times on an idle machine are reliable.
-
-    Examples
-    --------
-    >>> machine_load().endswith("cores")
-    True
-    """
+    """Return the load and the number of cores as text. Only times on an idle machine are reliable."""
     of_a_minute = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return f"load {of_a_minute} on {os.cpu_count()} cores"
 
@@ -418,26 +276,7 @@ def measured(
     systems: Sequence[str] = (*COMPARED[:1], "RIP"),
     repetitions: int = 5,
 ) -> pd.DataFrame:
-    """Return speed-ups on real threads and in virtual time.
-
-    Parameters
-    ----------
-    workload, window_min
-        See `by_cost_model`.
-    threads : sequence of int
-        Numbers of threads. More threads than cores give no useful result.
-    systems : sequence of str
-        Names in `SYSTEMS`.
-    repetitions : int
-        Number of measured runs; their median counts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per system and number of threads: ``system, threads, matches, same_matches, measured_ms,
-        simulated_ms, measured_speedup, simulated_speedup``. Speed-ups are over the sequential run of the same
-        kind. Simulations use costs of this machine, measured once per kind of crew.
-    """
+    """Return speed-ups on real threads and in virtual time."""
     program, events = prepared(workload, window_min or workload.windows_min[2])
 
     @cache

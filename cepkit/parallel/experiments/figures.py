@@ -174,35 +174,6 @@ def speedup(
 ) -> pd.DataFrame:
     """Return the speed-up of systems over one thread: figures 6 and 9, simulated.
 
-    Parameters
-    ----------
-    workloads : sequence of Workload
-    by : str
-        ``"window"``, ``"threads"`` or ``"length"`` of the pattern.
-    values : sequence, or mapping of workload names to sequences, optional
-        Values of ``by``; None: the workload's windows.
-    patterns : sequence of str
-        ``"SEQ"``, ``"Kleene"``.
-    systems : sequence of str
-        Names in `SYSTEMS`.
-    threads, length
-        Fixed values, unless ``by`` varies them.
-    costs : Costs
-        Costs of a thread's steps. Locks are free for systems whose threads share nothing.
-    path : str or path, optional
-        Folder that stores the points; see `cepkit.experiments.sweeps.sweep`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per point and system: ``stream, pattern, window_min, threads, length, system``; ``makespan_us``;
-        ``speedup`` over the sequential run that looks only at events in a window; ``speedup_not_scoped`` over
-        the sequential run that looks at whole buffers; ``matches``; ``same_matches`` (bool: as many as in the
-        sequential run); ``events_per_ms``; ``idle_share``; ``most_kb`` of all buffers and queues;
-        ``busiest_share``: the busiest thread's share of the work.
-
-    Notes
-    -----
     Source: HYPERSONIC, section VII, figures 6 and 9.
     """
     _check_systems(systems)
@@ -245,22 +216,6 @@ def paced(
 ) -> pd.DataFrame:
     """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated.
 
-    Parameters
-    ----------
-    workloads, by, values, systems, threads, length, costs, path
-        See `speedup`; the pattern is a sequence.
-    loads : sequence of float
-        Rates, as multiples of the rate of the sequential run on the same query.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per point, load and system: ``stream, pattern, window_min, threads, length, system, load``;
-        ``mean_latency_us`` and ``greatest_latency_us`` from the arrival of a match's newest event, NaN
-        without matches; ``most_kb`` of all buffers and queues; ``matches``.
-
-    Notes
-    -----
     Source: HYPERSONIC, section VII, figures 7 and 8.
     Differs: the paper does not give the rate of its events.
     """
@@ -292,25 +247,7 @@ def never_pruned(
     threads: int = CORES,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return the cost of the sequential baseline by how it prunes its buffers: the source of large speed-ups.
-
-    Parameters
-    ----------
-    workload : Workload
-    n_events : sequence of int
-        Numbers of first events of the stream to search.
-    window_min : float, optional
-        Window in minutes; None: the workload's first.
-    threads, costs
-        Threads and costs of the hybrid.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per number of events and baseline (``scoped``; ``not scoped``: looks at whole buffers; ``never
-        pruned``: also keeps everything): ``events``, ``baseline``, ``makespan_us``, ``pairs_seen``,
-        ``speedup`` of the fully dynamic hybrid over the baseline.
-    """
+    """Return the cost of the sequential baseline by how it prunes its buffers."""
     rows = []
     for n in n_events:
         part = replace(workload, frame=workload.frame.iloc[:n])
@@ -343,27 +280,6 @@ def fusion(
 
     The fused pair is the one with the least counted work.
 
-    Parameters
-    ----------
-    workloads, values, costs, path
-        See `speedup`.
-    by : str
-        ``"window"`` or ``"threads"``.
-    allocations : sequence of str
-        Allocations of the hybrid. With fully dynamic threads, fusion saves only queues.
-    cost_model : str
-        Cost model that divides the threads among the agents.
-    threads : int
-        Number of threads, unless ``by`` varies it.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per point and allocation: ``stream, window_min, threads, allocation``, ``fused`` (text),
-        ``events_per_ms``, ``events_per_ms_fused``, ``gain`` (the ratio of the two minus 1).
-
-    Notes
-    -----
     Source: HYPERSONIC, sections VI-B and VII, figure 10: two of five agents.
     """
     runs = Runs(workloads, costs)
@@ -400,16 +316,8 @@ def rip_chunks_per_thread(
 ) -> pd.DataFrame:
     """Return RIP's speed-up by the number of chunks per thread, and that of the fully dynamic hybrid.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row per workload, window and number of ``chunks`` per thread: ``stream, window_min, chunks, speedup,
-        hybrid_speedup``; ``items_taken_again``: share of items that overlaps add.
-
-    Notes
-    -----
-    Few chunks repeat few items, but leave threads idle. With one chunk per thread, threads must wait for the
-    whole stream.
+    Few chunks repeat few items, but leave threads idle. With one chunk per thread, threads must wait for
+    the whole stream.
     """
     runs, rows = Runs(workloads, costs), []
     for workload in workloads:

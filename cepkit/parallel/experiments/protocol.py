@@ -30,26 +30,18 @@ class ProtocolEvent:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of the workers.
+    """The rules of the workers."""
 
-    Parameters
-    ----------
-    tickets : bool
-        Whether an inserted item gets a number and skips items with larger numbers (correction C1).
-    removal : str
-        ``"printed"``: by the newest item seen during the scan. ``"watermark"``: by the items that can still
-        arrive (corrections C2 and C3).
-    reading : str
-        How workers read a watermark: ``"atomic"``, or in parts from ``"upstream"`` or ``"downstream"``. The
-        last is not safe.
-    loops_hold : bool
-        Whether a Kleene agent's watermark waits for partial matches that may still re-enter its own queue
-        (correction C4).
-    """
-
+    # Whether an inserted item gets a number and skips items with larger numbers (correction C1).
     tickets: bool = True
+    # ``"printed"``: by the newest item seen during the scan. ``"watermark"``: by the items that can still
+    # arrive (corrections C2 and C3).
     removal: str = "watermark"
+    # How workers read a watermark: ``"atomic"``, or in parts from ``"upstream"`` or ``"downstream"``. The
+    # last is not safe.
     reading: str = "atomic"
+    # Whether a Kleene agent's watermark waits for partial matches that may still re-enter its own queue
+    # (correction C4).
     loops_hold: bool = True
 
 
@@ -58,21 +50,11 @@ PRINTED = Rules(tickets=False, removal="printed")
 
 @dataclass(frozen=True)
 class ProtocolRun:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Parameters
-    ----------
-    matches : list of str
-        The events of every match, in order of detection, with doubled matches.
-    steps : DataFrame
-        ``step, who, what``.
-    left : int
-        Items left in the buffers after the last event.
-    """
-
-    matches: list[str]
-    steps: pd.DataFrame
-    left: int
+    matches: list[str]  # the events of every match, in order of detection, with doubled matches
+    steps: pd.DataFrame  # ``step, who, what``
+    left: int  # items left in the buffers after the last event
 
 
 @dataclass(eq=False)
@@ -98,6 +80,7 @@ def read_stream(text: str) -> list[ProtocolEvent]:
     """Return the events of a text like ``"a@1 b@2 a2@9"``: name, ``@``, time.
 
     The first letter of the name is the type.
+
     """
     made = []
     for place, word in enumerate(text.split()):
@@ -119,42 +102,7 @@ def run_protocol(
     eagerness: int = 1,
     watch: Callable[[_Model], None] | None = None,
 ) -> ProtocolRun:
-    """Run agents over a stream in one interleaving.
-
-    Parameters
-    ----------
-    stream : sequence of ProtocolEvent
-        Events in stream order.
-    types : str
-        A letter per component. Agents are numbered from 2, as in the paper.
-    within : int
-        The window, inclusive.
-    loops : str
-        Types that repeat (one or more events); not the first type.
-    workers : int
-        Number of workers of each kind and agent.
-    rules : Rules
-        Rules of the workers.
-    schedule : sequence of str
-        Who takes each step: ``"source"``, ``"E2.0"`` (event worker 0 of agent 2), ``"M3.1"`` (match worker 1
-        of agent 3). A worker needs a step to take an item, one to scan each buffer of the other kind, and one
-        to remove items. After the schedule, all act in turn.
-    seed : int, optional
-        Draw the next actor at random instead.
-    eagerness : int
-        Weight of the source in the draw.
-    watch : callable, optional
-        Called with the model before the first step and after each step.
-
-    Returns
-    -------
-    ProtocolRun
-
-    Raises
-    ------
-    CepError
-        When the schedule names an actor that has nothing to do.
-    """
+    """Run agents over a stream in one interleaving."""
     model = _Model(list(stream), types, within, loops, workers, rules)
     draw = random.Random(seed) if seed is not None else None
     planned, turn = deque(schedule), 0
@@ -321,6 +269,7 @@ class Interleaving:
     """A stream and an order of steps on which unsafe rules double or lose a match.
 
     ``rules`` are the unsafe rules, and ``right`` the correct matches.
+
     """
 
     name: str

@@ -54,15 +54,7 @@ def generated(seed: int) -> list[Workload]:
 
 
 def speeds(workloads: Sequence[Workload], *, systems: Sequence[str] = COMPARED) -> pd.DataFrame:
-    """Return the points of figures 6 and 9: speed by window, by cores and by the length of the pattern.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns of `speedup`. The windows have 24 cores, and the other points have the third window. Loops end
-        at the third window. Patterns with correlated prices have no loop. Their matches would not fit into
-        memory.
-    """
+    """Return the points of figures 6 and 9: speed by window, by cores and by the length of the pattern."""
     rows = []
     for own in workloads:
         for pattern in PATTERNS[:1] if own.condition == "corr" else PATTERNS:
@@ -75,13 +67,7 @@ def speeds(workloads: Sequence[Workload], *, systems: Sequence[str] = COMPARED) 
 
 
 def paces(workloads: Sequence[Workload], *, systems: Sequence[str] = (*COMPARED, ONE)) -> pd.DataFrame:
-    """Return the points of figures 7 and 8: latency and memory at two rates.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns of `paced`: the first three windows with 24 cores, and fewer cores at the third window.
-    """
+    """Return the points of figures 7 and 8: latency and memory at two rates."""
     rows = []
     for own in workloads:
         rows.append(paced([own], "window", own.windows_min[:3], systems=systems))
@@ -90,18 +76,7 @@ def paces(workloads: Sequence[Workload], *, systems: Sequence[str] = (*COMPARED,
 
 
 def gains(speeds: pd.DataFrame) -> pd.DataFrame:
-    """Return how much faster fully dynamic threads are than state-dynamic ones: figure 9.
-
-    Parameters
-    ----------
-    speeds : pandas.DataFrame
-        Rows of `speeds`, or of the kept table ``"speed"``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per point: its parameters, and ``percent``.
-    """
+    """Return how much faster fully dynamic threads are than state-dynamic ones: figure 9."""
     point = [name for name in ("data", *_POINT[:-1]) if name in speeds]
     wide = speeds.pivot_table(index=point, columns="system", values="events_per_ms", sort=False)
     return (100 * (wide[FULL] / wide[STATE] - 1)).rename("percent").reset_index()
@@ -110,14 +85,7 @@ def gains(speeds: pd.DataFrame) -> pd.DataFrame:
 def fusions(
     workloads: Sequence[Workload], *, cost_models: Sequence[str] = ("paper", "measured")
 ) -> pd.DataFrame:
-    """Return the points of figure 10: the gain of fusion on stocks by window, and by cores.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns of `fusion`, and ``cost_model``: all windows with ten threads, and more threads at the third
-        window. Empty without stocks.
-    """
+    """Return the points of figure 10: the gain of fusion on stocks by window, and by cores."""
     own = [workload for workload in workloads if workload.name != SENSORS]
     rows = []
     for model in cost_models if own else ():
@@ -128,13 +96,7 @@ def fusions(
 
 
 def limits(workloads: Sequence[Workload]) -> pd.DataFrame:
-    """Return how close fully dynamic threads come to 24 times one thread, on price changes.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns of `ceilings`, at the longest window. Empty without stocks.
-    """
+    """Return how close fully dynamic threads come to 24 times one thread, on price changes."""
     rows = [ceilings(own, window_min=own.windows_min[-1]) for own in workloads if own.name == CHANGE]
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
 
@@ -142,15 +104,6 @@ def limits(workloads: Sequence[Workload]) -> pd.DataFrame:
 def along(table: pd.DataFrame, x: str) -> pd.DataFrame:
     """Return the rows on lines along ``x``, in order; other parameters keep their usual values.
 
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Rows of `speeds`, `paces` or `fusions`.
-    x : str
-        ``"window_min"``, ``"threads"`` or ``"length"``.
-
-    Notes
-    -----
     The usual values are the third window of a stream, six components, and 24 cores; ten cores for fusion.
     """
     kept = []
@@ -249,62 +202,26 @@ TABLES: Mapping[str, Callable] = {
 def compute_results(
     name: str, seeds: Sequence[int] = SEEDS, progress: Callable[[str], object] = str
 ) -> pd.DataFrame:
-    """Return one table of results, a row per measurement; column ``data`` names the seed or recorded data.
-
-    Parameters
-    ----------
-    name : str
-        ``"speed"`` (figures 6 and 9), ``"pace"`` (7 and 8), ``"fusion"`` (10), ``"bursts"`` and
-        ``"never_pruned"`` (6), ``"model"`` (section IV), or ``"limits"`` (of speed-ups over equal work).
-    seeds : sequence of int
-        Seeds of generated data.
-    progress : callable
-        Called with a text after each data set.
-
-    Raises
-    ------
-    CepError
-        When there is no such table.
-    """
+    """Return one table of results, a row per measurement; column ``data`` names the seed or recorded data."""
     if name not in TABLES:
         raise CepError(f"results {name!r} do not exist.{nearest(name, TABLES)} There are {list(TABLES)}")
     return TABLES[name](seeds, progress)
 
 
 def file_of(folder: str | os.PathLike, name: str) -> Path:
-    """Return the file of a kept table.
-
-    Examples
-    --------
-    >>> file_of("results", "speed").name
-    'hybrid_speed.csv'
-    """
+    """Return the file of a kept table."""
     return Path(folder, f"hybrid_{name}.csv")
 
 
 def keep_results(folder: str | os.PathLike, names: Sequence[str] = tuple(TABLES)) -> None:
-    """Compute tables of results and keep them; all take about half an hour on one core.
-
-    Parameters
-    ----------
-    folder : str or path
-        Folder of the CSV files.
-    names : sequence of str
-        Tables to compute; see `compute_results`.
-    """
+    """Compute tables of results and keep them; all take about half an hour on one core."""
     for name in names:
         call = f'cepkit.parallel.experiments.results.keep_results("notebooks/results", ["{name}"])'
         keep_table(compute_results(name), file_of(folder, name), call)
 
 
 def kept_results(folder: str | os.PathLike) -> pd.DataFrame:
-    """Return all kept tables in one frame for `cepkit.experiments.claims.examine`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of all tables; column ``table`` has the name of each row's table.
-    """
+    """Return all kept tables in one frame for `cepkit.experiments.claims.examine`."""
     return join_results({name: kept_table(file_of(folder, name)) for name in TABLES})
 
 

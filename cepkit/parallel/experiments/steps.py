@@ -20,34 +20,6 @@ _COLUMNS = [
 def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -> pd.DataFrame:
     """Return the items in every queue and buffer after each step of a counterexample.
 
-    Parameters
-    ----------
-    example : str or Interleaving
-        A counterexample, or its name: ``"C1"`` to ``"C4"``.
-    rules : {"unsafe", "corrected"} or Rules
-        Rules of the workers; ``"unsafe"``: the rules that the example refutes.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per step, place and item, in this order. An empty place has a row without an item. Columns:
-
-        * ``step`` (0: before the first), ``who`` acted, ``what`` it did, ``outcome`` (``"a1 b2 doubled"``,
-          ``"a1 b2 c3 lost"``, or empty);
-        * ``agent`` (Int64; missing for source and matches), ``kind`` (``source``, ``event queue``, ``event
-          buffer``, ``event watermark``, ``partial queue``, ``partial buffer``, ``partial watermark``,
-          ``matches``), ``place`` (its name);
-        * ``position`` in the place, ``item``, ``ticket`` (Int64; only in buffers), ``in_hand`` (bool: a
-          worker holds it). The item of a watermark is the least time that can still arrive, or
-          ``"nothing"``.
-
-    Raises
-    ------
-    CepError
-        When the example or the rules are unknown.
-
-    Notes
-    -----
     A match is lost at the first step after which even the corrected rules would not find it.
     """
     example = _look_up("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
@@ -73,25 +45,7 @@ def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -
 
 
 def step_table(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return steps as a readable table.
-
-    Parameters
-    ----------
-    steps : pandas.DataFrame
-        Result of `protocol_steps`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per step, indexed by ``step``: ``who``, ``what``, a column per place with its items, and
-        ``outcome``. ``b2#3`` has ticket 3, and ``[b2#3]`` is in a worker's hand.
-
-    Examples
-    --------
-    >>> table = step_table(protocol_steps("C1"))
-    >>> table.loc[6, ["who", "what", "E2.0", "M2.0", "outcome"]].tolist()
-    ['E2.0', 'scans M2.0: a1 b2', '[b2#2]', '[a1#1]', 'a1 b2 doubled']
-    """
+    """Return steps as a readable table."""
     items = steps["item"].fillna("").astype(str)
     tickets = steps["ticket"].astype(str).radd("#").where(steps["ticket"].notna(), "")
     texts = items + tickets

@@ -30,59 +30,23 @@ LEAST_CORRELATION = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Events, and a family of patterns to search in them.
+    """Events, and a family of patterns to search in them."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the stream and its condition, such as ``"sensors"``.
-    frame : pandas.DataFrame
-        Events with ``ts`` and the columns below.
-    event_type : str
-        Column of event types.
-    types : tuple of str
-        Event types of the longest pattern, in order; at most 8.
-    value : str
-        Column that conditions compare.
-    slack : float
-        Constant of the condition.
-    windows_min : tuple of float
-        Windows in minutes. Sweeps over other parameters use the third.
-    condition : str
-        Condition on neighbours a and b. ``"difference"``: ``a.value - b.value < slack``. ``"sum"``:
-        ``(a.value + b.value) % 1000 < slack``, which is true for a fixed share of pairs, independently of
-        other pairs. ``"corr"``: ``corr(a.history, b.history) > slack``.
-    repeated : int
-        Component that is a loop in ``"Kleene"``, from 0.
-    """
-
-    name: str
-    frame: pd.DataFrame
-    event_type: str
-    types: tuple[str, ...]
-    value: str
-    slack: float
-    windows_min: tuple[float, ...]
+    name: str  # name of the stream and its condition, such as ``"sensors"``
+    frame: pd.DataFrame  # events with ``ts`` and the columns below
+    event_type: str  # column of event types
+    types: tuple[str, ...]  # event types of the longest pattern, in order; at most 8
+    value: str  # column that conditions compare
+    slack: float  # constant of the condition
+    windows_min: tuple[float, ...]  # windows in minutes. Sweeps over other parameters use the third.
+    # Condition on neighbours a and b. ``"difference"``: ``a.value - b.value < slack``. ``"sum"``: ``(a.value
+    # + b.value) % 1000 < slack``, which is true for a fixed share of pairs, independently of other pairs.
+    # ``"corr"``: ``corr(a.history, b.history) > slack``.
     condition: str = "difference"
-    repeated: int = REPEATED
+    repeated: int = REPEATED  # component that is a loop in ``"Kleene"``, from 0
 
     def query(self, window_min: float, *, length: int | None = None, pattern: str = "SEQ") -> str:
-        """Return the text of a query.
-
-        Parameters
-        ----------
-        window_min : float
-            Window in minutes.
-        length : int, optional
-            Number of components, from 2 to the number of types; default: all types.
-        pattern : str
-            ``"SEQ"``, or ``"Kleene"`` with a loop as the component ``repeated``.
-
-        Raises
-        ------
-        CepError
-            When the pattern is unknown or the length is out of range.
-        """
+        """Return the text of a query."""
         length = len(self.types) if length is None else length
         least = self.repeated + 1 if pattern == "Kleene" else 2
         if pattern not in PATTERNS or not least <= length <= len(self.types):
@@ -117,17 +81,7 @@ class Workload:
 def poisson(
     *, rate: float = 1.0, duration_s: float = 3000.0, selectivity: float = 0.3, seed: int = 7
 ) -> Workload:
-    """Return a workload of four independent event types, as cost models assume.
-
-    Parameters
-    ----------
-    rate : float
-        Events per second of each type.
-    duration_s : float
-    selectivity : float
-        Share of pairs of neighbours that satisfy the condition.
-    seed : int
-    """
+    """Return a workload of four independent event types, as cost models assume."""
     events = poisson_types(dict.fromkeys("ABCD", rate), duration_s, seed)
     slack = round(1000 * selectivity)
     return Workload("Poisson", events, "type", tuple("ABCD"), "x", slack, (5 / 60, 8 / 60, 10 / 60), "sum")
@@ -136,8 +90,6 @@ def poisson(
 def stocks(*, n_symbols: int = 40, n_days: int = 2, n_types: int = 6, seed: int = 7) -> Workload:
     """Return a workload of minute bars. Types are the shares with most bars, and conditions compare changes.
 
-    Notes
-    -----
     Source: HYPERSONIC, section VII: the change since the last price, compared with that of the other share.
     Differs: fewer shares and days; the bars of a minute are spread over the minute.
     """
@@ -154,8 +106,6 @@ def _of_stocks(bars: pd.DataFrame, n_types: int = 6) -> Workload:
 def correlated(workload: Workload) -> Workload:
     """Return a workload of stocks with the paper's other condition: neighbours have correlated prices.
 
-    Notes
-    -----
     Source: HYPERSONIC, section VII: the correlation of two shares by their 20 earlier prices. The paper does
     not print the least correlation. Here it is 0.5.
     """
@@ -171,22 +121,10 @@ def sensors(
 ) -> Workload:
     """Return a workload of the sensors of a home. Types are the activities of a morning.
 
-    Parameters
-    ----------
-    n_days, seed, n_bursts, burst_gap_s
-        See `smart_home`.
-    burst_share : float
-        Share of the runs of these activities to move into ``n_bursts`` bursts.
-
-    Notes
-    -----
     Source: HYPERSONIC, section VII: conditions compare changes of the activity level, and patterns help to
     predict the next activity of a person. So the six activities are those that most often follow each
     other. `MORNING` is the sequence of six different activities that occurs within an hour in most homes:
     in all of the seeds 20 to 39. The paper does not print its activities.
-
-    In *Kleene*, waking up repeats. It has two to five events. A loop over a longer run has exponentially
-    many matches.
     """
     burst = {"burst_activities": MORNING, "burst_share": burst_share} if burst_share else {}
     parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
@@ -201,19 +139,6 @@ def _of_sensors(events: pd.DataFrame) -> Workload:
 def recorded_workloads(*, stock_days: int = 2, home_days: int = 10) -> dict[str, list[Workload]]:
     """Return the workloads of recorded data that this machine has, by the name of the data.
 
-    Parameters
-    ----------
-    stock_days, home_days : int
-        First days of the data to take; by default as many as generated data have.
-
-    Returns
-    -------
-    dict of str to list of Workload
-        ``"NASDAQ 100"`` and ``"NASDAQ bars"`` with both conditions, ``"CASAS home"``. Empty without data; see
-        `cepkit.datasets.recorded`.
-
-    Notes
-    -----
     Prices of one minute are spread over the minute, in row order, as in `minute_bars`.
     """
     made = {}
@@ -232,19 +157,7 @@ def _first_days(events: pd.DataFrame, n_days: int) -> pd.DataFrame:
 
 
 def add_histories(prices: pd.DataFrame) -> pd.DataFrame:
-    """Return minute prices as `minute_bars` does: distinct times, changes, and earlier prices.
-
-    Parameters
-    ----------
-    prices : pandas.DataFrame
-        Columns ``ts``, ``symbol`` and ``close``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Sorted by time, then by symbol, with ``log_return`` and ``history`` (arrays of 20 closes of the same
-        symbol, oldest first; None for its first 20 rows).
-    """
+    """Return minute prices as `minute_bars` does: distinct times, changes, and earlier prices."""
     prices = prices.sort_values(["ts", "symbol"], kind="stable").reset_index(drop=True)
     close = prices["close"].astype(float)
     of_minute = prices.groupby("ts", observed=True)["symbol"]

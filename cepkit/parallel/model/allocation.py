@@ -16,22 +16,8 @@ LEAST_THREADS = 2  # an event worker and a match worker
 def thread_shares(loads: Sequence[float], threads: int) -> tuple[float, ...]:
     """Return each agent's share of the threads, in proportion to its load and not rounded.
 
-    Parameters
-    ----------
-    loads : sequence of float, by agent
-        Loads in one unit. Shares are equal if all loads are 0. Infinite loads share all threads equally.
-    threads : int
-        T.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV: T_i = load_i / sum_j load_j.
     Differs: the printed formula lacks the factor T.
-
-    Examples
-    --------
-    >>> thread_shares([1.0, 3.0], 8)
-    (2.0, 6.0)
     """
     if inf in loads:
         loads = [float(load == inf) for load in loads]
@@ -46,33 +32,10 @@ def allocate_threads(
 ) -> tuple[int, ...]:
     """Return the number of threads of each agent, by load.
 
-    Parameters
-    ----------
-    loads, threads
-        See `thread_shares`.
-    least : int, or sequence of int by agent
-        Least number of threads of an agent.
+    Shares are rounded down, but not below ``least``. The agents furthest below their share get the
+    remaining threads. If the sum is too large, the agents with the most threads give some up.
 
-    Returns
-    -------
-    tuple of int, by agent
-        The sum is ``threads``. With equal ``least``, a greater load never gets fewer threads.
-
-    Raises
-    ------
-    CepError
-        When there are too few threads.
-
-    Notes
-    -----
-    Shares are rounded down, but not below ``least``. The agents furthest below their share get the remaining
-    threads. If the sum is too large, the agents with the most threads give some up.
     Source: HYPERSONIC, section IV, leaves the rounding open.
-
-    Examples
-    --------
-    >>> allocate_threads([10.0, 60.0, 30.0], 9)
-    (2, 5, 2)
     """
     fewest = [least] * len(loads) if isinstance(least, int) else list(least)
     if threads < sum(fewest):
@@ -90,13 +53,7 @@ def allocate_threads(
 
 
 def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
-    """Return the number of event workers and of match workers by their measured loads, at least 1 each.
-
-    Examples
-    --------
-    >>> split_by_load(6, 90.0, 10.0), split_by_load(6, 0.0, 0.0)
-    ((5, 1), (3, 3))
-    """
+    """Return the number of event workers and of match workers by their measured loads, at least 1 each."""
     share = thread_shares([event_load, match_load], threads)[0]
     events = min(max(floor(share + 0.5), 1), threads - 1)
     return events, threads - events
@@ -105,26 +62,7 @@ def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[i
 def pairs_to_fuse(
     loads: Sequence[float], n_pairs: int, followed: Iterable[int] | None = None
 ) -> tuple[int, ...]:
-    """Return the first agents of ``n_pairs`` disjoint pairs of neighbours with the least total load.
-
-    Parameters
-    ----------
-    loads : sequence of float, by agent
-        Loads in one unit.
-    n_pairs : int
-        Number of pairs. The result has fewer if the agents have fewer disjoint pairs.
-    followed : iterable of int, optional
-        Agents that send partial matches to the next agent; None: all but the last.
-
-    Notes
-    -----
-    Time and memory O(n_agents x n_pairs).
-
-    Examples
-    --------
-    >>> pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 1), pairs_to_fuse([5.0, 1.0, 2.0, 9.0], 2)
-    ((1,), (0, 2))
-    """
+    """Return the first agents of ``n_pairs`` disjoint pairs of neighbours with the least total load."""
     n = len(loads)
     firsts = range(n - 1) if followed is None else set(followed)
     # best[k][p]: the least load of p pairs among the last k agents, and the first agents of the pairs.

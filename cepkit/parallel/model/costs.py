@@ -22,26 +22,8 @@ from cepkit.parallel.model.rates import (
 def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
     """Return how many pairs each agent's event workers evaluate, 1/s.
 
-    Parameters
-    ----------
-    rates, model, delay
-        See `match_buffer_sizes`.
-
-    Returns
-    -------
-    tuple of float, by agent
-        l_event,i: arriving events times the partial matches in the buffer.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV: e_i abs(MB_i), with abs(MB_i) = m_i W.
     Differs: simplex counts partners in order and window only: m_i in_window_i / (i - 1).
-
-    Examples
-    --------
-    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
-    >>> event_loads(four, "paper"), event_loads(four)
-    ((6.0, 36.0, 216.0), (6.0, 18.0, 36.0))
     """
     if model == "paper":
         sizes = match_buffer_sizes(rates, model, delay)
@@ -52,17 +34,9 @@ def event_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -
 def match_loads(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
     """Return how many pairs each agent's match workers evaluate, 1/s; for arguments see `event_loads`.
 
-    Notes
-    -----
     Source: HYPERSONIC, section IV: m_i abs(IB_i), with abs(IB_i) = e_i W.
     Differs: simplex evaluates no pair twice. Match workers evaluate only the events that came within the
     delay of a partial match. Without delay, event workers evaluate all pairs.
-
-    Examples
-    --------
-    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
-    >>> match_loads(four, "paper"), match_loads(four)
-    ((6.0, 36.0, 216.0), (0.0, 0.0, 0.0))
     """
     if model == "paper":
         sizes = event_buffer_sizes(rates, "window", delay)
@@ -83,8 +57,6 @@ def _pairs(
 def evaluation_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
     """Return how many pairs each agent evaluates, 1/s; for arguments see `arrival_rates`.
 
-    Notes
-    -----
     Source: HYPERSONIC, section IV: 2 e_i m_i W.
     Differs: simplex evaluates each pair in order and in a window once, with any delay.
     """
@@ -95,14 +67,7 @@ def evaluation_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, 
 def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
     """Return the time for conditions, in ns per second by agent: c_i (l_event,i + l_match,i).
 
-    Notes
-    -----
     Source: HYPERSONIC, section IV: comp_i = 2 c_i e_i m_i W.
-
-    Examples
-    --------
-    >>> computation(AgentRates((1.0, 2.0), window=10.0, evaluation_cost=5.0), "paper")
-    (200.0,)
     """
     made = evaluation_rates(rates, model)
     return tuple(rates.evaluation_cost[c] * n for c, n in zip(rates.agents, made, strict=True))
@@ -116,23 +81,8 @@ def synchronisation(
 ) -> tuple[float, ...]:
     """Return the time for locks and queues, in ns per second by agent.
 
-    Parameters
-    ----------
-    rates, model
-        See `arrival_rates`.
-    event_workers, match_workers : sequence of float, by agent
-        T_IB,i and T_MB,i. Every item locks the buffers of all workers of the other kind.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV: sync_i = b_i (e_i + m_i) T_i / 2 + q_i m_{i+1}.
     Differs: the paper's formula assumes equally many workers of both kinds.
-
-    Examples
-    --------
-    >>> two = AgentRates((1.0, 2.0), window=10.0, lock_cost=50.0, send_cost=30.0)
-    >>> synchronisation(two, [1], [3])  # 50 * (2 * 3 + 1 * 1) + 30 * 20
-    (950.0,)
     """
     m, sent = arrival_rates(rates, model), sending_rates(rates, model)
     made = []
@@ -150,13 +100,6 @@ def agent_loads(
 ) -> tuple[float, ...]:
     """Return the work of each agent, in ns per second: computation and synchronisation.
 
-    Parameters
-    ----------
-    rates, event_workers, match_workers, model
-        See `synchronisation`. Before the allocation of threads, give half of T / n workers of each kind.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV: load_i = comp_i + sync_i.
     """
     waits = synchronisation(rates, event_workers, match_workers, model)

@@ -21,55 +21,30 @@ _NEGLIGIBLE = 1e-15  # ignore further terms below this share of a sum
 class AgentRates:
     """The input of the cost model; components are in binding order.
 
-    Parameters
-    ----------
-    rates : tuple of float, by component
-        e_i: accepted events per second.
-    window : float
-        W, in seconds.
-    selectivities : tuple of float, by component
-        s_i: share of pairs that satisfy the conditions. A pair is a partial match and an event, in order and
-        in one window. The value of the first component is ignored, since its rate counts accepted events.
-    loop_selectivities : tuple of float, by component
-        The same for the second and every further event of a loop. Empty: as ``selectivities``.
-    passing : tuple of float, by component
-        Share of partial matches that pass the tests of a complete component.
-    repeats : tuple of (int, int or None), by component
-        Least and most events of the component; None: no limit.
-    in_window : tuple of float, by component
-        Events of the component in a window after an event of the pattern, in the same partition.
-        Empty: e_i W.
-    in_gap : tuple of float, by component
-        Events that are near enough to be the next event, if the query limits gaps; inf: no limit.
-    evaluation_cost, lock_cost, send_cost : tuple of float, by component
-        c_i, b_i, q_i: ns to test the conditions of a pair, to lock a buffer, to send a partial match.
+    A single number in place of a tuple applies to all components. Only ``rates`` and ``window`` are
+    required.
 
-    Raises
-    ------
-    CepError
-        When a tuple does not have one value per component, or ``rates`` is empty.
-
-    Notes
-    -----
-    A single number in place of a tuple applies to all components. Only ``rates`` and ``window`` are required.
     Source: HYPERSONIC, section IV.
     Differs: ``loop_selectivities``, ``passing``, limits of ``repeats``, ``in_window`` and ``in_gap`` are new.
     The paper has one predicate per agent, loops without limit, no partitions and no gaps.
-
-    Examples
-    --------
-    >>> AgentRates((1.0, 2.0, 0.5), window=10.0, selectivities=(1.0, 0.1, 0.2)).agents
-    (1, 2)
     """
 
-    rates: tuple[float, ...]
-    window: float
+    rates: tuple[float, ...]  # e_i: accepted events per second
+    window: float  # W, in seconds
+    # S_i: share of pairs that satisfy the conditions. A pair is a partial match and an event, in order and in
+    # one window. The value of the first component is ignored, since its rate counts accepted events.
     selectivities: tuple[float, ...] | float = 1.0
+    # The same for the second and every further event of a loop. Empty: as ``selectivities``.
     loop_selectivities: tuple[float, ...] | float = ()
+    # Share of partial matches that pass the tests of a complete component.
     passing: tuple[float, ...] | float = 1.0
-    repeats: tuple[tuple[int, int | None], ...] = ()
+    repeats: tuple[tuple[int, int | None], ...] = ()  # least and most events of the component; None: no limit
+    # Events of the component in a window after an event of the pattern, in the same partition. Empty: e_i W.
     in_window: tuple[float, ...] = ()
+    # Events that are near enough to be the next event, if the query limits gaps; inf: no limit.
     in_gap: tuple[float, ...] | float = inf
+    # evaluation_cost, lock_cost, send_cost: c_i, b_i, q_i: ns to test the conditions of a pair, to lock a
+    # buffer, to send a partial match
     evaluation_cost: tuple[float, ...] | float = 5.0
     lock_cost: tuple[float, ...] | float = 50.0
     send_cost: tuple[float, ...] | float = 50.0
@@ -101,28 +76,20 @@ class AgentRates:
         """Return how many events of a component can follow a partial match of n events.
 
         One in n events in the window of the first event comes after all n events.
+
         """
         return min(self.in_window[component] / n, self.in_gap[component])
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Partial matches that arrive at an agent and that it sends, per second.
+    """Partial matches that arrive at an agent and that it sends, per second."""
 
-    Parameters
-    ----------
-    component : int
-        Component of the agent.
-    arriving, sent_on : dict of int to float
-        Partial matches that arrive, and those for the next agent, by number of events.
-    looped : float
-        Partial matches for the agent's own queue.
-    """
-
-    component: int
+    component: int  # component of the agent
+    # arriving, sent_on: partial matches that arrive, and those for the next agent, by number of events
     arriving: dict[int, float]
     sent_on: dict[int, float]
-    looped: float
+    looped: float  # partial matches for the agent's own queue
 
 
 def flows_of(rates: AgentRates, model: str) -> list[Flow]:
@@ -137,6 +104,7 @@ def flows_of(rates: AgentRates, model: str) -> list[Flow]:
             """Return how many partial matches of n + 1 events arise from one of n events.
 
             ``bound`` of the n events belong to the component.
+
             """
             share = (rates.loop_selectivities if bound else rates.selectivities)[c]
             if model == "paper":
@@ -185,39 +153,13 @@ def agent_flows(rates: AgentRates, model: str) -> list[Flow]:
 def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
     """Return how many partial matches arrive at each agent, including those of its own loop.
 
-    Parameters
-    ----------
-    rates : AgentRates
-        Rates of the pattern.
-    model : str
-        ``"paper"`` or ``"simplex"``.
+    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W. simplex: m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1).
+    Each further event divides by the number of events before it, because only one order of the independent
+    events in a window is right. After loops, partial matches are counted separately for every number of
+    events.
 
-    Returns
-    -------
-    tuple of float, by agent
-        m_i, 1/s.
-
-    Raises
-    ------
-    CepError
-        When the model is unknown.
-
-    Notes
-    -----
-    paper: m_2 = e_1, m_i = m_{i-1} e_{i-1} s_{i-1} W.
-    simplex: m_i = e_1 prod_{1<j<i} e_j s_j W / (j - 1). Each further event divides by the number of events
-    before it, because only one order of the independent events in a window is right. After loops, partial
-    matches are counted separately for every number of events.
     Source: HYPERSONIC, section IV.
     Differs: the paper's form is (i - 2)! times too large for Poisson streams; it is kept as ``"paper"``.
-
-    Examples
-    --------
-    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
-    >>> arrival_rates(four, "paper")
-    (1.0, 6.0, 36.0)
-    >>> arrival_rates(four)
-    (1.0, 6.0, 18.0)
     """
     return tuple(sum(flow.arriving.values()) for flow in agent_flows(rates, model))
 
@@ -225,8 +167,6 @@ def arrival_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
 def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
     """Return how many partial matches each agent sends, 1/s; for arguments see `arrival_rates`.
 
-    Notes
-    -----
     Source: HYPERSONIC, section IV: m_{i+1}.
     Differs: simplex adds the partial matches that a loop sends to its own queue.
     """
@@ -242,32 +182,8 @@ def sending_rates(rates: AgentRates, model: str = "simplex") -> tuple[float, ...
 def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float = 0.0) -> tuple[float, ...]:
     """Return how many events each agent's event workers keep.
 
-    Parameters
-    ----------
-    rates : AgentRates
-        Rates of the pattern.
-    removal : str
-        ``"window"``: events stay for a window and the delay. ``"watermark"``: events stay until no partial
-        match before them can still arrive. In a sequence that is bound from first to last, this takes only
-        the delay.
-    delay : float, or sequence of float by agent
-        d: seconds from the last event of a partial match to its arrival.
-
-    Returns
-    -------
-    tuple of float, by agent
-        abs(IB_i): e_i (W + d), or e_i d.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV-A: residence times.
     Differs: the paper continues with d = 0. ``"watermark"`` belongs to the corrected removal.
-
-    Examples
-    --------
-    >>> two = AgentRates((1.0, 4.0), window=10.0)
-    >>> event_buffer_sizes(two), event_buffer_sizes(two, "watermark", delay=0.5)
-    ((40.0,), (2.0,))
     """
     if removal not in REMOVALS:
         raise CepError(f"removal {removal!r} is not known. There are {list(REMOVALS)}")
@@ -280,29 +196,8 @@ def event_buffer_sizes(rates: AgentRates, removal: str = "window", delay: float 
 def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay = 0.0) -> tuple[float, ...]:
     """Return how many partial matches each agent's match workers keep.
 
-    Parameters
-    ----------
-    rates, model
-        See `arrival_rates`.
-    delay
-        See `event_buffer_sizes`.
-
-    Returns
-    -------
-    tuple of float, by agent
-        abs(MB_i). paper: m_i (W - d). simplex: m_i W / (i - 1) without delay, because a partial match of n
-        events has W / n of its window left on average. A delay multiplies this by ((W - d) / W)^n.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV-A.
     Differs: in the paper, partial matches stay for a whole window after their last event.
-
-    Examples
-    --------
-    >>> four = AgentRates((1.0, 1.0, 1.0, 1.0), window=6.0)
-    >>> match_buffer_sizes(four, "paper"), match_buffer_sizes(four)
-    ((6.0, 36.0, 216.0), (6.0, 18.0, 36.0))
     """
     left = shares_left(rates, delay)
     if model == "paper":

@@ -31,32 +31,6 @@ def agent_statistics(
 ) -> tuple[AgentRates, ...]:
     """Measure the rates and selectivities of a program on a sample of events.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program that passes `joins_unsupported`.
-    events : Events
-        The sample, with the program's columns.
-    orders : sequence of sequence of int, optional
-        Components of every branch in join order; None: first to last.
-    seed : int
-        The same seed draws the same combinations of events.
-
-    Returns
-    -------
-    tuple of AgentRates, by branch
-        Components are in join order. Seconds come from the events' clock. If the clock is a plain number, its
-        unit counts as a second. If the query does not need the clock, each event takes one second.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When a branch cannot be made of joins.
-    CepError
-        When an order does not name each component once.
-
-    Notes
-    -----
     The selectivity of a join is the product over all conditions and absences that it decides, measured
     separately. Earlier loops are measured with their least number of events. A window of n events lasts as
     long as n events of the sample on average. Events that all happen at once count as one per second. The

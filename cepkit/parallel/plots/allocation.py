@@ -33,26 +33,6 @@ _PIXELS = 62
 def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) -> pd.DataFrame:
     """Return how many threads worked for each agent, and the allocation of the cost model.
 
-    Parameters
-    ----------
-    trace : Trace
-    rates : sequence of AgentRates, by branch, optional
-        Input of the model; None: ``modelled`` is missing.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per agent: ``agent``; ``modelled`` (float64: share of all threads by load in the simplex model,
-        not rounded); ``busy`` (float64: mean number of threads that worked for it at a time); ``home``
-        (int64: threads that spent most of their time on it).
-
-    Raises
-    ------
-    CepError
-        When the rates have another number of agents.
-
-    Notes
-    -----
     Source: HYPERSONIC, section IV: T_i = T load_i / sum_j load_j.
     """
     agents = trace.agents_frame()
@@ -82,21 +62,9 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
 def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
     """Return the lengths of buffers that the models expect, for `length_lines`.
 
-    Returns
-    -------
-    pandas.DataFrame
-        Two rows per agent: ``model`` (``"e·W"`` or ``"m·W/(i-1)"``), ``length`` (``event_buffer`` or
-        ``partial_buffer``), ``agent``, and ``value``: the number of items in a window.
+    The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that
+    is faster than the agents fills queues and buffers with more.
 
-    Raises
-    ------
-    CepError
-        When the rates have another number of agents.
-
-    Notes
-    -----
-    The models assume that events stay for a window. Removal by watermarks keeps fewer items. A source that is
-    faster than the agents fills queues and buffers with more.
     Source: HYPERSONIC, section IV-A; partial matches by the simplex model.
     """
     check_rates(trace, rates)
@@ -123,20 +91,7 @@ def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
 def allocation_bars(
     allocation: pd.DataFrame, *, measured: bool | None = None, title: str | None = None
 ) -> go.Figure:
-    """Draw bars for the threads of each agent: by the model, busy on average, and working mostly for it.
-
-    Parameters
-    ----------
-    allocation : pandas.DataFrame
-        Result of `allocation_frame`.
-    measured, title
-        See `cepkit.parallel.plots.threads.action_lanes`.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Draw bars for the threads of each agent: by the model, busy on average, and working mostly for it."""
     from cepkit.plots.lean import LeanFigure
 
     require_columns("allocation_bars", COLUMNS, allocation.columns)

@@ -34,36 +34,7 @@ def length_lines(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw a panel per queue and buffer, with a line per agent and a level line per model.
-
-    Parameters
-    ----------
-    lengths : pandas.DataFrame
-        Result of `Trace.lengths`: ``time`` (ns), ``agent``, ``event_queue, partial_queue, event_buffer,
-        partial_buffer``.
-    models : pandas.DataFrame, optional
-        A row per level line: ``model`` (name, such as ``"e·W"``), ``length`` (a column of ``lengths``),
-        ``agent``, ``value``.
-    until : float, optional
-        End of the run in ns; None: the last reading.
-    measured : bool, optional
-        Whether times are measured (True) or virtual (False), for the titles.
-    title : str, optional
-        Title as plain text, without markup.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        For an agent with more than 1,000 readings, a line shows the means of 150 bins, and an area reaches
-        from the least to the greatest length.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    CepError
-        When a model has an unknown ``length``.
-    """
+    """Draw a panel per queue and buffer, with a line per agent and a level line per model."""
     from plotly.subplots import make_subplots
 
     from cepkit.plots.lean import LeanFigure

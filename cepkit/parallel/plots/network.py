@@ -45,38 +45,6 @@ def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
 
     The source sends events to the event queues, and events of the first component as partial matches
     (dashed). An agent is a box with a part per queue, which shows the number of threads that take from it.
-
-    Parameters
-    ----------
-    agents : pandas.DataFrame
-        A row per agent: ``agent`` (label), ``events`` (events from the source), ``start`` (events that arrive
-        as partial matches; missing: none), ``next`` (agent that gets its results; missing: they are matches),
-        ``loops`` (bool: it also sends to itself). The number columns ``event_threads``, ``partial_threads``,
-        ``taken_events``, ``taken_partials`` and ``sent`` are optional. The last three are columns of
-        `Trace.agents_frame`. Missing numbers are not shown.
-    title : str, optional
-        A line above the drawing.
-
-    Returns
-    -------
-    str
-        One ``<svg>`` element. Boxes are ``<g class="node">``, arrows ``<g class="edge">`` with the title
-        ``source->b:events`` and so on.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    CepError
-        When two agents have the same label, or ``next`` is not an agent.
-
-    Examples
-    --------
-    >>> agents = pd.DataFrame({"agent": ["b", "c"], "events": ["B", "C"], "start": ["A", None]})
-    >>> agents = agents.assign(next=["c", None], loops=False)
-    >>> svg = network_svg(agents)
-    >>> svg.startswith("<svg"), svg.count('class="node"'), svg.count('class="edge"')
-    (True, 4, 5)
     """
     _check(agents)
     top = _MARGIN + _ABOVE + (_LINE + _MARGIN if title else 0.0)

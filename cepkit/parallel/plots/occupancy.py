@@ -22,30 +22,7 @@ class Occupancy(NamedTuple):
 
 
 def occupancy(trace: Trace, begin: float = 0.0, until: float | None = None, n_bins: int = BINS) -> Occupancy:
-    """Return the lengths of all queues and buffers from ``begin`` to ``until``, in bins.
-
-    Parameters
-    ----------
-    trace : Trace
-    begin, until : float
-        Range of time in ns; None: up to the end of the run or the last reading, whichever is later.
-    n_bins : int
-        Number of bins, at least 1.
-
-    Notes
-    -----
-    O(n log n + agents x n_bins) for n readings.
-
-    Examples
-    --------
-    >>> from cepkit.parallel.trace.trace import Actions, Lengths
-    >>> one, none = np.array([1]), np.array([0])
-    >>> done = Actions(none, none, one, [0.0], [8.0], one, [7], [7], one, none, none, none, none)
-    >>> read = Lengths([2.0, 6.0], [0, 0], [4, 0], [0, 0], [0, 4], [0, 0])
-    >>> made = occupancy(Trace(False, 1, ("b",), done, read), n_bins=2)
-    >>> made.mean[0, 0].tolist(), made.greatest[2, 0].tolist()
-    ([2.0, 2.0], [0, 4])
-    """
+    """Return the lengths of all queues and buffers from ``begin`` to ``until``, in bins."""
     whole_number("occupancy: n_bins", n_bins, 1)
     read, n = trace.lengths_read, len(trace.agents)
     until = run_end(trace) if until is None else until
@@ -67,6 +44,7 @@ def lengths_in_bins(
     """Return the mean, least and greatest length in bins of equal width, from readings in order of time.
 
     ``at_edges``: whether all readings at the start of a bin count for it; else only the last of them.
+
     """
     time, values = np.append(0.0, time), np.append(0, values)
     last = np.searchsorted(time, edges, side="right") - 1

@@ -47,30 +47,7 @@ _LOOKS = {
 
 
 def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int = 0) -> go.Figure:
-    """Draw the steps of a protocol, with a slider and a button to play them.
-
-    Parameters
-    ----------
-    steps : pandas.DataFrame
-        Result of `cepkit.parallel.experiments.steps.protocol_steps`: a row per step, place and item, with
-        ``step, who, what, outcome, agent, kind, place, position, item, ticket, in_hand``.
-    title : str, optional
-        Title as plain text, without markup.
-    first : int
-        Step to show first.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A lane per place. Events are squares, partial matches diamonds, matches hexagons. Items in a worker's
-        hand have a thick edge, and removed items are crosses. The arrow marks who acts. All steps are drawn
-        once, side by side along x, and a frame per step shows its range of x (`step_range`).
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Draw the steps of a protocol, with a slider and a button to play them."""
     from cepkit.plots.lean import LeanFigure
 
     require_columns("protocol_figure", _COLUMNS, steps.columns)
@@ -98,13 +75,7 @@ def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int
 
 
 def step_range(place: int, width: int) -> list[float]:
-    """Return the range of x that shows a step; ``place`` is its number in drawing order, from 0.
-
-    Examples
-    --------
-    >>> step_range(0, 5), step_range(1, 5)
-    ([-0.8, 5.9], [19.2, 25.9])
-    """
+    """Return the range of x that shows a step; ``place`` is its number in drawing order, from 0."""
     return [round(place * STRIDE * width + edge, 1) for edge in (-0.8, width + 0.9)]
 
 

@@ -19,19 +19,7 @@ BINS, FEWEST_BINS = 120, 10
 
 
 def draw_threads(trace: Trace, *, title: str | None = None) -> go.Figure:
-    """Draw the work of each thread over time: single actions, or bins for more than 3,000 actions.
-
-    Parameters
-    ----------
-    trace : Trace
-    title : str, optional
-        Title as plain text, without markup.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Less than 2 MB for up to about 100 threads. See `cepkit.parallel.plots.threads`.
-    """
+    """Draw the work of each thread over time: single actions, or bins for more than 3,000 actions."""
     settings = {"n_threads": trace.n_threads, "measured": trace.measured, "title": title}
     if len(trace.done.start) <= MOST_ACTIONS:
         done = trace.actions()

@@ -21,6 +21,7 @@ class Segments(NamedTuple):
     Rows are sorted by lane, then by ``start``. A segment fills the height of its lane from ``low`` to
     ``high``, with 0 at the bottom. A single action fills the whole height, and in a bin the height is the
     share of the time.
+
     """
 
     threads: np.ndarray  # int64, (n_lanes,)
@@ -48,31 +49,7 @@ def thread_segments(
     most: int = MOST_ACTIONS,
     n_bins: int = BINS,
 ) -> Segments:
-    """Return the work of every thread from ``begin`` to ``until``.
-
-    Parameters
-    ----------
-    trace : Trace
-    begin, until : float
-        Range of time in ns; None: up to the end of the run.
-    most : int
-        Most actions to return as segments of their own, uncut. More actions are returned in bins.
-    n_bins : int
-        Most bins; fewer if there would be more than 25,000 segments.
-
-    Notes
-    -----
-    O(n log n + threads x agents x n_bins) for the n actions in the part.
-
-    Examples
-    --------
-    >>> one, none = np.array([1]), np.array([0])
-    >>> from cepkit.parallel.trace.trace import Actions
-    >>> done = Actions(none, none, one, [0.0], [1500.0], one, [7], [7], one, none, none, none, none)
-    >>> segments = thread_segments(Trace(False, 2, ("b",), done))
-    >>> segments.threads.tolist(), segments.busy
-    ([0, 1], 1500.0)
-    """
+    """Return the work of every thread from ``begin`` to ``until``."""
     whole_number("thread_segments: n_bins", n_bins, 1)
     until = trace.makespan if until is None else until
     done, threads = trace.done, trace.threads()["thread"].to_numpy()
@@ -131,11 +108,6 @@ def agent_marks(
     The part from ``begin`` to ``until`` is divided into blocks. A block can have a mark in its middle if one
     agent took at least a quarter of the block and half of the work in it. A mark is placed where the agent
     changes, and in every fifth block of the same agent.
-
-    Returns
-    -------
-    list of (int, float, int)
-        Lane, time (ns) and agent, by lane, then by time.
     """
     if not until > begin or not len(segments.lane):
         return []

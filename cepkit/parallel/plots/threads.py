@@ -43,29 +43,7 @@ def action_lanes(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw every action as a bar in the lane of its thread; gaps are idle time.
-
-    Parameters
-    ----------
-    actions : pandas.DataFrame
-        Result of `Trace.actions`: ``thread, agent, action, start, end, n_items, compared, sent``.
-    n_threads : int, optional
-        Number of threads; None: the threads in ``actions``.
-    measured : bool, optional
-        Whether times are measured (True) or virtual (False), for the titles.
-    title : str, optional
-        Title as plain text, without markup.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        About 120 bytes per action. For many actions use `state_lanes`.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Draw every action as a bar in the lane of its thread; gaps are idle time."""
     from cepkit.plots.lean import LeanFigure
 
     columns = ("thread", "agent", "action", "start", "end", "n_items", "compared", "sent")
@@ -104,25 +82,7 @@ def state_lanes(
     measured: bool | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw the shares of actions in each bin of time, stacked in the lane of the thread; gaps are idle time.
-
-    Parameters
-    ----------
-    states : pandas.DataFrame
-        Result of `Trace.states`: ``thread, bin, start, end, agent, action, share``.
-    n_threads, measured, title
-        See `action_lanes`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        About 25 bytes per row of ``states``, and 5 per thread and bin.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Draw the shares of actions in each bin of time, stacked in the thread's lane; gaps are idle."""
     from cepkit.plots.lean import LeanFigure
 
     _check("state_lanes", states, ("thread", "bin", "start", "end", "agent", "action", "share"))
@@ -156,24 +116,7 @@ def state_lanes(
 
 
 def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str | None = None) -> go.Figure:
-    """Draw the busy share of each thread as a bar, in the colour of the agent that took most of its time.
-
-    Parameters
-    ----------
-    threads : pandas.DataFrame
-        Result of `Trace.threads`: ``thread, agent, role, busy, share, items``.
-    measured, title
-        See `action_lanes`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a column is missing.
-    """
+    """Draw the busy share of each thread as a bar, in the colour of the agent that took most of its time."""
     from cepkit.plots.lean import LeanFigure
 
     _check("busy_bars", threads, ("thread", "agent", "role", "busy", "share", "items"))
@@ -210,24 +153,12 @@ def busy_bars(threads: pd.DataFrame, *, measured: bool | None = None, title: str
 
 
 def clock_title(what: str, unit: str, measured: bool | None) -> str:
-    """Return the title of a time axis.
-
-    Examples
-    --------
-    >>> clock_title("time since the start", "ms", False)
-    'virtual time since the start (ms)'
-    """
+    """Return the title of a time axis."""
     return f"{'virtual ' if measured is False else ''}{what}{f' ({unit})' if unit else ''}"
 
 
 def run_title(title: str | None, measured: bool | None, note: str = "") -> list[str]:
-    """Return the lines of a figure's title; the last line has "measured" or "simulated", and the note.
-
-    Examples
-    --------
-    >>> run_title("24 threads", False, "in bins")
-    ['24 threads', 'simulated, in bins']
-    """
+    """Return the lines of a figure's title; the last line has "measured" or "simulated", and the note."""
     clock = {None: "", True: "measured", False: "simulated"}[measured]
     said = [", ".join(part for part in (clock, note) if part)]
     return [escaped(title), *(line for line in said if line)] if title else said
@@ -310,6 +241,7 @@ def _outlines(rows: pd.DataFrame, size: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the closed outlines of runs of neighbouring bins, separated by NaN.
 
     Lines go along x first, then along y: to the right at the bottom, and back at the top.
+
     """
     thread, number = rows["thread"].to_numpy(), rows["bin"].to_numpy()
     start, end = rows["start"].to_numpy() / size, rows["end"].to_numpy() / size

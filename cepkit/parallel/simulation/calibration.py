@@ -40,44 +40,8 @@ def calibrate_costs(
     Threads run the agents on a part of the events, several times. The result is the best fit of the costs to
     the times of all steps.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program that agents can run.
-    events : Events
-        Events with the program's columns.
-    n_events : int, optional
-        Length of the part; None: 1,000, doubled until a run takes 0.1 s.
-    repeats : int
-        Number of runs of the part.
-    keep : bool
-        Whether to keep matches; False only counts them.
-    crew : Crew
-        The crew to simulate later. For ``sequential``, one thread takes single events. Otherwise as many
-        threads as the crew has, but at most one per core, take batches, which cost less per pair. The
-        measured times include cache misses on data that another thread wrote.
-    seed : int
-        Seed of the random position of the part.
-
-    Returns
-    -------
-    Costs
-        Costs of 0 or more, in ns, with ``comparison`` by agent. ``lock`` is the fixed time of a step, divided
-        by the mean number of buffers that a step of ``crew`` reads. If all pairs that are looked at are
-        compared, ``look`` is 0 and ``comparison`` includes it.
-
-    Raises
-    ------
-    CepError
-        When ``n_events`` or ``repeats`` is not a whole number above 0, or there are too few threads.
-    UnsupportedQueryError
-        When agents cannot run the program.
-    MissingDependencyError
-        When scipy or threadpoolctl is not installed.
-
-    Notes
-    -----
     Takes the time of the compilation, once per machine, and of ``repeats`` runs of the part.
+
     Source: HYPERSONIC, section IV, uses the costs c_i, b_i and q_i but does not say how to measure them.
     """
     for name, value in (("n_events", n_events), ("repeats", repeats)):
@@ -166,27 +130,7 @@ def _timed_steps(run: AgentRun) -> Timed:
 def robust_nonnegative(causes: np.ndarray, times: np.ndarray) -> list[float]:
     """Fit ``causes @ costs`` to times, with costs of 0 or more, and ignore interrupted steps.
 
-    Parameters
-    ----------
-    causes : ndarray of float64, shape (n_steps, n_costs)
-        How often each step pays each cost.
-    times : ndarray of float64, shape (n_steps,)
-        Times of the steps.
-
-    Returns
-    -------
-    list of float
-        The costs; 0 for costs that no step pays.
-
-    Notes
-    -----
-    The fit assumes that the spread of a time grows with its square root. O(n_steps n_costs^2).
-
-    Examples
-    --------
-    >>> causes = np.array([[1.0, 0.0], [1.0, 10.0], [1.0, 20.0], [1.0, 30.0]])
-    >>> [round(cost, 6) for cost in robust_nonnegative(causes, np.array([5.0, 25.0, 45.0, 65.0]))]
-    [5.0, 2.0]
+    The fit assumes that the spread of a time grows with its square root.
     """
     solve = _least_squares()
     weight, kept, costs = np.ones(len(times)), np.ones(len(times), bool), np.zeros(causes.shape[1])
@@ -202,6 +146,7 @@ def _least_squares() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Return a function that minimises ``|a x - b|`` for x of 0 or more, on one thread.
 
     Idle BLAS threads spin for a while and would disturb the next measurement.
+
     """
     try:
         from scipy.optimize import nnls

@@ -33,44 +33,6 @@ def simulate_agents(
 ) -> ParallelRun:
     """Run agents on threads in virtual time.
 
-    Parameters
-    ----------
-    agents : Agents
-        Agents of a program over events.
-    crew : Crew
-        The threads.
-    settings : RunSettings
-        How the threads work. ``RunSettings(batch=1, chunk=1)`` processes single items, as in the paper.
-    costs : Costs
-        Costs of a thread's steps.
-    arrival : ndarray of float64, shape (n_events,), optional
-        Time at which each event reaches the source, in ns; None: 0 for all.
-    own : tuple of int, optional
-        Three positions: the first event, the end of the events that start matches, and the end of the events
-        that are seen, both exclusive.
-    event_bytes : float
-        Size of an event in a buffer. A partial match is as large as its events.
-    begin : float
-        Time at which the threads begin, in ns.
-    seed : int
-        Seed of the threads' random search for work of other agents.
-    room : int
-        Initial size of the arrays, which grow if needed.
-    on_wait : callable, optional
-        Called regularly. An exception from it ends the run.
-
-    Returns
-    -------
-    ParallelRun
-        Deterministic: it depends on the arguments only, and not on ``room``.
-
-    Raises
-    ------
-    CepError
-        When there are too few threads.
-
-    Notes
-    -----
     Source: HYPERSONIC, sections III to V.
     Differs: tickets and watermarks correct the protocol; see `cepkit.parallel.experiments.protocol`. No
     thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.

@@ -51,6 +51,7 @@ class Lengths(NamedTuple):
     """Lengths of queues and buffers: a row per reading of one agent, in any order.
 
     A length is valid until the agent's next reading or the end of the run. Before the first reading it is 0.
+
     """
 
     time: np.ndarray  # float64, (n_readings,): ns since the start of the run
@@ -475,13 +476,7 @@ class Trace:
 
 
 def clock_unit(ns: float) -> tuple[str, float]:
-    """Return the unit for times of about ``ns``, and its nanoseconds.
-
-    Examples
-    --------
-    >>> clock_unit(25_000.0)
-    ('µs', 1000.0)
-    """
+    """Return the unit for times of about ``ns``, and its nanoseconds."""
     return next((unit for unit in _UNITS if ns >= unit[1]), _UNITS[-1])
 
 

@@ -25,19 +25,7 @@ Words = Mapping[str, Sequence[str]]  # names of the codes, by column
 def write_tables(
     path: Path, about: Mapping[str, Any], tables: Sequence[Mapping[str, np.ndarray]], words: Words
 ) -> None:
-    """Write the tables of a trace, one per name in ``FILES``, all or none.
-
-    Parameters
-    ----------
-    path : Path
-        Folder. An existing trace is replaced.
-    about : mapping
-        Metadata as JSON values.
-    tables : sequence of mapping of str to array
-        Columns by name.
-    words : mapping of str to sequence of str
-        Names of the codes, for every column of codes.
-    """
+    """Write the tables of a trace, one per name in ``FILES``, all or none."""
     import pyarrow.parquet as pq  # takes long to import, and most processes write no trace
 
     if path.exists() and not _is_trace(path):

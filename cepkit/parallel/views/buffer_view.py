@@ -40,17 +40,6 @@ class BufferView(TraceView):
     double-click to see the whole run. The left and right keys move the time, up and down change the agent,
     ``p`` changes the panel, ``+``, ``-`` and ``0`` zoom, and Escape clears the selection.
 
-    Parameters
-    ----------
-    trace : Trace
-        A trace, such as ``matches.run.trace``.
-    rates : sequence of AgentRates, by branch, optional
-        Rates for the levels of the cost model; None draws no levels.
-    title : str
-        Heading of the view.
-
-    Notes
-    -----
     ``selected`` is None or a dict with ``length`` (``event_queue``, …), ``agent``, ``start`` and ``end`` of
     the bin (ns), ``mean``, ``least``, ``greatest``. For the levels see
     `cepkit.parallel.plots.allocation.buffer_models`.

@@ -32,20 +32,9 @@ class ThreadView(TraceView):
     kinds of work. The arrow keys move between segments, ``+`` and ``-`` zoom, ``0`` shows the whole run, and
     Escape clears the selection.
 
-    Parameters
-    ----------
-    trace : Trace
-        A trace, such as ``matches.run.trace``.
-    rates : sequence of AgentRates, by branch, optional
-        Rates for the allocation of threads by the cost model; None hides the model.
-    title : str
-        Heading of the view.
-
-    Notes
-    -----
     ``selected`` is None or a dict with ``thread, agent, action, start, end`` (ns) of a segment, or only
-    ``agent``. ``window`` is the visible part of the time, [from, to] in ns. The amount of data in the browser
-    does not grow with the trace.
+    ``agent``. ``window`` is the visible part of the time, [from, to] in ns. The amount of data in the
+    browser does not grow with the trace.
     """
 
     heading = "Work of the threads"

@@ -85,12 +85,6 @@ class TraceView(View):
 
 
 def marks_of(names: list[str]) -> list[str]:
-    """Return a short, unique mark for each name, for places without room for names.
-
-    Examples
-    --------
-    >>> marks_of(["b", "c+", "delivery"]), marks_of(["item_a", "item_b"])
-    (['b', 'c+', 'de'], ['1', '2'])
-    """
+    """Return a short, unique mark for each name, for places without room for names."""
     short = [name[:2] for name in names]
     return short if len(set(short)) == len(short) else [str(n) for n in range(1, len(names) + 1)]

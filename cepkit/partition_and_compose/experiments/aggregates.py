@@ -26,32 +26,6 @@ def incremental_against_recomputed(
 
     All three find the same matches.
 
-    Parameters
-    ----------
-    lengths : iterable of int
-        Events of a match, at least 2.
-    n_events : int
-        Events of the only partition. About half of them are in a match.
-    repeats : int
-        Number of runs; the fastest counts.
-    seed : int
-        Seed of the prices.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per length: ``matches``; ``incremental_ns``, ``recomputed_ns`` and ``cepkit_ns``, CPU time per
-        event; ``ratio`` of recomputed to incremental time; ``incremental_bytes`` and ``recomputed_bytes``,
-        the most memory of a partial match.
-
-    Raises
-    ------
-    CepError
-        For a length below 2.
-
-    Notes
-    -----
-    Recomputing takes O(n_events * length). cepkit's time is that of its generated kernel.
     Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2. The paper claims the advantage
     without a figure.
     """

@@ -52,44 +52,14 @@ def calibrate(
 ) -> Benchmark:
     """Return the benchmark with the free parameter that brings its selectivity nearest to the paper's.
 
-    Parameters
-    ----------
-    benchmark : Benchmark
-        It must have ``free``.
-    data : pandas.DataFrame
-        Result of `benchmark_data`.
-    tolerance : float
-        Relative error of the selectivity at which the search ends.
-    steps : int
-        Most values to try between the ends.
-
-    Returns
-    -------
-    Benchmark
-        With the ``params`` of the best value. When the range does not contain the paper's selectivity, that
-        is an end of the range.
-
-    Raises
-    ------
-    CepError
-        When the benchmark has no free parameter.
-
-    Notes
-    -----
-    Binary search with O(steps) runs of the query. The selectivity must be monotonic in the parameter.
+    The selectivity must be monotonic in the parameter.
     """
     value, _ = fit(benchmark, data, benchmark.prepared(data), tolerance=tolerance, steps=steps)
     return with_constant(benchmark, value)
 
 
 def with_constant(benchmark: Benchmark, value: float) -> Benchmark:
-    """Return the benchmark with another value of its free parameter.
-
-    Raises
-    ------
-    CepError
-        When the benchmark has no free parameter.
-    """
+    """Return the benchmark with another value of its free parameter."""
     if benchmark.free is None:
         raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
     return replace(benchmark, params={**benchmark.params, **benchmark.free.params(value)})
@@ -101,6 +71,7 @@ def fit(
     """Return the value of the free parameter that `calibrate` chooses, and its number of matches.
 
     ``frame`` is the data after the stages of the benchmark.
+
     """
     if benchmark.free is None:
         raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
@@ -120,20 +91,8 @@ def fit(
 def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
     """Return the selectivity of each benchmark, with the paper's.
 
-    Parameters
-    ----------
-    prepared : iterable
-        Result of `benchmarks_prepared`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per benchmark: ``pattern``, ``looks_for``, ``events``, ``matches``, ``selectivity_pct``,
-        ``paper_pct``, ``ratio`` (this run's to the paper's).
-
-    Notes
-    -----
     The selectivity is matches per trade or tweet, also when a stage combines several of them (finance4).
+
     Source: Hirzel, "Partition and Compose", DEBS 2012, table 5.
     """
     rows = []
@@ -162,31 +121,6 @@ def table6(
 ) -> pd.DataFrame:
     """Return the speed of each benchmark on one thread, with the paper's.
 
-    Parameters
-    ----------
-    repetitions : int or mapping of str to int
-        Blocks of 10,000 events, or a mapping with ``trades`` and ``tweets`` like `PAPER_REPETITIONS`.
-    repeats : int
-        Number of timed runs, after one run that compiles. The least times are returned.
-    names : iterable of str, optional
-        Names from `BENCHMARKS` and `VARIANTS`. None: the nine of the paper.
-    data : str
-        ``"seed 0"`` or another seed for generated data, ``"recorded"`` for recorded data.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per benchmark.
-
-        * ``events``.
-        * ``stage_s`` (before the matching) and ``match_s`` (from a pandas frame to the matches), wall-clock.
-        * ``cpu_s``: CPU time of the process for both.
-        * ``events_per_s`` by wall clock, and ``paper_events_per_s``.
-        * ``relative`` and ``paper_relative``: speed relative to finance0, when it is among the names.
-          ``relative`` is by CPU time, which depends less on other work on the machine.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, table 6, column non-parallel.
     Differs: the paper receives the events over a network; here they are in memory.
     """
@@ -218,23 +152,6 @@ def table6(
 def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
     """Return the number of live partial matches per event, with and without cepkit's short cuts.
 
-    Parameters
-    ----------
-    prepared : iterable
-        Result of `benchmarks_prepared`. Benchmarks without a pattern are skipped.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per benchmark.
-
-        * ``mean_live`` and ``most_live``: partial matches of an event's partition, one per start, without
-          short cuts. The paper has one per start and state, which is at least as many.
-        * ``looked_at``: partial matches that cepkit reads per event. It merges equivalent starts, and reads a
-          queue of starts only when one of them may match.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 5.2. It explains twitter2's speed by its
     live starts, one per 47 events.
     """
@@ -297,6 +214,7 @@ def benchmarks_prepared(
     """Yield each benchmark with its data before and after all stages. Benchmarks share the output of stages.
 
     The parameters are those of `table6`.
+
     """
     frame_after: dict[tuple, pd.DataFrame] = {}
     for benchmark, events in benchmarks_with_data(names, repetitions, data):

@@ -32,6 +32,7 @@ class Free:
     """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it.
 
     ``stored`` is the number of the benchmark's own ``params``.
+
     """
 
     low: float
@@ -42,48 +43,26 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A row of the paper's tables 5 and 6 as a query that runs here.
-
-    Parameters
-    ----------
-    name : str
-    looks_for : str
-        Description of a match.
-    data : str
-        ``"trades"`` or ``"tweets"``.
-    pattern : str or None
-        None: only the stages run (twitter0).
-    define, params, measures : mapping of str to str
-        As for `cepkit.match`.
-    stages : tuple of callable
-        Functions from frame to frame, applied in this order before the matching.
-    partition_by, order_by : str
-    printed : bool
-        Whether the paper prints the predicates. Otherwise they are reconstructed from its text.
-    free : Free, optional
-        The parameters that `calibrate` varies.
-    paper_selectivity : float
-        Matches per input event, table 5.
-    paper_events_per_s : int
-        Speed of one replica, table 6.
-    paper_best_width, paper_best_events_per_s : int
-        The fastest number of replicas and its speed, table 6.
-    """
+    """A row of the paper's tables 5 and 6 as a query that runs here."""
 
     name: str
-    looks_for: str
-    data: str
-    pattern: str | None
-    paper_selectivity: float
-    paper_events_per_s: int
+    looks_for: str  # description of a match
+    data: str  # ``"trades"`` or ``"tweets"``
+    pattern: str | None  # none: only the stages run (twitter0)
+    paper_selectivity: float  # matches per input event, table 5
+    paper_events_per_s: int  # speed of one replica, table 6
+    # paper_best_width, paper_best_events_per_s: the fastest number of replicas and its speed, table 6
     paper_best_width: int
     paper_best_events_per_s: int
+    # define, params, measures: as for `cepkit.match`
     define: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, object] = field(default_factory=dict)
     measures: Mapping[str, str] | None = None
+    # Functions from frame to frame, applied in this order before the matching.
     stages: tuple[Callable[[pd.DataFrame], pd.DataFrame], ...] = ()
+    # Whether the paper prints the predicates. Otherwise they are reconstructed from its text.
     printed: bool = False
-    free: Free | None = None
+    free: Free | None = None  # the parameters that `calibrate` varies
 
     @property
     def partition_by(self) -> str:
@@ -121,11 +100,6 @@ def benchmark_data(
     """Return generated events for a benchmark, in the paper's shape: ``repetitions`` blocks of 10,000.
 
     Tweets have the parsed columns and, unless ``xml`` is False, the Atom entries that ParseTweet reads.
-
-    Examples
-    --------
-    >>> benchmark_data(BENCHMARKS["finance0"], repetitions=2).shape
-    (20000, 5)
     """
     if benchmark.data == "trades":
         return trades(EVENTS_OF_BLOCK, repetitions=repetitions, seed=seed, **PAPER_TRADES)
@@ -139,11 +113,6 @@ def recorded_data(benchmark: Benchmark, repetitions: int = 20, *, xml: bool = Tr
     Trades: the first ``10_000 * repetitions`` of the day, at most all 224,473, with prices in cents and times
     scaled to the paper's 1,378 trades per second. They have 10 symbols, and the paper's 390. Tweets: all
     9,214, repeated with shifted times and scaled to the paper's 110 minutes per block.
-
-    Raises
-    ------
-    RecordedDataError
-        When ``CEPKIT_DATA`` does not have the data.
     """
     frame = recorded(benchmark.data)
     if benchmark.data == "trades":

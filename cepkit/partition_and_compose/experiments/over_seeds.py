@@ -45,41 +45,13 @@ MODULE = "cepkit.partition_and_compose.experiments.over_seeds"
 
 
 def seeds(n: int) -> tuple[str, ...]:
-    """Return the names of data of the first ``n`` seeds, and of recorded data where this machine has them.
-
-    Examples
-    --------
-    >>> seeds(2)[:2]
-    ('seed 0', 'seed 1')
-    """
+    """Return the names of data of the first ``n`` seeds, and of recorded data where this machine has them."""
     has_both = has_recorded("trades") and has_recorded("tweets")
     return (*(f"seed {seed}" for seed in range(n)), *((RECORDED,) if has_both else ()))
 
 
 def selectivities(names: Iterable[str] | None = None, *, blocks: int = 20) -> pd.DataFrame:
-    """Return what each benchmark selects, and how many partial matches wait, on several data sets.
-
-    Parameters
-    ----------
-    names : iterable of str, optional
-        Data sets, as in `table6`. None: 20 seeds, and recorded data.
-    blocks : int
-        Blocks of 10,000 events.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per data set and benchmark with a pattern.
-
-        * ``data``, ``benchmark``, ``events``, ``matches``.
-        * ``ratio``: matches per event, relative to the paper's.
-        * ``top_key``: share of the matches that the key with most of them has.
-        * ``in_first_block``: number of matches that end in the first 10,000 events.
-        * ``match_price``: median price of the trades that end a match, relative to that of all trades.
-        * ``fitted``: value of the free parameter that fits this data set best; ``fitted_ratio`` with it.
-        * ``half_ratio``, ``double_ratio``: like ``ratio``, with half and twice the stored parameter.
-        * ``mean_live``, ``most_live``, ``looked_at``: as in `live_starts`.
-    """
+    """Return what each benchmark selects, and how many partial matches wait, on several data sets."""
     rows = []
     for name in names if names is not None else seeds(20):
         parsed = {one: without_parsing(BENCHMARKS[one]) for one in WITH_PATTERN}
@@ -125,22 +97,7 @@ def _selectivity(benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame) 
 def speeds(
     names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 5
 ) -> pd.DataFrame:
-    """Return the speed of each benchmark on one thread by CPU time, on several data sets.
-
-    Parameters
-    ----------
-    names : iterable of str, optional
-        Data sets, as in `table6`. None: 10 seeds, and recorded data.
-    blocks : mapping of str to int, optional
-        Blocks of 10,000 ``trades`` and ``tweets``. None: 20 and 1.
-    repeats : int
-        Number of runs for trades; at most 3 for tweets. The fastest counts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``data``, ``benchmark``, ``events``, ``cpu_s``.
-    """
+    """Return the speed of each benchmark on one thread by CPU time, on several data sets."""
     own = {"trades": 20, "tweets": 1} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):
@@ -154,6 +111,7 @@ def speeds_at_full_size() -> pd.DataFrame:
     """Return the speed of twitter0 to twitter2 as the paper runs them: on texts, with 20 blocks; seed 0.
 
     The columns are those of `speeds`. It takes about three minutes of CPU time.
+
     """
     names = ["twitter0", "twitter1_texts", "twitter2_texts"]
     table = table6({"tweets": 20}, 1, names)[["events", "cpu_s"]].reset_index()
@@ -165,24 +123,6 @@ def scaling(
 ) -> pd.DataFrame:
     """Return the speed-ups of `speedup_simulated` on several data sets.
 
-    Parameters
-    ----------
-    names : iterable of str, optional
-        Data sets, as in `table6`. None: 10 seeds, and recorded data.
-    blocks : mapping of str to int, optional
-        Blocks of 10,000 ``trades``, ``tweets``, and ``texts`` (tweets for twitter2, which compares texts; its
-        time grows with their square). None: 200, 1 and 3. In 20 blocks of
-        trades, a replica works for a millisecond, and the split is quicker because its arrays fit the cache.
-    repeats : int
-        Runs of each part for trades, one for tweets. The fastest counts.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``data``, ``benchmark``, ``width``, ``speedup``, ``replicas_alone``, ``events``, ``alone_s``.
-
-    Notes
-    -----
     In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 3.
     """
     own = {"trades": 200, "tweets": 1, "texts": 3} | dict(blocks or {})

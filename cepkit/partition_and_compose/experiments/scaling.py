@@ -78,27 +78,9 @@ def speedup_measured(
 ) -> pd.DataFrame:
     """Measure the speed-up of each benchmark with several replicas on this machine.
 
-    Parameters
-    ----------
-    widths : iterable of int
-        Numbers of replicas, 1 among them. Numbers above that of the cores show no speed-up.
-    repetitions : mapping of str to int
-        Blocks of 10,000 events of ``trades`` and of ``tweets``.
-    repeats : int
-        Number of runs; the fastest counts.
-    names : iterable of str, optional
-        Names from `BENCHMARKS`; None: all.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per benchmark and width: ``seconds`` and ``speedup``.
-
-    Notes
-    -----
     Replicas of MatchRegex are threads over blocks of keys. The time includes the split. Replicas of
-    ParseTweet, which is Python, are running processes. The time includes sending them the texts.
-    VWAP and MinMax run on one thread.
+    ParseTweet, which is Python, are running processes. The time includes sending them the texts. VWAP and
+    MinMax run on one thread.
     """
     rows = []
     benchmarks = list(benchmarks_with_data(names, repetitions))
@@ -131,13 +113,6 @@ def speedup_of_control(repeats: int = 5, *, seconds: float = 0.2) -> float:
     Both threads run a kernel that adds numbers and touches no memory, so nothing but a free second core
     decides the result: 2 when there is one, and 1 when there is none. A measurement with two replicas says
     nothing unless this control gains.
-
-    Parameters
-    ----------
-    repeats : int
-        Number of runs; the fastest counts.
-    seconds : float
-        Approximate length of the work of one thread.
     """
     from cepkit.kernels.partition_and_compose.experiments import count_up
 
@@ -154,24 +129,7 @@ def speedup_of_control(repeats: int = 5, *, seconds: float = 0.2) -> float:
 
 
 def conclude(control: float, measured: pd.DataFrame) -> str:
-    """Return what the speed-ups with two replicas say, given the speed-up of the control.
-
-    Parameters
-    ----------
-    control : float
-        Result of `speedup_of_control`.
-    measured : pandas.DataFrame
-        Result of `speedup_measured` with the widths 1 and 2.
-
-    Examples
-    --------
-    >>> index = pd.MultiIndex.from_tuples([("finance0", 2), ("twitter0", 2)], names=["benchmark", "width"])
-    >>> measured = pd.DataFrame({"speedup": [1.0, 1.7]}, index=index)
-    >>> conclude(1.1, measured)
-    'The control gains a factor of 1.10 from the second core: nothing can be concluded on this machine.'
-    >>> conclude(1.95, measured)
-    'The control gains a factor of 1.95 from the second core; twitter0 gains 1.2 or more.'
-    """
+    """Return what the speed-ups with two replicas say, given the speed-up of the control."""
     gain = f"The control gains a factor of {control:.2f} from the second core"
     if control < LEAST_CONTROL:
         return f"{gain}: nothing can be concluded on this machine."
@@ -208,21 +166,13 @@ def _parsers(width: int) -> Iterator[Callable[[pd.DataFrame], pd.DataFrame]]:
 
 @dataclass(frozen=True, slots=True)
 class ScalingCosts:
-    """The measured costs of a benchmark by width, in seconds of CPU time of one thread.
+    """The measured costs of a benchmark by width, in seconds of CPU time of one thread."""
 
-    Parameters
-    ----------
-    of_replica : mapping of int to ndarray
-        All work of each replica: its part of the parsing and shuffling, and the matching of its keys.
-    split : mapping of int to float
-        The distribution of the events to replicas. It runs once, beside the replicas.
-    merge : float
-        The ordering of the matches. It runs once, beside the replicas.
-    """
-
+    # All work of each replica: its part of the parsing and shuffling, and the matching of its keys.
     of_replica: Mapping[int, np.ndarray]
+    # The distribution of the events to replicas. It runs once, beside the replicas.
     split: Mapping[int, float]
-    merge: float
+    merge: float  # the ordering of the matches. It runs once, beside the replicas.
 
 
 def measured_costs(
@@ -235,25 +185,11 @@ def measured_costs(
 ) -> ScalingCosts:
     """Measure the work of each replica of a benchmark, alone on one thread.
 
-    Parameters
-    ----------
-    benchmark : Benchmark
-    data : pandas.DataFrame
-        Result of `benchmark_data`.
-    widths : iterable of int
-        Numbers of replicas.
-    as_in_paper : bool
-        Keep one record per start, without cepkit's short cuts.
-    repeats : int
-        Number of runs; the fastest counts.
-
-    Notes
-    -----
     The stages of trades (VWAP and MinMax) run once, and each key gets its share of the time by its events.
     A replica of ParseTweet takes every ``width``-th tweet, parses it, and shuffles the tweets by author.
-    Matching that takes more than a second in all is measured once for each key. Shorter matching is measured
-    for each replica, because the call of a kernel costs as much as hundreds of events. Parsing is measured on
-    the first block, because the others are copies of it.
+    Matching that takes more than a second in all is measured once for each key. Shorter matching is
+    measured for each replica, because the call of a kernel costs as much as hundreds of events. Parsing is
+    measured on the first block, because the others are copies of it.
     """
     widths = tuple(widths)
     parses = benchmark.data == "tweets"
@@ -313,30 +249,9 @@ def speedup_simulated(
 ) -> pd.DataFrame:
     """Simulate the speed-up from measured costs when the hash of a key selects its replica.
 
-    Parameters
-    ----------
-    widths : iterable of int
-        Numbers of replicas, each with its own core, 1 among them.
-    repetitions
-        As in `speedup_measured`.
-    as_in_paper, repeats
-        As in `measured_costs`.
-    names : iterable of str, optional
-        Names from `BENCHMARKS`; None: all. twitter1 and twitter2 are those of `SCALED`.
-    data : str
-        As in `table6`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per benchmark and width: ``speedup``; ``replicas_alone``, the speed-up if split and merge
-        took no time; ``events``; ``alone_s``, the CPU seconds of one replica.
-
-    Notes
-    -----
-    The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a core
-    each; one replica needs neither split nor merge. A key is never divided. Unlike on the paper's machines,
-    replicas share no memory, cache or network.
+    The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a
+    core each; one replica needs neither split nor merge. A key is never divided. Unlike on the paper's
+    machines, replicas share no memory, cache or network.
     """
     widths = tuple(widths)
     rows = []

@@ -48,23 +48,6 @@ def topologies(
 ) -> pd.DataFrame:
     """Run the topologies of figures 7 and 8, and compare their matches with those of one replica.
 
-    Parameters
-    ----------
-    widths : iterable of int
-        Replicas of each operator.
-    repetitions : int
-        Blocks of 10,000 events.
-    data : str
-        ``"seed 0"`` or another seed for generated data, ``"recorded"`` for recorded data.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row per figure and width: ``benchmark``; ``matches``; ``same_matches`` and ``same_order`` as one
-        replica; ``longest_wait`` in events, which depends on the threads, and ``bound``, its upper limit.
-
-    Notes
-    -----
     Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.3, figures 7 and 8, and section 4.
     Differs: the split sends pulses in batches with the events.
     """
@@ -102,6 +85,7 @@ def longest_wait_bound(figure: str, width: int) -> int:
 
     These are the events of one pulse, of the batches in queues and in replicas, and of the batch that the
     split is about to send.
+
     """
     to_match = _BATCHES_IN_QUEUE + 1
     batches = to_match + 1 if figure == "figure 7" else width * (_BATCHES_IN_QUEUE + to_match) + 2
@@ -207,17 +191,7 @@ def _batches(queue: Queue) -> Iterator[tuple]:
 
 
 def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Merged:
-    """Run figure 7: split by the hash of the key, ``width`` replicas, ordered merge with a pulse per batch.
-
-    Parameters
-    ----------
-    benchmark : Benchmark
-        It must have a pattern.
-    frame : pandas.DataFrame
-        Output of the benchmark's stages, in stream order.
-    width : int
-        Replicas, each on its own thread.
-    """
+    """Run figure 7: split by the hash of the key, ``width`` replicas, ordered merge with pulses."""
     program, events = compile_benchmark(benchmark, frame)
     inputs = program.inputs(events.columns)
     codes, keys = pd.factorize(frame[benchmark.partition_by])
@@ -253,14 +227,6 @@ def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> 
 
     ``width`` replicas parse and ``width`` others match. A matching replica sorts the batches of all parsers
     by number, with the same ordered merge.
-
-    Parameters
-    ----------
-    benchmark : Benchmark
-        Its stages run in the parsing replicas. They must process every event separately.
-    frame : pandas.DataFrame
-        Input of the stages, with ``xml``, in stream order.
-    width : int
     """
     to_parse = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
     to_match = [Queue(_BATCHES_IN_QUEUE * width) for _ in range(width)]

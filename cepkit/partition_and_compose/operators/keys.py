@@ -16,13 +16,7 @@ class Grouped(NamedTuple):
 
 
 def key_codes(key: Any) -> tuple[np.ndarray, int]:
-    """Return a code from 0 for the key of each event, and the number of keys; null is a key, too.
-
-    Examples
-    --------
-    >>> key_codes(["b", "a", None, "b"])
-    (array([0, 1, 2, 0]), 3)
-    """
+    """Return a code from 0 for the key of each event, and the number of keys; null is a key, too."""
     codes, found = pd.factorize(pd.Series(key), use_na_sentinel=False)
     return codes, len(found)
 

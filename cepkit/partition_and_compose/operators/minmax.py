@@ -24,37 +24,8 @@ def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
 
     `cepkit.pipelines.stages.minmax` does the same on Spark.
 
-    Parameters
-    ----------
-    key : array-like, shape (n_events,)
-        In stream order. A missing key is a key like any other.
-    value : array-like of numbers, shape (n_events,)
-        Integers stay integers; missing values make them floats. NaN values are ignored. A window of NaN alone
-        has the extremes NaN.
-    k : int
-        Events per window. Windows do not overlap. An incomplete window at the end of a key is dropped.
-
-    Returns
-    -------
-    Windows
-        ``trades.iloc[windows.last_event]`` has the times and keys.
-
-    Raises
-    ------
-    CepError
-        When ``k`` is not positive.
-
-    Notes
-    -----
-    O(n_events).
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance4).
-
-    Examples
-    --------
-    >>> windows = tumbling_minmax(["A", "A", "B", "A", "B", "A"], [3, 1, 7, 4, 9, 2], k=2)
-    >>> windows.last_event.tolist(), windows.mn.tolist(), windows.mx.tolist()
-    ([1, 4, 5], [1, 7, 2], [3, 9, 4])
     """
     from cepkit.kernels.partition_and_compose.rolling import tumble
 

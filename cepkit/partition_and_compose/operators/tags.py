@@ -30,11 +30,6 @@ def hashtags(text: str) -> TagSet:
     r"""Return the set of hashtags in a text: lower case, sorted, each once, without ``#``.
 
     `cepkit.pipelines.tags.hashtags` finds exactly the same on Spark.
-
-    Examples
-    --------
-    >>> hashtags("#News: 3 > 2 (#Trains, #news) #42 a#b")
-    ('news', 'trains')
     """
     found = (_ascii_pattern() if text.isascii() else _unicode_pattern()).findall(text)
     return tuple(sorted({tag.lower() for tag in found}))
@@ -50,6 +45,7 @@ def _unicode_pattern() -> re.Pattern[str]:
     r"""Return the pattern with the word characters of Unicode, as on Spark.
 
     Python's own ``\w`` lacks the vowel signs of Indian scripts and includes fractions.
+
     """
     ranges, start = [], None
     for code in range(sys.maxunicode + 2):
@@ -73,23 +69,7 @@ def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
 
     Sets get numbers from 1, ordered by their sorted tags. The empty set is 0. Missing stays missing.
 
-    Parameters
-    ----------
-    sets : sequence of (tuple of str or None), shape (n_events,)
-        Sorted tags, each once, as `tag_sets` returns them.
-
-    Returns
-    -------
-    pandas array of Int64, shape (n_events,)
-
-    Notes
-    -----
-    O(n_events + sets log sets). `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
-
-    Examples
-    --------
-    >>> tag_code([("news",), (), ("news",), ("art", "news"), None]).tolist()
-    [2, 0, 2, 1, <NA>]
+    `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
     """
     different = sorted({tags for tags in sets if tags})
     number = {tags: i for i, tags in enumerate(different, start=1)} | {(): 0}
@@ -97,41 +77,7 @@ def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
 
 
 def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.IntegerArray:
-    """Return each set of tags as a bit mask; ``a & b == 0`` means that two sets (of one key) are disjoint.
-
-    Parameters
-    ----------
-    sets : sequence of (tuple of str or None), shape (n_events,)
-    key : array-like, shape (n_events,), optional
-        Every key numbers its bits separately. Only masks of the same key can be compared then. Pass the
-        partition key of the query.
-
-    Returns
-    -------
-    pandas array of Int64, shape (n_events,)
-        Never negative; the empty set is 0, missing stays missing. Bit i stands for the i-th most frequent tag
-        (of the key); tags of equal frequency are in alphabetical order. When there are more than 63 tags, a
-        tag has no bit of its own if another tag is in all of its sets: two sets that share the first tag also
-        share the second one.
-
-    Raises
-    ------
-    CepError
-        When more than 63 tags (of a key) need a bit. `tag_masks` has several numbers per set.
-
-    Notes
-    -----
-    O(n_events * tags). With more than 63 tags also O(sets * tags ** 2 / 64) for the different sets of a key.
-
-    Examples
-    --------
-    >>> tag_mask([("art", "news"), ("news",), ("trains",), ()]).tolist()
-    [3, 1, 4, 0]
-    >>> tag_mask([("art", "news"), ("trains",), ("news",)], key=["ann", "bob", "ann"]).tolist()
-    [3, 1, 1]
-    >>> tag_mask([("news", *(f"t{i}" for i in range(100))), ("news",), ("art",)]).tolist()
-    [1, 1, 2]
-    """
+    """Return each set of tags as a bit mask; ``a & b == 0`` means that two sets (of one key) are disjoint."""
     keys, bits = _bits_of_key(sets, key)
     for owner, bit_of_tag in bits.items():
         needed = len(set(bit_of_tag.values()) - {None})
@@ -150,12 +96,6 @@ def tag_masks(sets: Sequence[TagSet | None], *, key: Any = None) -> list[pd.arra
 
     Two sets (of one key) are disjoint when ``a & b == 0`` holds in every array. The parameters and the order
     of the bits are those of `tag_mask`.
-
-    Examples
-    --------
-    >>> one, other = tag_masks([(f"t{i:02}",) for i in range(64)])
-    >>> one.tolist()[62:], other.tolist()[62:]
-    ([4611686018427387904, 0], [0, 1])
     """
     keys, bits = _bits_of_key(sets, key)
     most = max((bit for of in bits.values() for bit in of.values() if bit is not None), default=0)

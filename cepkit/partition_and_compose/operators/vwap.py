@@ -21,40 +21,9 @@ def rolling_vwap(
     The average is ``sum(price * size) / sum(size)``. Events without price or size are ignored.
     `cepkit.pipelines.stages.with_vwap` does the same on Spark.
 
-    Parameters
-    ----------
-    key : array-like, shape (n_events,)
-        In stream order, like the other arrays. A missing key is a key like any other.
-    price, size : array-like of numbers, shape (n_events,)
-    window : int or str or datetime.timedelta
-        Number of events of the key up to this one. Or a duration such as ``"5 min"``: the window begins this
-        long before the event, inclusive.
-    ts : array-like of datetime64, shape (n_events,), optional
-        The clock, required for a duration. It must not fall within a key.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_events,)
-        NaN while the sizes in the window sum to 0.
-
-    Raises
-    ------
-    CepError
-        When the window is not positive, or is a duration without a clock.
-    OrderError
-        When the clock falls within a key, or has missing values.
-
-    Notes
-    -----
-    O(n_events log n_events) for any window.
     Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
     (finance3).
     Differs: the paper uses it in place of a query with overlapping matches and states no window.
-
-    Examples
-    --------
-    >>> rolling_vwap(["A", "A", "B", "A"], [10, 20, 5, 40], [1, 3, 1, 1], window=2).tolist()
-    [10.0, 17.5, 5.0, 25.0]
     """
     from cepkit.kernels.partition_and_compose.rolling import slide_by_count, slide_by_time
 

@@ -51,21 +51,6 @@ def resolve_markers(markers: Iterable[Marker]) -> Spans:
     the span that began last among the spans around it; when that span ends, the one before it continues. A
     begin without an end, a begin before the same begin, and an end without a begin give their activity only
     to their own event.
-
-    Parameters
-    ----------
-    markers : iterable of Marker
-        Markers of one file, in the order of time.
-
-    Notes
-    -----
-    Time O(markers x spans that are open at the same time).
-
-    Examples
-    --------
-    >>> spans = resolve_markers([Marker("Sleep", True), Marker("Read", True), Marker("Sleep", False)])
-    >>> spans.at, spans.after, spans.n_never_ended
-    (['Sleep', 'Read', 'Sleep'], ['Sleep', 'Sleep', None], 1)
     """
     markers = list(markers)
     is_paired = [False] * len(markers)
@@ -101,26 +86,11 @@ def parse_casas(records: DataFrame, *, home: str | None = None) -> DataFrame:
     * ``date time sensor value [annotation]``: Aruba, Milan, Cairo, and the CSV files of many homes;
     * ``date time location sensor value activity``: continuously labelled files;
     * ``date time sensor location detail value kind [annotation]``: ``*.rawdata.txt`` and ``*.ann.txt`` of the
-      UCI set; the detail is left out.
+    UCI set; the detail is left out.
 
     An annotation is ``Activity begin`` or ``Activity end``, ``Activity="begin"`` or ``Activity="end"``, or
     ``Activity`` for one event. ``Bed to toilet begin`` is about Bed_to_toilet.
 
-    Parameters
-    ----------
-    home : str, optional
-        Name of the home in all files; None: each file's name up to its first dot.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format except ``activity`` (see `finish_casas`). ``ts`` is the wall clock of the home,
-        without a zone. ``value`` is the text of the file, ``level`` this text as a number or NULL.
-        ``location`` and ``kind`` are NULL when the layout has none. ``annotation`` is NULL, ``Activity``,
-        ``Activity begin`` or ``Activity end``.
-
-    Notes
-    -----
     With six fields, a last field ``begin`` or ``end`` means the first layout, otherwise it is the second.
     """
     text = F.regexp_replace("text", r"^\s+|[\s,]+$", "")
@@ -173,15 +143,6 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
     An event whose annotation is an activity without begin or end has that activity. Other events have the
     activity of the spans of their file (see `resolve_markers`), in the order of time, then of lines.
 
-    Parameters
-    ----------
-    events : pyspark.sql.DataFrame
-        Events with ``annotation``.
-    other : str, optional
-        Activity of the events outside all spans; None: NULL. The UCI set calls it Other_Activity.
-
-    Notes
-    -----
     Only the markers, not the events, come to the driver.
     """
     from pyspark.sql.window import Window

@@ -42,31 +42,8 @@ def parse_casas_features(
     on the day ``start``. From then on the days of the week give the number of days that passed, fewer than
     seven. So longer gaps become shorter by whole weeks.
 
-    Parameters
-    ----------
-    start : str or datetime.date
-        Day of the first event of each file.
-    home : str, optional
-        Name of the home in all files; None: each file's name up to its first dot.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``row`` is the number of the line in its file, from 1. Attributes are the
-        numbers of the file, areas are its codes.
-
-    Raises
-    ------
-    HeaderError
-        When the first line of a file is not `HEADER`.
-    UnknownFormatError
-        When ``start`` is not a day.
-
-    Notes
-    -----
     An event is late when its second is before that of the event before it on the same day of the week. An
-    event that steps back to the day before shifts all later ones by a week. Times are whole seconds, so
-    ``row`` completes the order.
+    event that steps back to the day before shifts all later ones by a week.
     """
     from pyspark.sql.window import Window
 

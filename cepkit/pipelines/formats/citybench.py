@@ -19,18 +19,9 @@ COLUMNS = {"ts": "timestamp_ntz", **dict.fromkeys(_PLACES, "bigint")}
 def parse_citybench(records: DataFrame) -> DataFrame:
     """Return the reports of CityBench traffic files.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the time in the file, a time without a zone (by the daily profile of
-        the traffic it is UTC). ``avg_speed`` is in km/h, ``vehicle_count`` in vehicles per five minutes.
-        ``arrival`` is the report's number in the portal's database.
-
-    Notes
-    -----
-    The result leaves out the measured times, which follow from the speed and the length of the road, and the
-    sensor's other number. A report is late when the database got it after one of a newer round. Within a
-    file this shows only when the time steps back; sort by ``arrival`` to see it over all sensors.
+    The result leaves out the measured times, which follow from the speed and the length of the road, and
+    the sensor's other number. A report is late when the database got it after one of a newer round. Within
+    a file this shows only when the time steps back; sort by ``arrival`` to see it over all sensors.
     """
     values = {"ts": wall_clock([(F.get("fields", 5), _TIME)]), **fields_as(COLUMNS, _PLACES)}
     checks = [

@@ -19,15 +19,6 @@ _UNIT = 10_000  # length of a direction
 def parse_debs2013(records: DataFrame) -> DataFrame:
     """Return the events of DEBS 2013 lines: ``sid,ts,x,y,z,|v|,|a|,vx,vy,vz,ax,ay,az``.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``sid`` is the sensor. ``ts_ps`` is the time in picoseconds, ``ts`` the same in
-        microseconds. ``x``, ``y`` and ``z`` are in mm, ``v`` in um/s, ``a`` in um/s2. Directions have length
-        10,000.
-
-    Notes
-    -----
     Picoseconds exceed 2^53, so they are never floating-point numbers. Events of different sensors can have
     the same ``ts``; sort by ``ts_ps``. The origin of the clock is arbitrary. Here it is the year 1970.
     """

@@ -24,19 +24,10 @@ COLUMNS = {
 def parse_eoddata(records: DataFrame) -> DataFrame:
     """Return the bars of EODData lines.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the start of the minute by the wall clock of New York, a time without
-        a zone.
-
-    Notes
-    -----
     The integer ``200802010959`` is a time. As numbers, consecutive minutes differ by 1 only within an hour:
-    09:59 to 10:00 is a step of 41.
-
-    The zone is not applied: bars of two sessions are as far apart as their wall clocks, even across a change
-    of daylight saving time. In pandas ``ts.dt.tz_localize("America/New_York")`` makes instants.
+    09:59 to 10:00 is a step of 41. The zone is not applied: bars of two sessions are as far apart as their
+    wall clocks, even across a change of daylight saving time. In pandas
+    ``ts.dt.tz_localize("America/New_York")`` makes instants.
     """
     values = {"ts": wall_clock([(F.get("fields", 1), _MINUTE)]), **fields_as(COLUMNS, _PLACES)}
     checks = [

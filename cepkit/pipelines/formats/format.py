@@ -40,45 +40,24 @@ class HeaderError(CepError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An original format that `ingest` reads.
+    """An original format that `ingest` reads."""
 
-    Parameters
-    ----------
-    name : str
-        Name in ``cepkit ingest NAME``.
-    description : str
-        One line of explanation.
-    columns : mapping of str to str
-        Columns of an event with their Spark types; the clock is the first.
-    partition_by : str
-        Key column of the events.
-    order_by : tuple of str
-        Columns that order the events of a key; the clock comes first.
-    parse : callable
-        ``parse(records, **options)`` takes the result of `read_records` and returns one or more rows per
-        record. A row has the record's columns, ``piece`` (0, 1, … within the record), the columns of
-        ``columns``, and ``reason``: NULL for an event, else why it is none (`STRUCTURE` for lines of the
-        file's structure).
-    options : mapping of str to Option
-        Keywords of ``parse`` and of ``finish``, each with a line of explanation.
-    newest_first : bool
-        Whether the lines of a file go back in time.
-    separator : str, optional
-        Text that ends a record; None: the end of the line.
-    finish : callable, optional
-        ``finish(events, **options)`` adds columns that depend on all events; it returns the events, and notes
-        for the report.
-    """
-
-    name: str
-    description: str
-    columns: Mapping[str, str]
-    partition_by: str
-    order_by: tuple[str, ...]
+    name: str  # name in ``cepkit ingest NAME``
+    description: str  # one line of explanation
+    columns: Mapping[str, str]  # columns of an event with their Spark types; the clock is the first
+    partition_by: str  # key column of the events
+    order_by: tuple[str, ...]  # columns that order the events of a key; the clock comes first
+    # ``parse(records, **options)`` takes the result of `read_records` and returns one or more rows per
+    # record. A row has the record's columns, ``piece`` (0, 1, … within the record), the columns of
+    # ``columns``, and ``reason``: NULL for an event, else why it is none (`STRUCTURE` for lines of the file's
+    # structure).
     parse: Callable[..., DataFrame]
+    # Keywords of ``parse`` and of ``finish``, each with a line of explanation.
     options: Mapping[str, Option] = field(default_factory=dict)
-    newest_first: bool = False
-    separator: str | None = None
+    newest_first: bool = False  # whether the lines of a file go back in time
+    separator: str | None = None  # text that ends a record; None: the end of the line
+    # ``finish(events, **options)`` adds columns that depend on all events; it returns the events, and notes
+    # for the report
     finish: Callable[..., tuple[DataFrame, dict]] | None = None
 
     @property
@@ -125,6 +104,7 @@ def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
     """Return a time without a zone, or NULL when a text does not fit its pattern.
 
     The patterns have groups for year, month, day, hour, minute and, optionally, seconds.
+
     """
     found = [
         F.regexp_extract(text, pattern, group + 1)
@@ -145,6 +125,7 @@ def delimited(
     ``values`` are expressions of the array ``fields`` and the columns ``helpers``. The array is ``divided``
     or, by default, the trimmed texts between commas. The checks may use the new columns; the first check is
     that the line is not empty. Lines where ``header`` is true are structure.
+
     """
     if divided is None:
         divided = F.transform(F.split(F.col("text"), ",", -1), lambda text: F.trim(text))

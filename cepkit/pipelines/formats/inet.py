@@ -21,23 +21,7 @@ COLUMNS = {
 
 
 def parse_inet(records: DataFrame, *, date: str | datetime.date = "2000-01-03") -> DataFrame:
-    """Return the trades of time-and-sales lines.
-
-    Parameters
-    ----------
-    date : str or datetime.date
-        Day of all trades, as ``yyyy-mm-dd``, since lines have only the time of day. The default is arbitrary.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is the wall clock of the exchange, a time without a zone.
-
-    Raises
-    ------
-    UnknownFormatError
-        When ``date`` is not a day.
-    """
+    """Return the trades of time-and-sales lines."""
     day = day_of(date)
     hour, minute, second, millisecond = (F.get("clock", i).try_cast("int") for i in range(4))
     seconds = second.cast("decimal(16,6)") + millisecond.cast("decimal(16,6)") / 1000

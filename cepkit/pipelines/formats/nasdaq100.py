@@ -42,28 +42,6 @@ def parse_nasdaq100(
     09:31 to 16:00. Sessions are all weekdays except holidays. Each file is a table with its symbols in the
     first line, and begins at ``start``. An unreadable line still takes its minute.
 
-    Parameters
-    ----------
-    start : str or datetime.date
-        The first session.
-    holidays : iterable of str or datetime.date, or str
-        Weekdays without a session; in a text separated by commas.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format, one row per cell. ``ts`` is the wall clock of New York, a time without a zone.
-        A line with a wrong number of cells is one row with a reason. For a bad cell ``text`` is that cell.
-
-    Raises
-    ------
-    HeaderError
-        When the first line of a file does not name each column once.
-    UnknownFormatError
-        When ``start`` or a holiday is not a day.
-
-    Notes
-    -----
     This rule does not know shortened sessions. After one, compare the overnight jumps before you trust the
     times.
     """

@@ -28,24 +28,7 @@ class SourceNotFoundError(CepError, FileNotFoundError):
 
 
 def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]:
-    """Return the files of a source, each once, in the order of their names.
-
-    Parameters
-    ----------
-    source : str or path, or several
-        A file, a folder (its files without subfolders and without names that begin with ``.`` or ``_``), or
-        a pattern such as ``"trades/*.txt"``. An address such as ``hdfs://…`` goes to Spark unchanged.
-
-    Returns
-    -------
-    list of str
-        Absolute paths, and addresses.
-
-    Raises
-    ------
-    SourceNotFoundError
-        When a part of the source has no file, or one that cannot be read.
-    """
+    """Return the files of a source, each once, in the order of their names."""
     parts = [source] if isinstance(source, str | PathLike) else list(source)
     if not parts:
         raise SourceNotFoundError("the source is an empty list; expected files, folders or patterns")
@@ -56,23 +39,6 @@ def source_files(source: str | PathLike | Iterable[str | PathLike]) -> list[str]
 def read_records(spark: SparkSession, files: Sequence[str], *, separator: str | None = None) -> DataFrame:
     """Return one row per record of text files.
 
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-    files : sequence of str
-        Result of `source_files`. Spark also reads compressed files (``.gz``, ``.bz2``, ``.zst``).
-    separator : str, optional
-        Text that ends a record and is not part of it; None: the end of the line.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        ``source_file``; ``source_line``, the first line of the record, from 1; ``split``, the first byte of
-        the piece of the file that one task reads; ``row``, a number that grows within that piece; ``text``;
-        ``reason``, NULL or why the text is unusable. The rows have no order.
-
-    Notes
-    -----
     Spark does not number lines. Its row ids rise within a task, and a task reads a piece of a file from the
     beginning to the end. So the line is the place of the row in its piece, plus the lines of the pieces
     before, which one extra pass counts.

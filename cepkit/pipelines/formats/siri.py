@@ -28,17 +28,8 @@ COLUMNS = {
 def parse_siri(records: DataFrame) -> DataFrame:
     """Return the reports of SIRI lines.
 
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. ``ts`` is an instant. The file has microseconds since 1970. ``delay`` is in
-        seconds, and negative when the bus is early. ``dist`` is the distance from the centre of Dublin in
-        metres, which the file does not have.
-
-    Notes
-    -----
-    A missing value is the text ``null`` in the file and NULL here. It occurs in ``journey_pattern``, ``stop``
-    and ``block``. Reports without a line are no events, because the line is their event type.
+    A missing value is the text ``null`` in the file and NULL here. It occurs in ``journey_pattern``,
+    ``stop`` and ``block``. Reports without a line are no events, because the line is their event type.
     """
     places = {name: place for place, name in enumerate(FIELDS)}
     del places["time"]

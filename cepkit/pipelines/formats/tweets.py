@@ -38,30 +38,8 @@ _FEED = r"(?s)^(<\?xml.*?\?>)?\s*(<feed[\s>].*)?$|^</feed>$"
 def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
     """Return the frame with the columns of a tweet, read from the Atom entry of each row.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-        Frame with a column of texts ``<entry>…</entry>``.
-    xml : str
-        Name of that column.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Every row of ``frame`` with ``ts`` (timestamp: an instant, by the zone of ``published``), ``id``,
-        ``author`` (the first one's name), ``content`` (the text), ``tags`` (`hashtags` of the text), and
-        ``reason``: NULL, or why the row is no tweet. They replace columns with these names, but a row keeps
-        a reason that it already has.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When the column ``xml`` is missing.
-
-    Notes
-    -----
-    XML entities are resolved; document types and external entities are refused. Source: Hirzel,
-    "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1 (ParseTweet).
+    XML entities are resolved; document types and external entities are refused. Source: Hirzel, "Partition
+    and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1 (ParseTweet).
     """
     if xml not in frame.columns:
         raise column_not_found("xml", xml, frame.columns)
@@ -110,19 +88,7 @@ def parse_tweets(frame: DataFrame, *, xml: str = "xml") -> DataFrame:
 
 
 def parse_tweet_records(records: DataFrame) -> DataFrame:
-    """Return the tweets of Atom files with whole feeds or single entries, on any number of lines.
-
-    Parameters
-    ----------
-    records : pyspark.sql.DataFrame
-        Result of `read_records` with `END_OF_ENTRY` as separator.
-
-    Returns
-    -------
-    pyspark.sql.DataFrame
-        Columns of the format. Unclosed entries and text between entries become rows with a reason; the feed
-        around the entries is structure. ``</entry>`` inside a CDATA section ends the entry.
-    """
+    """Return the tweets of Atom files with whole feeds or single entries, on any number of lines."""
     parts = F.split(F.col("text"), r"(?=<entry[\s>])", -1)
     placed = F.transform(
         parts,
@@ -167,17 +133,7 @@ def parse_tweet_records(records: DataFrame) -> DataFrame:
 def finish_tweets(
     tweets: DataFrame, *, mask_tags: Sequence[str] | str | None = None, others: str = "null"
 ) -> tuple[DataFrame, dict]:
-    """Return the tweets with ``tag_code`` and ``tag_mask``, and notes on the tags for the report.
-
-    Parameters
-    ----------
-    tweets : pyspark.sql.DataFrame
-        Tweets with ``tags``.
-    mask_tags : sequence of str, or str separated by commas, optional
-        Tags of the mask's bits; None: the 63 most frequent tags.
-    others : {"error", "null", "ignore"}
-        Argument of `tag_mask`.
-    """
+    """Return the tweets with ``tag_code`` and ``tag_mask``, and notes on the tags for the report."""
     listed = frequent_tags(tweets) if mask_tags is None else _mask_tags(mask_tags)
     masked = tag_mask(tag_code(tweets), listed=listed, others=others)
     beyond = tweets.select(

@@ -33,19 +33,7 @@ class Edge:
 
 
 def edges(states: States) -> list[Edge]:
-    """Return one edge per pair of connected states, in the order of their first transitions.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> for edge in edges(states(positions(seq("a", (var("b") | "c").plus(), "d")))):
-    ...     print(edge.source, edge.target, edge.names)
-    0 1 ('a',)
-    1 2 ('b', 'c')
-    2 2 ('b', 'c')
-    2 3 ('d',)
-    """
+    """Return one edge per pair of connected states, in the order of their first transitions."""
     names_of_pair: dict[tuple[int, int], list[str]] = {}
     for source, name, target in states.transitions:
         names_of_pair.setdefault((source, target), []).append(name)
@@ -60,32 +48,7 @@ def automaton_dot(
     The start state has an arrow that comes from no state; accepting states have a double circle.
     Transitions between the same two states are one edge. The same automaton gives the same text.
 
-    Parameters
-    ----------
-    states : cepkit.compile.regex.automaton.States
-        The automaton.
-    define : mapping of str to str, optional
-        Text of each predicate, shown when the pointer rests on an edge. A text may be missing.
-    title : str, optional
-        A line above the picture, such as the pattern's text. It is shown literally.
-
-    Returns
-    -------
-    str
-        DOT source; one node per state, named by its number.
-
-    Notes
-    -----
-    Time and size O(states + transitions).
     Source: Hirzel, "Partition and Compose", DEBS 2012, figure 4.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> dot = automaton_dot(states(positions(seq(".", var("up").plus(), "down"))), define={"up": "price > 3"})
-    >>> print(dot.splitlines()[-4].strip())
-    1 -> 2 [label=up labeltooltip="up: price > 3" tooltip="up: price > 3"]
     """
     define = define or {}
     font = {"fontcolor": theme.INK, "fontname": "Courier", "fontsize": "10"}
@@ -119,15 +82,7 @@ def shown_name(name: str) -> str:
 
 
 def state_tooltip(states: States, state: int) -> str:
-    """Return the tooltip of ``state``.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq
-    >>> state_tooltip(states(positions(seq("a", "b"))), 2)
-    'state 2, accepting: a match ends here'
-    """
+    """Return the tooltip of ``state``."""
     start = ", start: no event matched yet" if state == 0 else ""
     return f"state {state}{start}{', accepting: a match ends here' if state in states.accepting else ''}"
 
@@ -145,11 +100,7 @@ def _statement(what: str, attributes: Mapping[str, str]) -> str:
 
 
 def _dot_text(text: str) -> str:
-    r"""Return ``text`` quoted so that Graphviz, which decodes entities such as ``&lt;``, shows it literally.
-
-    >>> print(_dot_text("up"), _dot_text("node"), _dot_text('a & "b"'))
-    up "node" "a &amp; \"b\""
-    """
+    r"""Return ``text`` quoted for Graphviz, which decodes entities such as ``&lt;``."""
     if re.fullmatch(r"[A-Za-z_]\w*|-?\d+(\.\d+)?", text, re.ASCII) and text.lower() not in _DOT_WORDS:
         return text
     escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"')

@@ -19,6 +19,7 @@ class DrawnEdge:
 
     A piece is a curve (two control points and an end) or a straight line (an end). The arrow head points in
     direction ``angle`` to ``tip``. ``label_at`` is the middle of the base line of the label's last line.
+
     """
 
     edge: Edge

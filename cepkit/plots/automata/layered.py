@@ -36,38 +36,6 @@ def automaton_svg(
     """Return a picture of ``states`` as SVG text.
 
     Inside a notebook's page it has the colour of the text around it, elsewhere mid-tones.
-
-    Parameters
-    ----------
-    states : cepkit.compile.regex.automaton.States
-        The automaton.
-    define : mapping of str to str, optional
-        Text of each predicate, for the tooltips of the edges.
-    title : str, optional
-        A line above the picture.
-    live : mapping of int to int, optional
-        Number of partial matches in each state. States with any are filled and show the number below.
-    lit : collection of int
-        States with a thick rim, such as those of a match.
-
-    Returns
-    -------
-    str
-        One ``<svg>`` element. Nodes and edges are ``<g class="node">`` and ``<g class="edge">``, as in the
-        output of Graphviz. The same automaton gives the same text.
-
-    Raises
-    ------
-    CepError
-        When there are more than 200 states, which nobody could read.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> svg = automaton_svg(states(positions(seq(".", var("up").plus(), "down"))))
-    >>> svg.startswith("<svg"), svg.count(">any</text>")
-    (True, 1)
     """
     if states.n_states > MAX_STATES_DRAWN:
         raise CepError(

@@ -25,34 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class NfaPicture:
-    """An automaton with the places of its states and edges; shows itself in notebooks.
+    """An automaton with the places of its states and edges; shows itself in notebooks."""
 
-    Parameters
-    ----------
-    automaton : States
-        The automaton; pictures are readable up to about 30 states.
-    define : mapping of str to str
-        Text of each predicate, for the tooltips of edges.
-    labels : sequence of str, optional
-        Texts in the states; None: their numbers.
-    title : str
-        A line above the picture.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> picture = NfaPicture(states(positions(seq("a", var("b").plus(), "c"))))
-    >>> picture
-    NfaPicture(4 states, 4 transitions)
-    >>> [(of["id"], of["is_start"], of["is_final"]) for of in picture.traits()["states"]][::3]
-    [(0, True, False), (3, False, True)]
-    """
-
-    automaton: States
+    automaton: States  # the automaton; pictures are readable up to about 30 states
+    # Text of each predicate, for the tooltips of edges.
     define: Mapping[str, str] = field(default_factory=dict)
-    labels: Sequence[str] | None = None
-    title: str = ""
+    labels: Sequence[str] | None = None  # texts in the states; None: their numbers
+    title: str = ""  # A line above the picture
 
     @cached_property
     def _placed(self) -> StatePlaces:
@@ -71,17 +50,7 @@ class NfaPicture:
         return draw_edges(self._placed)
 
     def traits(self) -> dict:
-        """Return the values of the widget's traits.
-
-        Returns
-        -------
-        dict
-            ``states``: dicts of ``id, label, x, y, is_start, is_final`` and ``tooltip``. A circle has the
-            radius 17; final states have a second one of radius 21.
-            ``transitions``: dicts of ``source, target, label`` (lines), ``path`` (an SVG path from source to
-            target that leaves 7 pixels for an arrow head), ``x, y`` (the middle of the label's last line) and
-            ``tooltip``. ``width, height``: size of the picture.
-        """
+        """Return the values of the widget's traits."""
         placed, automaton = self._placed, self.automaton
         states = []
         for state in range(automaton.n_states):
@@ -119,15 +88,7 @@ class NfaPicture:
         }
 
     def svg(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> str:
-        """Return the picture as SVG text.
-
-        Parameters
-        ----------
-        live : mapping of int to int, optional
-            Number of partial matches in each state.
-        lit : collection of int
-            States of the selected match.
-        """
+        """Return the picture as SVG text."""
         return automaton_svg(self.automaton, self.define, title=self.title or None, live=live, lit=lit)
 
     def figure(self, live: Mapping[int, int] | None = None, lit: Collection[int] = ()) -> go.Figure:
@@ -145,17 +106,7 @@ def nfa_figure(
     states: Sequence[Mapping], transitions: Sequence[Mapping], width: float, height: float, *,
     live: Mapping[int, int] | None = None, lit: Collection[int] = (), title: str = "",
 ) -> go.Figure:  # fmt: skip
-    """Return a plotly figure of an automaton with its layout.
-
-    Parameters
-    ----------
-    states, transitions, width, height
-        Values of `NfaPicture.traits`.
-    live, lit
-        Arguments of `NfaPicture.svg`.
-    title : str
-        Title, shown literally.
-    """
+    """Return a plotly figure of an automaton with its layout."""
     from cepkit.plots.lean import LeanFigure
 
     live = live or {}
@@ -227,25 +178,6 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
     Branches share the states of their common beginning. A component of more than one event has a loop.
     The edge after an absence names it, as in ``"c, no x before"``. The edge to the last component also names
     the absences after it.
-
-    Parameters
-    ----------
-    branches : sequence of Branch
-
-    Returns
-    -------
-    States, tuple of tuple of int
-        ``state_of_component[b][c]`` is the state of a partial match whose last component is c of branch b.
-        State 0 is the start.
-
-    Examples
-    --------
-    >>> from cepkit.language.sequences.branches import branches
-    >>> from cepkit.language.sequences.construction import sequence_query
-    >>> query = sequence_query("PATTERN SEQ(A a, !X x, B+ b[], C c)")
-    >>> made, state_of_component = sequence_states(branches(query))
-    >>> made.transitions, state_of_component
-    (((0, 'a', 1), (1, 'b, no x before', 2), (2, 'b', 2), (2, 'c', 3)), ((1, 2, 3),))
     """
     transitions: list[tuple[int, str, int]] = []
     state_after: dict[tuple[int, str, bool], int] = {}

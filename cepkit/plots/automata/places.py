@@ -73,20 +73,9 @@ class StatePlaces:
 def places(states: States) -> StatePlaces:
     """Return the places of states, labels and edges, which do not overlap.
 
-    Notes
-    -----
-    Time O(sweeps x stops x log stops).
     Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures",
     IEEE Transactions on Systems, Man, and Cybernetics 11(2), 1981.
     Differs: labels have columns of their own, and the spacing is a weighted isotonic regression.
-
-    Examples
-    --------
-    >>> from cepkit.compile.regex.automaton import positions, states
-    >>> from cepkit.language.regex.patterns import seq, var
-    >>> placed = places(states(positions(seq("a", var("b").plus(), "c"))))
-    >>> [placed.centre(state) for state in range(4)] == sorted(placed.centre(state) for state in range(4))
-    True
     """
     all_edges = edges(states)
     loops = tuple(edge for edge in all_edges if edge.source == edge.target)

@@ -13,14 +13,6 @@ def shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
     """Return the number from 1 that pictures give to each state; states that behave alike share one.
 
     Repetitions are written out, so ``A+`` has two states for ``A`` that behave alike.
-
-    Examples
-    --------
-    >>> from cepkit.compile.match_recognize.automaton import build_row_automaton
-    >>> from cepkit.language.match_recognize.patterns import Concatenation, Quantified, RowVariable
-    >>> a, b = RowVariable("A"), RowVariable("B")
-    >>> shown_states(build_row_automaton(Concatenation((Quantified(a, 1, None), b))))
-    (1, 1, 2)
     """
     return _shown_states(automaton)
 
@@ -31,6 +23,7 @@ def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
 
     Only states with a choice in a new group are looked at again. So a chain takes time in proportion to its
     length.
+
     """
     sides = [lists[:1] if len(set(lists)) == 1 else lists for lists in automaton.follow[: automaton.start]]
     before: list[list[int]] = [[] for _ in sides]
@@ -81,6 +74,7 @@ def choices_of(automaton: RowAutomaton) -> list[tuple[str, tuple[int, ...]]]:
     """Return name and choices of the start and of each shown state, the preferred choices first.
 
     A choice is the number of a shown state, or ``MATCH``. Choices at the sides of a partition are included.
+
     """
     group = shown_states(automaton)
     first = {number: state for state, number in reversed(list(enumerate(group)))}
@@ -97,15 +91,6 @@ def row_states(automaton: RowAutomaton) -> States:
 
     The other states are those of `shown_states`. The label of a transition is the variable of its row. If
     several choices leave a state, the number of the choice comes first: 1 is preferred.
-
-    Examples
-    --------
-    >>> from cepkit.compile.match_recognize.automaton import build_row_automaton
-    >>> from cepkit.language.match_recognize.patterns import Concatenation, Quantified, RowVariable
-    >>> a, b = RowVariable("A"), RowVariable("B")
-    >>> made = row_states(build_row_automaton(Concatenation((Quantified(a, 1, None), b))))
-    >>> made.transitions, made.accepting
-    (((0, 'A', 1), (1, '1: A', 1), (1, '2: B', 2)), (2,))
     """
     ways: list[tuple[int, str, int]] = []
     accepting: list[int] = []

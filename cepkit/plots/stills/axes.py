@@ -33,6 +33,7 @@ class Axis:
 
     ``low`` and ``high`` are the ends in the unit of `place`: values, logarithms, milliseconds, or the numbers
     of categories.
+
     """
 
     name: str  # "x", "y2"
@@ -160,13 +161,7 @@ def _date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def axis_of(name: str, given: Mapping[str, Any], values: Sequence[np.ndarray]) -> Axis:
-    """Return an axis without its range, from its attributes and the values of its traces.
-
-    Examples
-    --------
-    >>> axis_of("x", {}, [np.array(["a", "b"]), np.array(["b", "c"])]).names
-    ('a', 'b', 'c')
-    """
+    """Return an axis without its range, from its attributes and the values of its traces."""
     kind = given.get("type")
     if kind in (None, "-"):
         kinds = [kind_of(one) for one in values if one.size]
@@ -181,15 +176,7 @@ def axis_of(name: str, given: Mapping[str, Any], values: Sequence[np.ndarray]) -
 
 
 def ranged(axis: Axis, extents: Sequence[tuple[float, float, bool, bool]]) -> Axis:
-    """Return an axis with its range: the given one, or what its traces need.
-
-    Parameters
-    ----------
-    axis : Axis
-        An axis of `axis_of`.
-    extents : sequence of (float, float, bool, bool)
-        For each trace its ends in the unit of the axis, and whether there is room before and after them.
-    """
+    """Return an axis with its range: the given one, or what its traces need."""
     given = axis.given.get("range")
     if given is not None and len(given) == 2 and None not in given:
         low, high = milliseconds(list(given)) if axis.kind == "date" else (float(one) for one in given)

@@ -34,24 +34,7 @@ _TICK = 12  # font size
 
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
-    """Return a figure as SVG text.
-
-    Parameters
-    ----------
-    figure : mapping
-        Plotly's JSON, such as ``figure.to_dict()``.
-
-    Returns
-    -------
-    str
-        Lines, marks, texts, areas, bars and heat maps with their axes, notes, shapes, title and legend.
-        Traces of other types, sliders, buttons and frames are left out.
-
-    Examples
-    --------
-    >>> figure_svg({"data": [{"type": "bar", "x": ["a", "b"], "y": [1, 2]}], "layout": {}})[:4]
-    '<svg'
-    """
+    """Return a figure as SVG text."""
     made = with_template(figure)
     layout = made["layout"]
     traces = [

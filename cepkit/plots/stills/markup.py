@@ -57,13 +57,7 @@ class _MarkupParser(HTMLParser):
 
 
 def read_words(text: object) -> FigureText:
-    """Return plotly's text as lines of SVG.
-
-    Examples
-    --------
-    >>> read_words("10<sup>3</sup> a&lt;b<br>c").lines
-    ('10<tspan baseline-shift="super" font-size="70%">3</tspan> a&lt;b', 'c')
-    """
+    """Return plotly's text as lines of SVG."""
     reader = _MarkupParser()
     reader.feed("" if text is None else str(text))
     reader.close()
@@ -74,25 +68,7 @@ def write_words(
     x: float, y: float, words: FigureText, *, size: float, colour: str = "", anchor: str = "start",
     across: str = "middle", angle: float = 0.0,
 ) -> str:  # fmt: skip
-    """Return the lines of a text at a point.
-
-    Parameters
-    ----------
-    x, y : float
-        The point.
-    words : FigureText
-        The text.
-    size : float
-        Font size in pixels.
-    colour : str
-        Colour; empty for the colour of the picture.
-    anchor : {"start", "middle", "end"}
-        The part of a line that is at ``x``.
-    across : {"top", "middle", "bottom"}
-        The part of the lines that is at ``y``.
-    angle : float
-        Degrees, clockwise around the point.
-    """
+    """Return the lines of a text at a point."""
     room = words.height(size)
     top = y - {"top": 0.0, "middle": room / 2, "bottom": room}[across]
     looks = f' font-size="{drawing.number(size)}"' + (f' fill="{html.escape(colour)}"' if colour else "")

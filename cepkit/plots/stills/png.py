@@ -25,11 +25,6 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
     The text colour of the page becomes `theme.INK`, which is readable on light and dark paper. Equal texts
     give equal bytes, because the fonts come with the package. Other fonts are used only for characters that
     those fonts lack. A small file has a palette, in which pale and narrow marks may lose their colour.
-
-    Examples
-    --------
-    >>> png('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="4"></svg>')[1:4]
-    b'PNG'
     """
     import resvg_py
     from PIL import Image
@@ -54,53 +49,25 @@ def png(svg: str, scale: float = SCALE, *, is_small: bool = True) -> bytes:
 
 
 def size_of(svg: str) -> tuple[float, float]:
-    """Return the width and height of SVG text in pixels.
-
-    Examples
-    --------
-    >>> size_of('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="4.5"></svg>')
-    (8.0, 4.5)
-    """
+    """Return the width and height of SVG text in pixels."""
     width, height = _SIZE.search(svg).groups()
     return float(width), float(height)
 
 
 def still_bundle(svg: str, words: str, scale: float = SCALE) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return a picture as a notebook's output: its data and its metadata by MIME type.
-
-    Parameters
-    ----------
-    svg : str
-        The picture.
-    words : str
-        Text for terminals.
-    scale : float
-        Pixels of the file per pixel of the picture.
-    """
+    """Return a picture as a notebook's output: its data and its metadata by MIME type."""
     image = base64.b64encode(png(svg, scale)).decode("ascii")
     width, _ = size_of(svg)
     return {"image/png": image, "text/plain": words}, {"image/png": {"width": round(width)}}
 
 
 def without_controls(text: str) -> str:
-    r"""Return a text in which a sign takes the place of each character that XML cannot have.
-
-    Examples
-    --------
-    >>> without_controls("a\0b\n")
-    'a�b\n'
-    """
+    r"""Return a text in which a sign takes the place of each character that XML cannot have."""
     return _NOT_IN_XML.sub("\ufffd", text)
 
 
 class Picture(str):
-    """SVG text that a notebook shows as a picture.
-
-    Examples
-    --------
-    >>> Picture('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="4"></svg>')[:4]
-    '<svg'
-    """
+    """SVG text that a notebook shows as a picture."""
 
     __slots__ = ()
 

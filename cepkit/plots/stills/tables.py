@@ -13,22 +13,7 @@ _LINE = 18.0
 
 
 def lines_svg(lines: Iterable[object], *, is_code: bool = False, title: str = "") -> Picture:
-    """Return lines of text.
-
-    Parameters
-    ----------
-    lines : iterable
-        One text per line. Long lines are cut.
-    is_code : bool
-        Whether all characters have the same width.
-    title : str
-        A line above, in larger letters.
-
-    Examples
-    --------
-    >>> lines_svg(["No matches."]).count("<text")
-    1
-    """
+    """Return lines of text."""
     texts = [str(line).replace("\t", "    ") for line in lines]
     most = int((WIDTH - 8) / (theme.MONOSPACE_ADVANCE if is_code else drawing.ADVANCE) / drawing.FONT_SIZE)
     texts = [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
@@ -48,24 +33,7 @@ def table_svg(
     header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: str = "",
     right: Iterable[int] = (),
 ) -> Picture:  # fmt: skip
-    """Return a table of plain texts, at most 24 rows of it.
-
-    Parameters
-    ----------
-    header : sequence
-        Names of the columns; empty for a table without a head.
-    rows : iterable of sequences
-        The cells.
-    caption : str
-        A line above the table.
-    right : iterable of int
-        Numbers of the columns that are aligned to the right.
-
-    Examples
-    --------
-    >>> table_svg(["a<b"], [[1], [2]], right=[0]).count("</text>")
-    3
-    """
+    """Return a table of plain texts, at most 24 rows of it."""
     listed, numbers = [[str(cell) for cell in row] for row in rows], frozenset(right)
     shown = listed[:_MOST_ROWS]
     grid = [[str(name) for name in header], *shown] if header else shown
@@ -103,14 +71,7 @@ def _widths(longest: Sequence[int]) -> list[float]:
 
 
 def stacked(pictures: Sequence[str], label: str) -> Picture:
-    """Return pictures below each other; those wider than the page are made smaller.
-
-    Examples
-    --------
-    >>> both = stacked([lines_svg(["a"]), lines_svg(["b"])], "two lines")
-    >>> both.count("<svg")
-    3
-    """
+    """Return pictures below each other; those wider than the page are made smaller."""
     parts, y = [], 0.0
     for picture in pictures:
         width, height = size_of(picture)

@@ -418,13 +418,7 @@ _GREYS = [(0.0, (240, 240, 240)), (1.0, (40, 60, 90))]
 
 
 def scale_of(given: Any) -> list[tuple[float, tuple[float, ...]]]:
-    """Return a colour scale as shares with red, green, blue (and alpha).
-
-    Examples
-    --------
-    >>> scale_of([[0, "#000000"], [1, "rgba(255,0,0,0.5)"]])
-    [(0.0, (0.0, 0.0, 0.0, 1.0)), (1.0, (255.0, 0.0, 0.0, 0.5))]
-    """
+    """Return a colour scale as shares with red, green, blue (and alpha)."""
     if not isinstance(given, (list, tuple)) or not given:
         return _GREYS
     return [(float(share), _channels(colour)) for share, colour in given]
@@ -475,13 +469,7 @@ def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
 
 
 def cell_edges(centres: np.ndarray) -> np.ndarray:
-    """Return the borders of cells around their centres.
-
-    Examples
-    --------
-    >>> cell_edges(np.array([0.0, 2.0])).tolist()
-    [-1.0, 1.0, 3.0]
-    """
+    """Return the borders of cells around their centres."""
     if len(centres) == 1:
         return np.array([centres[0] - 0.5, centres[0] + 0.5])
     middles = (centres[1:] + centres[:-1]) / 2

@@ -14,15 +14,7 @@ _DATE = re.compile(r"^-?\d{4}-\d\d(-\d\d)?")
 
 
 def with_template(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the traces and the layout of a figure after its template.
-
-    Examples
-    --------
-    >>> template = {"data": {"bar": [{"width": 0.8}]}, "layout": {"xaxis": {"ticks": ""}}}
-    >>> made = with_template({"data": [{"type": "bar"}], "layout": {"template": template, "xaxis2": {}}})
-    >>> made["data"][0]["width"], made["layout"]["xaxis2"]
-    (0.8, {'ticks': ''})
-    """
+    """Return the traces and the layout of a figure after its template."""
     layout = dict(figure.get("layout") or {})
     template = layout.pop("template", None) or {}
     template = template if isinstance(template, Mapping) else {}
@@ -51,13 +43,7 @@ def _merged(general: Any, own: Any) -> Any:
 
 
 def get(item: Mapping[str, Any], path: str, default: Any = None) -> Any:
-    """Return a value inside nested dicts, such as ``"marker.line.width"``.
-
-    Examples
-    --------
-    >>> get({"marker": {"size": 6}}, "marker.size"), get({}, "marker.size", 8)
-    (6, 8)
-    """
+    """Return a value inside nested dicts, such as ``"marker.line.width"``."""
     for part in path.split("."):
         item = item.get(part) if isinstance(item, Mapping) else None
         if item is None:
@@ -66,13 +52,7 @@ def get(item: Mapping[str, Any], path: str, default: Any = None) -> Any:
 
 
 def array_of(values: Any) -> np.ndarray:
-    """Return the values of a list, an array or plotly's typed array.
-
-    Examples
-    --------
-    >>> array_of({"dtype": "i1", "bdata": "AQI="})
-    array([1, 2], dtype=int8)
-    """
+    """Return the values of a list, an array or plotly's typed array."""
     if values is None:
         return np.empty(0)
     if isinstance(values, Mapping):
@@ -87,13 +67,7 @@ def array_of(values: Any) -> np.ndarray:
 
 
 def kind_of(values: np.ndarray) -> str:
-    """Return the type of axis for values: ``"linear"``, ``"date"`` or ``"category"``.
-
-    Examples
-    --------
-    >>> kind_of(np.array(["2024-01-02", "2024-01-03"])), kind_of(np.array(["a"])), kind_of(np.array([1]))
-    ('date', 'category', 'linear')
-    """
+    """Return the type of axis for values: ``"linear"``, ``"date"`` or ``"category"``."""
     if values.dtype.kind == "M":
         return "date"
     known = [one for one in values.ravel().tolist() if one is not None and one == one]
@@ -105,13 +79,7 @@ def kind_of(values: np.ndarray) -> str:
 
 
 def milliseconds(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Return dates as milliseconds since 1970, NaN for what is no date; numbers are milliseconds already.
-
-    Examples
-    --------
-    >>> milliseconds(["1970-01-01 00:00:01"])
-    array([1000.])
-    """
+    """Return dates as milliseconds since 1970, NaN for what is no date; numbers are milliseconds already."""
     values = np.asarray(values)
     if values.dtype.kind in "iuf":
         return values.astype(float)

@@ -59,14 +59,7 @@ class TimeAxis:
         return "%Y-%m-%d %H:%M:%S.%f"
 
     def length_text(self, length: float) -> str:
-        """Return a difference in the unit of `lengths` as readable text.
-
-        Examples
-        --------
-        >>> axis = time_axis(pd.Series(pd.to_datetime(["2024-01-02 09:30", "2024-01-02 11:00"])), "ts")
-        >>> axis.length_text(5_400_000.0)
-        '1.5 h'
-        """
+        """Return a difference in the unit of `lengths` as readable text."""
         if not self.is_date:
             return f"{length:.10g} {self.unit}"
         unit, seconds = _fitting_unit(length / 1000)
@@ -82,29 +75,7 @@ def row_axis(n_events: int) -> TimeAxis:
 def time_axis(column: pd.Series, name: str) -> TimeAxis:
     """Return the coordinates of a time column: dates, durations or numbers.
 
-    Parameters
-    ----------
-    column : pandas.Series
-        Timestamps of any resolution and timezone, durations, integers or floats; no nulls.
-    name : str
-        Name in the title and in error messages.
-
-    Raises
-    ------
-    OrderError
-        When values are null; the message gives their number.
-    CepError
-        When the column has another type.
-
-    Notes
-    -----
-    Timestamps with a timezone are shown in its local time, or in UTC when the clocks change within the
-    column. Integers beyond 2**53 are shown relative to the smallest.
-
-    Examples
-    --------
-    >>> time_axis(pd.Series(pd.to_timedelta([0, 90], unit="s")), "since").title
-    'since (duration, min)'
+    Integers beyond 2**53 are shown relative to the smallest.
     """
     n_nulls = int(column.isna().sum())
     if n_nulls:
@@ -125,15 +96,7 @@ def time_axis(column: pd.Series, name: str) -> TimeAxis:
 
 
 def numbers(column: pd.Series) -> np.ndarray | None:
-    """Return a numeric column as float64 with NaN for null and infinite values; None for other columns.
-
-    Examples
-    --------
-    >>> numbers(pd.Series([1, None, 3], dtype="Int64"))
-    array([ 1., nan,  3.])
-    >>> numbers(pd.Series(["buy", "sell"])) is None
-    True
-    """
+    """Return a numeric column as float64 with NaN for null and infinite values; None for other columns."""
     if not _is_number(column):
         return None
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)

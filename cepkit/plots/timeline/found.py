@@ -22,27 +22,7 @@ def plot_matches(
     marks: Callable[[np.ndarray], pd.DataFrame], totals: Callable[[int], Totals], *, value: str | None,
     partitions: int, max_events: int,
 ) -> go.Figure:  # fmt: skip
-    """Draw the first matches over the events of their partitions.
-
-    Parameters
-    ----------
-    query : RegexQuery or SequenceQuery
-        Must have ``pattern``, ``order_by`` and ``partition_by``.
-    source : Source
-        The searched frame.
-    events : Events
-        Its events, in stream order.
-    columns : sequence of str
-        Columns in the query's conditions. The first numeric one is drawn when ``value`` is None.
-    partition_of_match : ndarray of int, shape (n_matches,)
-        Partition number of each available match.
-    marks : callable
-        Takes match numbers; returns ``match``, ``variable`` and ``position`` of each of their events.
-    totals : callable
-        Takes the number of partitions; returns the `Totals`.
-    value, partitions, max_events
-        Arguments of ``Matches.plot``.
-    """
+    """Draw the first matches over the events of their partitions."""
     partitions = whole_number("partitions", partitions, 1)
     max_events = whole_number("max_events", max_events)
     if value is not None and (not isinstance(value, str) or value not in source.schema):

@@ -141,15 +141,7 @@ def _lanes_of_types(column: pd.Series, chosen: Selection) -> tuple[np.ndarray, t
 
 
 def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return up to ``most`` round numbers from ``low`` to ``high``, or ``low`` when there is none.
-
-    Examples
-    --------
-    >>> nice_ticks(1.2, 312.0)
-    [100.0, 200.0, 300.0]
-    >>> nice_ticks(3.0, 3.0)
-    [3.0]
-    """
+    """Return up to ``most`` round numbers from ``low`` to ``high``, or ``low`` when there is none."""
     if not high > low:
         return [low]
     rough = (high - low) / most

@@ -26,26 +26,7 @@ def match_rows(
     totals: Mapping[str, int] | None = None,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw the matches of several queries over one short stream, a panel per query.
-
-    Parameters
-    ----------
-    labels : list of str
-        Text under each event, in stream order.
-    lineages : mapping of str to pandas.DataFrame
-        One frame per panel, one row per matched event: ``match`` (its number), ``variable``, ``position``
-        (place in the stream), as `Matches.lineage` returns them.
-    totals : mapping of str to int, optional
-        Numbers of all matches by panel, when the lineages are of the first ones only.
-    title : str, optional
-        Title, shown literally.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Each panel has a row per match from top to bottom, at most ``MAX_MATCHES``; its name gives the
-        number of all matches. Marks have a colour and a symbol per variable.
-    """
+    """Draw the matches of several queries over one short stream, a panel per query."""
     from plotly.subplots import make_subplots
 
     from cepkit.plots.lean import LeanFigure

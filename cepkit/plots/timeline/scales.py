@@ -25,13 +25,7 @@ class Scale:
 
     @property
     def note(self) -> str:
-        """What to add to the title of the axis; empty for plain numbers.
-
-        Examples
-        --------
-        >>> scale_of(10_634_999_812_345_678, 10_634_999_999_345_678).note
-        ' − 10,634,999,000,000,000, in 10⁶'
-        """
+        """What to add to the title of the axis; empty for plain numbers."""
         return (f" − {self.origin:,.0f}" if self.origin else "") + self.power_note
 
     @property
@@ -44,13 +38,6 @@ def scale_of(low: float, high: float) -> Scale:
     """Return the scale for ticks from ``low`` to ``high``.
 
     Large numbers that differ little get an offset. Large and small differences get a power of ten.
-
-    Examples
-    --------
-    >>> scale_of(0, 4000)
-    Scale(origin=0.0, power=0)
-    >>> scale_of(1_700_000_000_000, 1_700_000_360_000)
-    Scale(origin=1700000000000.0, power=0)
     """
     span = (high - low) or abs(high) or 1.0
     origin = 0.0
@@ -66,6 +53,7 @@ def number_ticks(low: float, high: float, most: int, origin: int = 0) -> tuple[l
     """Return up to ``most`` ticks with their texts, and what to add to the title of the axis.
 
     All numbers are after ``origin``, which the title then names.
+
     """
     scale = scale_of(low, high)
     note = f" − {origin + int(scale.origin):,}{scale.power_note}" if origin else scale.note
@@ -73,13 +61,7 @@ def number_ticks(low: float, high: float, most: int, origin: int = 0) -> tuple[l
 
 
 def clock_texts(times: Sequence[float]) -> list[str]:
-    """Return times in milliseconds since 1970 as texts, without the date if all are on one day.
-
-    Examples
-    --------
-    >>> clock_texts([1_767_225_600_000.0, 1_767_229_200_500.0])
-    ['2026-01-01 00:00:00', '01:00:00.500']
-    """
+    """Return times in milliseconds since 1970 as texts, without the date if all are on one day."""
     import numpy as np
 
     texts = [str(np.datetime64(round(time), "ms")).replace("T", " ").removesuffix(".000") for time in times]

@@ -67,31 +67,7 @@ def select(
     ticks: np.ndarray, partition_of_event: pd.Series | None, rows: pd.DataFrame, *, max_events: int,
     max_panels: int,
 ) -> Selection:  # fmt: skip
-    """Choose the drawn partitions, matches and events: whole matches in their order, then the nearest events.
-
-    Parameters
-    ----------
-    ticks : numpy.ndarray
-        Shape (n_events,), comparable, in any order, no nulls. Ties keep the order of the rows.
-    partition_of_event : pandas.Series, optional
-        Shape (n_events,); null is a partition like any other. None: no partitions.
-    rows : pandas.DataFrame
-        Columns ``match``, ``variable``, ``row``.
-    max_events, max_panels : int
-        Limits. Partitions with matches come first, in the order of their matches, then the others in the
-        order of their events. A match with more than ``max_events`` rows keeps its first ones.
-
-    Notes
-    -----
-    Time O(n log n) in events and rows.
-
-    Examples
-    --------
-    >>> rows = pd.DataFrame({"match": [0, 0], "variable": ["a", "b"], "row": [5, 6]})
-    >>> chosen = select(np.arange(10), None, rows, max_events=4, max_panels=12)
-    >>> chosen.panels[0].events
-    array([4, 5, 6, 7])
-    """
+    """Choose what is drawn: whole matches in their order, then the nearest events."""
     n_events = len(ticks)
     if partition_of_event is None:
         codes, names = np.zeros(n_events, np.int64), [None]
@@ -135,6 +111,7 @@ def _distance_to_match(matched: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
     Without a matched event it is the distance to the partition's first event. Both arrays are sorted by
     partition and time.
+
     """
     place = np.arange(len(codes))
     first_of_event = np.searchsorted(codes, codes, side="left")

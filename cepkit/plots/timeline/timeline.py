@@ -41,53 +41,6 @@ def timeline(
     have none; matched events without a value have a lane per variable below. Any other ``value`` (an event
     type) has a lane per value. Without ``value`` there is a lane per variable. When the matches take a small
     part of the time, each panel first shows that part.
-
-    Parameters
-    ----------
-    events : pandas.DataFrame
-        One row per event, in any order; ``rows`` refers to the row number, from 0. The index is ignored.
-    rows : pandas.DataFrame
-        One row per matched event: ``match`` (int), ``variable`` (str, ``"."`` for any event), ``row`` (int).
-        The first matches are drawn when there is no room for all.
-    time : str or None
-        Column of timestamps, durations or numbers without nulls; None draws by row number.
-    value, partition : str, optional
-        Columns of ``events``. Each partition has a panel, at most 12; those with matches come first.
-    title : str, optional
-        Title, shown literally.
-    max_events : int
-        Largest number of drawn events: those of the first matches, then the events nearest to them. The
-        title says what is left out.
-    totals : Totals, optional
-        Numbers for the title, when ``events`` and ``rows`` are a part of the result.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A figure for light and dark pages. The same input gives the same JSON.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When a named column is missing.
-    OrderError
-        When a time is null.
-    CepError
-        When ``rows`` names rows that ``events`` does not have, or ``time`` has another type.
-
-    Notes
-    -----
-    Time O(n log n) in events and rows; the figure's size is O(max_events).
-
-    Examples
-    --------
-    >>> events = pd.DataFrame({"ts": pd.to_datetime(["2024-01-02", "2024-01-03"]), "price": [10.0, 12.5]})
-    >>> rows = pd.DataFrame({"match": [0, 0], "variable": ["low", "high"], "row": [0, 1]})
-    >>> figure = timeline(events, rows, time="ts", value="price")
-    >>> [trace.name for trace in figure.data if trace.name]
-    ['match', 'price', 'low', 'high']
-    >>> figure.layout.title.text, figure.layout.xaxis.title.text
-    ('1 match, 2 of 2 events matched', 'ts (time)')
     """
     from plotly.subplots import make_subplots
 

@@ -32,6 +32,7 @@ def band_traces(panel: Panel, clock: TimeAxis, extent: float) -> tuple[list[go.B
     to 1. Where more than `MOST_SEEN` bars overlap, they have no outlines and no numbers, and a strip at the
     top shows how many overlap. ``extent`` is the drawn time, in the unit of `TimeAxis.lengths`. The second
     result is the number of bars without an outline.
+
     """
     import plotly.graph_objects as go
 
@@ -137,6 +138,7 @@ def event_traces(panel: Panel, clock: TimeAxis, heights: Heights) -> list[go.Bas
     """Return a line through the values, or through each match, and the unmatched events as points.
 
     When many events have no value there is no line, and the legend names the points after the value.
+
     """
     import plotly.graph_objects as go
 

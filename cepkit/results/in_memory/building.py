@@ -49,6 +49,7 @@ def check_building(
 
     ``bytes_each`` is what each match takes besides. ``is_asked`` says that all ``n`` matches are built, even
     if some of them are the same.
+
     """
     if n <= TOGETHER:
         return

@@ -27,6 +27,7 @@ def write_matches(
     """Write all matches, and return the number of rows; see `Matches.write_parquet`.
 
     ``count`` counts the matches once the name of the file is checked.
+
     """
     check_rows(rows)
     target = check_target(path, overwrite=overwrite)

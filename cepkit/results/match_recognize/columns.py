@@ -82,6 +82,7 @@ def arrow_of(values: list[Any], kind: ColumnType, of: pa.DataType | None = None)
     """Return values as an Arrow array of a type. Values that do not fit choose the type themselves.
 
     ``of`` is the Arrow type if ``kind`` does not tell it.
+
     """
     try:
         return _array(values, arrow_type(kind) or of)
@@ -125,6 +126,7 @@ def column_of_measure(
     """Return a measure as a column.
 
     The type of a column of structs or bytes is known to its frame only, and a measure may have values of it.
+
     """
     of = _type_in_frame(tree, source) if arrow_type(kind) is None else None
     return ResultColumn(kind, values, arrow=of)

@@ -25,28 +25,15 @@ MOST_STATES = 24  # whose choices are listed
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """What the search did on some partitions.
+    """What the search did on some partitions."""
 
-    Parameters
-    ----------
-    n_rows, n_partitions : int
-        The rows and the partitions of the sample.
-    n_tests : int
-        How often the search tested whether a variable can take a row.
-    n_matches : int
-        The number of matches.
-    n_all : int
-        The number of rows of the frame.
-    problem : str
-        Why the search stopped; empty if it did not.
-    """
-
+    # n_rows, n_partitions: the rows and the partitions of the sample
     n_rows: int
     n_partitions: int
-    n_tests: int
-    n_matches: int
-    n_all: int
-    problem: str = ""
+    n_tests: int  # how often the search tested whether a variable can take a row
+    n_matches: int  # the number of matches
+    n_all: int  # the number of rows of the frame
+    problem: str = ""  # why the search stopped; empty if it did not
 
 
 def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
@@ -82,73 +69,27 @@ def measure_rows(searched: SearchedRows, most: int = MEASURED) -> MeasuredRows:
 
 @dataclass(frozen=True, repr=False)
 class RowExplanation:
-    """How a query of MATCH_RECOGNIZE is read and run; prints as text. A notebook also shows the automaton.
+    """How a query of MATCH_RECOGNIZE is read and run; prints as text. A notebook also shows the automaton."""
 
-    Parameters
-    ----------
-    bound : BoundRowQuery
-        The query, bound to the columns of a frame.
-    measured : MeasuredRows, optional
-        What the search did on a sample of the rows; None for a frame without rows in memory.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> walk = pd.DataFrame({"t": range(6), "price": [5, 3, 2, 4, 1, 6]})
-    >>> text = "MATCH_RECOGNIZE (ORDER BY t PATTERN (A B+) DEFINE B AS price < PREV(price))"
-    >>> for line in str(cep.explain(walk, text)).splitlines()[-8:-3]:
-    ...     print(line)
-    automaton    2 states; a state takes a row, and its choices are in the order of preference
-                 start: 1 A
-                 1 A: 2 B
-                 2 B: 2 B, else the match is complete
-    history      none: each condition depends on the row and on rows a fixed distance away
-    """
-
-    bound: BoundRowQuery
+    bound: BoundRowQuery  # the query, bound to the columns of a frame
+    # What the search did on a sample of the rows; None for a frame without rows in memory.
     measured: MeasuredRows | None = None
 
     @property
     def is_sequence(self) -> bool:
-        """Whether the query is an event sequence: never.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").is_sequence
-        False
-        """
+        """Whether the query is an event sequence: never."""
         return False
 
     @property
     def states(self) -> States:
-        """The automaton; the labels of transitions have the numbers of the choices, 1 is preferred.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A+) DEFINE A AS x > 1").states.transitions
-        ((0, 'A', 1), (1, '1: A', 1))
-        """
+        """The automaton; the labels of transitions have the numbers of the choices, 1 is preferred."""
         from cepkit.plots.automata.row_states import row_states
 
         return row_states(self.bound.program.automaton)
 
     @property
     def sentence(self) -> str:
-        """The query in one plain sentence.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> made = cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1")
-        >>> made.sentence.split(";")[:2]
-        ['a row A', ' A means that x is above 1']
-        """
+        """The query in one plain sentence."""
         return say_query(self.bound.query.whole)
 
     def __str__(self) -> str:
@@ -157,29 +98,13 @@ class RowExplanation:
     __repr__ = __str__
 
     def dot(self) -> str:
-        """Return the automaton as DOT text.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").dot().split()[0]
-        'digraph'
-        """
+        """Return the automaton as DOT text."""
         from cepkit.plots.automata.automaton import automaton_dot
 
         return automaton_dot(self.states, define=self._texts())
 
     def svg(self) -> str:
-        """Return the automaton as SVG text.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> cep.explain(pd.DataFrame({"x": [1]}), "PATTERN (A) DEFINE A AS x > 1").svg()[:4]
-        '<svg'
-        """
+        """Return the automaton as SVG text."""
         from cepkit.plots.automata.layered import automaton_svg
 
         return automaton_svg(self.states, define=self._texts())

@@ -33,6 +33,7 @@ class RowsFound(FoundInMemory[RowMatchSet]):
     """The matches with rows, all of them in memory. They are in the order of their last rows.
 
     ``n_empty`` is the number of empty matches, which no picture can show.
+
     """
 
     searched: SearchedRows
@@ -60,6 +61,7 @@ class RowsFound(FoundInMemory[RowMatchSet]):
         """Return one row for each match: the partition columns and the measures at its last row.
 
         A query without measures has the order columns of the first and the last row, and the number of rows.
+
         """
         query, events = self.program.query, self.events
         first = events.rows(part.first)
@@ -123,17 +125,6 @@ def matches_of_rows(
     native: Callable[[Frame], Frame],
     params: Mapping[str, Any] | None = None,
 ) -> Matches:
-    """Search a frame and return the matches with rows as pictures and boards read them.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from cepkit.frames.pandas import PandasSource
-    >>> from cepkit.language.match_recognize.parsing import parse_match_recognize
-    >>> query = parse_match_recognize("PATTERN (A B) DEFINE B AS x > PREV(x)")
-    >>> found = matches_of_rows(query, PandasSource(pd.DataFrame({"x": [3, 1, 2]})), lambda frame: frame)
-    >>> found.lineage()["variable"].tolist(), len(found.plot("x").data) > 0
-    (['A', 'B'], True)
-    """
+    """Search a frame and return the matches with rows as pictures and boards read them."""
     bound = bind_row_query(query, source.schema, params, source.clock)
     return Matches(find_rows(searched_rows(source, bound)), source, ROWS_ENGINE, native)

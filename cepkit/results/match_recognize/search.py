@@ -26,6 +26,7 @@ class BoundRows:
     """A query of MATCH_RECOGNIZE with its names bound to the columns of a frame.
 
     ``selected`` is the SELECT around the clause, if there is one.
+
     """
 
     clause: RowPatternQuery
@@ -53,13 +54,7 @@ def bind_rows(
     schema: Mapping[str, ColumnType],
     params: Mapping[str, Any] | None = None,
 ) -> BoundRows:
-    """Return the query bound to columns.
-
-    Raises
-    ------
-    CepError
-        For columns that do not exist, names that occur twice in the result, and types that do not fit.
-    """
+    """Return the query bound to columns."""
     selected = query if isinstance(query, SelectedRows) else None
     clause = query.rows if isinstance(query, SelectedRows) else query
     partition_by, order_by = bind_clause(clause, schema)
@@ -86,6 +81,7 @@ def result_columns(
     """Return the columns of the result of the clause, and the number of rows.
 
     ``shown`` is a key of ``ROWS_PER_MATCH``; None is that of the query.
+
     """
     places, values = search.measured(shown)
     shown = bound.clause.rows_per_match if shown is None else shown

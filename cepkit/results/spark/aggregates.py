@@ -14,13 +14,7 @@ from cepkit.language.expressions.parsing import parse_expression
 
 
 def parts_of(name: str, text: str) -> list[ex.Aggregate]:
-    """Return the aggregates that the tasks compute for one aggregate; an average is a sum and a count.
-
-    Examples
-    --------
-    >>> [str(part) for part in parts_of("mean", "avg(b.x)")]
-    ['sum(b.x)', 'count(b.x)']
-    """
+    """Return the aggregates that the tasks compute for one aggregate; an average is a sum and a count."""
     tree = parse_expression(text, role=f"aggregate {name!r}", references=True)
     assert isinstance(tree, ex.Aggregate)  # results refuse other texts before
     functions = ("sum", "count") if tree.function == "avg" else (tree.function,)
@@ -33,6 +27,7 @@ def merge_series(
     """Return the aggregates by name.
 
     ``parts`` come from `parts_of`. ``values_of_part`` has one list per part, with one value per task.
+
     """
     made, begin = {}, 0
     for name, own in parts.items():

@@ -38,31 +38,6 @@ def match(
     """Return the matches of a query in a Spark frame after every check that does not read rows.
 
     A streaming frame gives `SparkStreamMatches`.
-
-    Parameters
-    ----------
-    frame, value, engine
-        As for `cepkit.match`.
-    boundaries : tuple of int or float, optional
-        Only for sequence queries: clock ticks at which slices begin. They do not change the result. None:
-        the query chooses them when it runs.
-    bounded : mapping, optional
-        Only for streaming frames: the keywords of load shedding.
-
-    Raises
-    ------
-    OrderError
-        Without ``order_by``, or when one of its columns has no order.
-    UnsupportedQueryError
-        For functions that are not declared pure. For a sequence query with ``partition_by``, also when
-        events must follow each other directly in the whole stream.
-    CepError
-        As `cepkit.match`.
-
-    Warns
-    -----
-    CepWarning
-        Without ``partition_by``, when one task must read all events.
     """
     if frame.isStreaming:
         return open_door("stream of a Spark frame")(frame, value, engine, bounded)

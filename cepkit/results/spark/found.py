@@ -34,6 +34,7 @@ class SparkFound(ABC, Generic[OneProgram]):
 
     The place of a match identifies it: the order and partition columns at its last event and, if several
     matches can end there, its rank among them.
+
     """
 
     has_ranks: bool
@@ -113,6 +114,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         """Return ``match``, ``variable`` and these columns of the matched rows, by match, in stream order.
 
         ``number`` is the only match wanted; None for all matches.
+
         """
         check_free(("match", "variable"), columns)
         rows, place = self._with_rows(self._tell_rows, columns, limit)

@@ -32,13 +32,7 @@ def collect(frame: DataFrame) -> pd.DataFrame:
 
 
 def run_job(job: Callable[[], T]) -> T:
-    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping.
-
-    Raises
-    ------
-    CepError
-        When a Python worker died as often as Spark repeats a task. In local mode Spark repeats none.
-    """
+    """Run a job; if a task raised an error of cepkit, raise that error without Spark's wrapping."""
     try:
         with watch_spark("Spark tasks"):
             return job()

@@ -24,13 +24,6 @@ def part_of(
     With ``partition_by`` the part has all rows of some keys, which a hash chooses. Otherwise, or if a single
     key has more than ``most`` rows, it has the first ``most`` rows in time.
 
-    Raises
-    ------
-    OrderError
-        Without ``order_by``, as `cepkit.match` on a Spark frame.
-
-    Notes
-    -----
     One job counts and one collects; up to four collect when keys differ in size.
     """
     from pyspark.sql import functions as F

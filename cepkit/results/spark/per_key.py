@@ -23,23 +23,7 @@ def run_per_key(
     task: Callable[[pa.Table], list[dict[str, Any]]],
     type_of_column: Mapping[str, str],
 ) -> DataFrame:
-    """Return a lazy Spark frame with the rows that a task makes of the rows of each key.
-
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-    queries : sequence of SequenceQuery
-        They are checked against the columns. Their ``partition_by`` names the keys.
-    task : callable
-        Takes all rows of a key, and returns rows with values by column. It must be picklable.
-    type_of_column : mapping of str to str
-        Spark type of each column: ``string``, ``long`` or ``double``.
-
-    Raises
-    ------
-    CepError
-        As `cepkit.match`; without ``partition_by``, or when the queries differ in it.
-    """
+    """Return a lazy Spark frame with the rows that a task makes of the rows of each key."""
     from pyspark.sql.types import StructField, StructType
 
     from cepkit.pipelines.spark_session import worker_python

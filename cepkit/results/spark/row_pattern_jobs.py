@@ -46,6 +46,7 @@ def send_partitions(
 
     With a ``clock`` each row also gets the latest time of the whole table, in one more column. A cross join
     with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
+
     """
     check_convertible(source, names)
     received = tuple(name for name in source.names if name in names)

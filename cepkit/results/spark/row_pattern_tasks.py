@@ -43,6 +43,7 @@ class RowsTask:
     """The work on the batches of one Spark partition.
 
     With ``has_latest`` the batches have one more column: the latest time of the whole table, in each row.
+
     """
 
     query: RowPatternQuery | SelectedRows

@@ -32,20 +32,7 @@ TellWindow = Callable[[RowWindowSearch], Told]
 
 
 class RowWindowOnSpark:
-    """The rows of a Spark frame, as `RowPatternWindow` reads them.
-
-    Raises
-    ------
-    OrderError
-        Without ORDER BY in the WINDOW.
-    CepError
-        As on other frames, and for a column without a type.
-
-    Warns
-    -----
-    CepWarning
-        Without PARTITION BY, when one task must read all rows.
-    """
+    """The rows of a Spark frame, as `RowPatternWindow` reads them."""
 
     def __init__(self, frame: DataFrame, query: WindowedRows, params: Mapping[str, Any] | None = None):
         self.frame, self.query, self._params = frame, query, params

@@ -50,22 +50,7 @@ _BY_TASKS = (
 
 
 class RowsOnSpark:
-    """The matches in a Spark frame, as `RowPatternMatches` reads them.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For a streaming frame.
-    OrderError
-        Without ORDER BY.
-    CepError
-        As on other frames, and for a measure without a type.
-
-    Warns
-    -----
-    CepWarning
-        Without PARTITION BY, when one task must read all rows.
-    """
+    """The matches in a Spark frame, as `RowPatternMatches` reads them."""
 
     def __init__(
         self,
@@ -98,6 +83,7 @@ class RowsOnSpark:
 
         The tasks get the columns that the query reads, and further ``columns``. All rows of a partition of
         the query are in one task. For WITH TIMED OUT MATCHES they also get the latest time of the table.
+
         """
         bound, source = self.bound, self.source
         keys = [key.column for key in bound.order_by]
@@ -196,6 +182,7 @@ class RowsOnSpark:
 
         ``run`` has a text for the partition, ``c0``, and the number of the match in it, ``c1``. One task
         sorts the partitions, not the rows.
+
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F

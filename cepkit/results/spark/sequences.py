@@ -32,6 +32,7 @@ class SequencesOnSpark(SparkFound[SequenceProgram]):
 
     Without ``partition_by``, tasks divide the stream by time if a window limits the matches; see
     `cepkit.frames.spark.slices.Slices`.
+
     """
 
     has_ranks = True

@@ -20,15 +20,7 @@ def pairs_of_nodes(
     *,
     plan: ScatterPlan,
 ) -> Pairs:
-    """Return the pairs of all nodes in the order of a single node.
-
-    Parameters
-    ----------
-    meeting, keys, n_keys, triggers
-        As for `pairs_of`. The meeting has numbers and times of all rows: the heartbeats that nodes get.
-    plan : ScatterPlan
-        Which node gets which rows; its first feed is the left side, and its second the right side.
-    """
+    """Return the pairs of all nodes in the order of a single node."""
     feeds = plan.stages[0].feeds
     sent = [
         feed.routing.sends(Traffic(len(own), np.maximum(own, 0)))

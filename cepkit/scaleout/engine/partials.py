@@ -16,18 +16,10 @@ _PAIRS_AT_ONCE = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial matches of a branch.
+    """Partial matches of a branch."""
 
-    Parameters
-    ----------
-    place : ndarray of int64, shape (n, width)
-        The places of each one's events, rising; -1 after the last.
-    size : ndarray of int64, shape (n, n_components)
-        Number of events of each component.
-    """
-
-    place: np.ndarray
-    size: np.ndarray
+    place: np.ndarray  # int64, (n, width): the places of each one's events, rising; -1 after the last
+    size: np.ndarray  # int64, (n, n_components): number of events of each component
 
     def __len__(self) -> int:
         return len(self.place)
@@ -106,24 +98,7 @@ def together(parts: list[Partials], n_components: int) -> Partials:
 def pairs_in_reach(
     places: Places, partials: Partials, events: np.ndarray, step: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the pairs of a partial match and a later event that clock, windows and contiguity allow.
-
-    Parameters
-    ----------
-    places : Places
-        All events.
-    partials : Partials
-        The partial matches of a node.
-    events : ndarray of int64
-        Places of the node's events, rising.
-    step : str
-        ``"strict"``: no event comes between. ``"partition"``: no event of the partition does.
-
-    Yields
-    ------
-    tuple of two ndarrays of int64
-        Row of the partial match, and place of the event.
-    """
+    """Yield the pairs of a partial match and a later event that clock, windows and contiguity allow."""
     first, last = partials.first, partials.last
     low, high = places.later[last], np.minimum(places.window_end[first], places.gap_end[last])
     if step in ("partition", "strict"):

@@ -27,61 +27,19 @@ MOST_PARTIALS = 1 << 24  # nodes keep all partial matches of a state at once
 
 @dataclass(frozen=True, slots=True)
 class ScatterRun:
-    """What each node did, in ``matches.run``.
+    """What each node did, in ``matches.run``."""
 
-    Parameters
-    ----------
-    plan : ScatterPlan
-        Which nodes got which items.
-    work : dict
-        Counts by stage and node.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> events = pd.DataFrame({"kind": list("aabb"), "ts": range(4)})
-    >>> query = "PATTERN SEQ(a x, b y)"
-    >>> run = events.cep.match(query, event_type="kind", engine=cep.ScatterGather(nodes=2)).run
-    >>> run.to_frame()
-      stage  node  events  matches  pairs  sent
-    0     x     0       1        0      0     1
-    1     x     1       1        0      0     1
-    2     y     0       1        2      2     2
-    3     y     1       1        2      2     2
-    """
-
-    plan: ScatterPlan
-    work: dict[tuple[str, int], np.ndarray] = field(repr=False)
+    plan: ScatterPlan  # which nodes got which items
+    work: dict[tuple[str, int], np.ndarray] = field(repr=False)  # counts by stage and node
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the work of each node.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``stage``, ``node``; ``events`` and ``matches`` that it received, ``pairs`` that it tested, and
-            partial matches or matches that it ``sent``.
-        """
+        """Return the work of each node."""
         rows = [(*key, *counts.tolist()) for key, counts in self.work.items()]
         return pd.DataFrame(rows, columns=["stage", "node", "events", "matches", "pairs", "sent"])
 
 
 class PatternNodes:
-    """All nodes of one branch of a pattern.
-
-    Parameters
-    ----------
-    places : Places
-        The events of the program.
-    accept : ndarray of uint8, shape (n_tests, n_places)
-        Which event fulfils which conditions on single events.
-    branch : int
-        Number of the branch.
-    plan : ScatterPlan
-        With one stage per component of the branch.
-    threads : int
-        Threads that run the nodes.
-    """
+    """All nodes of one branch of a pattern."""
 
     def __init__(self, places: Places, accept: np.ndarray, branch: int, plan: ScatterPlan, threads: int):
         self.places, self.accept, self.plan, self.threads = places, accept, plan, threads
@@ -156,6 +114,7 @@ class PatternNodes:
         """Return the pairs of a partial match and an event of component c that meet at a node and fit.
 
         The first array has rows of ``frontier``, the second has places. Pairs are sorted by both.
+
         """
         if not len(rows):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -285,17 +244,7 @@ def _concatenated(parts) -> np.ndarray:
 def find_scattered(
     program: SequenceProgram, events: Events, plans: list[ScatterPlan], threads: int
 ) -> tuple[MatchBlock, list[ScatterRun]]:
-    """Return all matches of a program in canonical order, and what the nodes of each branch did.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-    events : Events
-    plans : list of ScatterPlan
-        One per branch.
-    threads : int
-        Threads that run the nodes.
-    """
+    """Return all matches of a program in canonical order, and what the nodes of each branch did."""
     places = Places(program, events)
     if program.window.is_empty or not events.n_events:
         return joined([]), [ScatterRun(plan, {}) for plan in plans]

@@ -172,6 +172,7 @@ class ScatteredMatches(SequenceSet):
     """The matches of a program by `ScatterGather`, found at first use.
 
     A bounded first look, such as a ``repr``, uses the search engine.
+
     """
 
     def __init__(self, program: SequenceProgram, events: Events, engine: ScatterGather):

@@ -53,15 +53,7 @@ def tasks_unsupported(program: SequenceProgram) -> str | None:
 
 
 class ScatteredOnSpark(SequencesOnSpark):
-    """The matches of a sequence by the stages of a plan, each node a Spark task.
-
-    Parameters
-    ----------
-    frame, source, program, engine
-        As for `SequencesOnSpark`.
-    plans : list of ScatterPlan
-        One per branch of the program.
-    """
+    """The matches of a sequence by the stages of a plan, each node a Spark task."""
 
     def __init__(self, frame, source, program, engine, plans: list[ScatterPlan]):
         self._plans = plans

@@ -13,15 +13,7 @@ from cepkit.windows.values import Window
 
 
 class WindowNodes(WindowEvaluator):
-    """Computes what a window emits, each aggregate from the partial aggregates of all nodes.
-
-    Parameters
-    ----------
-    query, source, row_of_event, emitted
-        As for `WindowEvaluator`.
-    plan : ScatterPlan
-        Which node gets which rows.
-    """
+    """Computes what a window emits, each aggregate from the partial aggregates of all nodes."""
 
     def __init__(
         self, query: Window, source: object, row_of_event: np.ndarray, emitted: Emitted, *, plan: ScatterPlan

@@ -37,26 +37,14 @@ def line_of(results: pd.DataFrame, figure: str, series: str | None = None) -> pd
 
 
 def linear_fit(line: pd.Series) -> float:
-    """Return R², the share of the variance that a straight line explains.
-
-    Examples
-    --------
-    >>> round(linear_fit(pd.Series([1.0, 2.0, 4.0], [1, 2, 4])), 3)
-    1.0
-    """
+    """Return R², the share of the variance that a straight line explains."""
     x, y = line.index.to_numpy(float), line.to_numpy(float)
     rest = y - np.polyval(np.polyfit(x, y, 1), x)
     return float(1 - (rest**2).sum() / ((y - y.mean()) ** 2).sum())
 
 
 def power_of_nodes(line: pd.Series) -> float:
-    """Return the exponent k with which values grow as n^k. Nodes count without the gather.
-
-    Examples
-    --------
-    >>> round(power_of_nodes(pd.Series([1.0, 2.0, 3.0], [1, 5, 10])), 3)
-    0.5
-    """
+    """Return the exponent k with which values grow as n^k. Nodes count without the gather."""
     return float(np.polyfit(np.log(without_gather(line)), np.log(line.to_numpy(float)), 1)[0])
 
 

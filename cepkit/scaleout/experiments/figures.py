@@ -47,28 +47,16 @@ Row = tuple[str, str, str, float, float]
 
 @dataclass(frozen=True, slots=True)
 class FigureSizes:
-    """How large the experiments are.
+    """How large the experiments are."""
 
-    Parameters
-    ----------
-    nodes : tuple of int
-        Window and join nodes, without the gather; 1 means no gather.
-    minutes : float
-        Simulated minutes of the longest windows. Joins have a third of it and patterns a tenth, because
-        they are in their steady state sooner.
-    intervals_s : tuple of int
-        Windows of figures 5.1 to 5.3.
-    squares : tuple of int
-        Join nodes of figures 5.16, 5.17 and 5.20.
-    accuracy_s : float
-        Simulated seconds of tables 5.1 and 5.2 after windows are full.
-    """
-
-    nodes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    nodes: tuple[int, ...] = (1, 2, 4, 8, 16)  # window and join nodes, without the gather; 1 means no gather
+    # Simulated minutes of the longest windows. Joins have a third of it and patterns a tenth, because they
+    # are in their steady state sooner.
     minutes: float = 20.0
+    # Windows of figures 5.1 to 5.3.
     intervals_s: tuple[int, ...] = (5, 15, 30, 35, 60, 70, 120, 140, 240, 270)
-    squares: tuple[int, ...] = (1, 4, 9)
-    accuracy_s: float = 120.0
+    squares: tuple[int, ...] = (1, 4, 9)  # join nodes of figures 5.16, 5.17 and 5.20
+    accuracy_s: float = 120.0  # simulated seconds of tables 5.1 and 5.2 after windows are full
 
 
 FULL = FigureSizes()
@@ -76,13 +64,7 @@ SMALL = FigureSizes((1, 2, 4), 4.0, (5, 30, 35, 60), (1, 4), 20.0)
 
 
 def with_gather(n_nodes: int) -> int:
-    """Return the number of nodes as the thesis counts them.
-
-    Examples
-    --------
-    >>> [with_gather(n) for n in (1, 2, 16)]
-    [1, 3, 17]
-    """
+    """Return the number of nodes as the thesis counts them."""
     return n_nodes + 1 if n_nodes > 1 else 1
 
 
@@ -272,13 +254,7 @@ PARTS = (by_interval, longest_windows, patterns, joins, latencies, accuracies)
 
 
 def measure(seed: int, sizes: FigureSizes = FULL) -> pd.DataFrame:
-    """Return all points of all figures and tables for one seed.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``data`` (``"seed 0"``), ``figure``, ``measure``, ``series``, ``x``, ``value``.
-    """
+    """Return all points of all figures and tables for one seed."""
     rows = [row for part in PARTS for row in part(seed, sizes)]
     made = pd.DataFrame(rows, columns=list(COLUMNS))
     made.insert(0, "data", f"seed {seed}")
@@ -288,13 +264,6 @@ def measure(seed: int, sizes: FigureSizes = FULL) -> pd.DataFrame:
 def recorded_order() -> pd.DataFrame:
     """Return the order of recorded trades of a crypto exchange as they arrived, and after K-Slack.
 
-    Raises
-    ------
-    RecordedDataError
-        When the data are not on this machine.
-
-    Notes
-    -----
     The file has the order of arrival and no moments. An event is taken to arrive at the latest time so far.
     """
     ts = recorded("crypto trades")["ts"].to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6

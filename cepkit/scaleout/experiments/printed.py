@@ -41,45 +41,19 @@ TABLES = {
 def paper_numbers() -> pd.DataFrame:
     """Return the numbers in the text of the thesis on its figures.
 
-    Returns
-    -------
-    pandas.DataFrame
-        A row per number: ``figure``, ``what``, ``series``, ``x``, ``value``, ``unit``.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, sections 5.3 and 5.4.
     """
     return pd.DataFrame(_NUMBERS, columns=["figure", "what", "series", "x", "value", "unit"])
 
 
 def paper_table(name: str) -> pd.DataFrame:
-    """Return table 5.1 or 5.2 as printed: a row per measure, a column per system.
-
-    Examples
-    --------
-    >>> paper_table("table 5.1").loc["error, %"].tolist()
-    [0.0, 0.08, 0.03]
-    """
+    """Return table 5.1 or 5.2 as printed: a row per measure, a column per system."""
     rows = {f"{MEASURES[of][0]}, {MEASURES[of][1]}": values for of, values in TABLES[name].items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=[SINGLE, SCALED, SLACK])
 
 
 def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return table 5.1 or 5.2 as printed, and the medians over seeds here for each kind of weights.
-
-    Parameters
-    ----------
-    results : pandas.DataFrame
-        The kept results.
-    name : str
-        ``"table 5.1"`` or ``"table 5.2"``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per measure and source; a column per system.
-    """
+    """Return table 5.1 or 5.2 as printed, and the medians over seeds here for each kind of weights."""
     own = results.loc[(results["figure"] == name) & results["data"].str.startswith("seed")]
     rows = {}
     for measure, (words, unit, factor) in MEASURES.items():

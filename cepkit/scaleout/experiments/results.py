@@ -20,6 +20,7 @@ def compute_results(seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
     """Return all points of all figures for some seeds, and for recorded data if this machine has them.
 
     A seed takes one to two minutes.
+
     """
     made = [measure_seeds(seeds)]
     if has_recorded("crypto trades"):

@@ -15,17 +15,10 @@ from cepkit.windows import exact
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """The events of one node, and the range of them that belongs to each output.
+    """The events of one node, and the range of them that belongs to each output."""
 
-    Parameters
-    ----------
-    place : ndarray of int64, shape (n_own,)
-        Places of its events in the whole stream, rising.
-    start, stop : ndarray of int64, shape (n_outputs,)
-        The range of its own events that are in the window of each output.
-    """
-
-    place: np.ndarray
+    place: np.ndarray  # int64, (n_own,): places of its events in the whole stream, rising
+    # start, stop: int64, (n_outputs,): the range of its own events that are in the window of each output
     start: np.ndarray
     stop: np.ndarray
 
@@ -37,54 +30,29 @@ def share_of(node: int, node_of_place: np.ndarray, start: np.ndarray, stop: np.n
 
 
 def sliding_by_length(n: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the windows of the last ``length`` events after each of n events, as starts and stops.
-
-    Examples
-    --------
-    >>> [part.tolist() for part in sliding_by_length(4, 2)]
-    [[0, 0, 1, 2], [1, 2, 3, 4]]
-    """
+    """Return the windows of the last ``length`` events after each of n events, as starts and stops."""
     stop = np.arange(1, n + 1, dtype=np.int64)
     return np.maximum(stop - length, 0), stop
 
 
 def sliding_by_time(time: np.ndarray, window: int | float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the windows after each event of the events with a time above ``now - window``.
-
-    Examples
-    --------
-    >>> [part.tolist() for part in sliding_by_time(np.array([0, 1, 1, 3]), 2)]
-    [[0, 0, 0, 3], [1, 2, 3, 4]]
-    """
+    """Return the windows after each event of the events with a time above ``now - window``."""
     time = np.asarray(time)
     return np.searchsorted(time, time - window, "right"), np.arange(1, len(time) + 1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedWindows:
-    """Windows by group: places are events sorted by group, in stream order within each.
+    """Windows by group: places are events sorted by group, in stream order within each."""
 
-    Parameters
-    ----------
-    event_of_place : ndarray of int64, shape (n,)
-    start, stop : ndarray of int64, shape (n,)
-        The range of places of the window after each event, in stream order.
-    """
-
-    event_of_place: np.ndarray
+    event_of_place: np.ndarray  # int64, (n,)
+    # start, stop: int64, (n,): the range of places of the window after each event, in stream order
     start: np.ndarray
     stop: np.ndarray
 
 
 def by_group(group: np.ndarray, start: np.ndarray, stop: np.ndarray) -> GroupedWindows:
-    """Return windows over all events as windows over the events of each output's own group.
-
-    Examples
-    --------
-    >>> made = by_group(np.array([0, 1, 0]), *sliding_by_length(3, 2))
-    >>> made.event_of_place.tolist(), made.start.tolist(), made.stop.tolist()
-    ([0, 2, 1], [0, 2, 1], [1, 3, 2])
-    """
+    """Return windows over all events as windows over the events of each output's own group."""
     group = np.asarray(group, np.int64)
     n = len(group)
     event = np.argsort(group, kind="stable").astype(np.int64)
@@ -105,45 +73,11 @@ def aligned_gather(
 ) -> np.ndarray:
     """Return an aggregate of each window, merged from the partial results of all nodes.
 
-    Parameters
-    ----------
-    function : str
-        ``"sum"``, ``"count"``, ``"avg"``, ``"min"``, ``"max"``, ``"std"`` or ``"var"`` (of the population).
-    values : ndarray of int64 or float64, shape (n,)
-        By place.
-    start, stop : ndarray of int64, shape (n_outputs,)
-        The window of each output, as a range of places. No window is inside another one.
-    node_of_place : ndarray of int64, shape (n,)
-        The node that has each event.
-    n_nodes : int
-        Number of nodes.
-    present : ndarray of bool, shape (n,), optional
-        Which values count; all by default.
-
-    Returns
-    -------
-    ndarray, shape (n_outputs,)
-        Integers for counts and for sums, minima and maxima of integers, else floats. A window without
-        values has sum 0, and NaN (integers: 0) for all others but the count.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For aggregates that partial results do not determine, with the reason.
-
-    Notes
-    -----
     Sums of floats are exact and rounded once, so they do not depend on the number of nodes. Nodes send the
-    digits of exact sums, which add up. Time O(n + n_outputs n_nodes).
+    digits of exact sums, which add up.
+
     Source: Suhothayan, 2019, 3.1.1.
     Differs: there a gather merges the newest partial result of every node, whatever event it is for.
-
-    Examples
-    --------
-    >>> start, stop = sliding_by_length(5, 3)
-    >>> values, nodes = np.array([1, 2, 3, 4, 5]), np.arange(5) % 2
-    >>> aligned_gather("sum", values, start, stop, nodes, 2).tolist()
-    [1, 3, 6, 9, 12]
     """
     check_mergeable([function])
     values = np.ascontiguousarray(values)
@@ -237,6 +171,7 @@ def merge_sums(
 
     With ``count``, the number of present values in each window, return the standard deviations.
     Nodes send the digits of their sums, and the gather adds up the digits.
+
     """
     infinite = np.zeros(len(shares[0].start))
     if values.dtype.kind == "f":
@@ -276,22 +211,7 @@ def _divided(total: np.ndarray, count: np.ndarray) -> np.ndarray:
 class OpenGather:
     """The aligned gather of open streams: it waits until all nodes have reported an event.
 
-    Parameters
-    ----------
-    n_nodes : int
-        Number of nodes. Each reports its partial result as of every event, in any order.
-    merge : callable
-        Takes the partial results of all nodes, in the order of nodes; returns the output.
-
-    Notes
-    -----
     No timeout and no slack. With events in turn, at most ``n_nodes - 1`` outputs wait for a node in time.
-
-    Examples
-    --------
-    >>> gather = OpenGather(2, sum)
-    >>> gather.push(1, 0, 5), gather.push(1, 1, 7), gather.push(0, 0, 1), gather.push(0, 1, 1)
-    ([], [], [(0, 6)], [(1, 8)])
     """
 
     def __init__(self, n_nodes: int, merge: Callable[[list], Any]):

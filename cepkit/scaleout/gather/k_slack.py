@@ -28,27 +28,13 @@ LATE = ("pass", "drop")
 
 @dataclass(frozen=True, slots=True)
 class OrderMetrics:
-    """How far a sequence of rows is from the order of its clock.
+    """How far a sequence of rows is from the order of its clock."""
 
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    out_of_order : int
-        Rows that come after a later row.
-    max_delay : int or float
-        The most that such a row comes late, in ticks of the clock.
-    latency : float
-        Mean time that rows wait in a buffer, in ticks of the clock; 0 without a buffer.
-    dropped : int
-        Late rows that were dropped.
-    """
-
-    n: int = 0
-    out_of_order: int = 0
-    max_delay: int | float = 0
-    latency: float = 0.0
-    dropped: int = 0
+    n: int = 0  # number of rows
+    out_of_order: int = 0  # rows that come after a later row
+    max_delay: int | float = 0  # the most that such a row comes late, in ticks of the clock
+    latency: float = 0.0  # mean time that rows wait in a buffer, in ticks of the clock; 0 without a buffer
+    dropped: int = 0  # late rows that were dropped
 
     @property
     def out_of_order_share(self) -> float:
@@ -63,13 +49,7 @@ class OrderMetrics:
 
 
 def order_metrics(time: np.ndarray) -> OrderMetrics:
-    """Return the metrics of times in the order of their arrival.
-
-    Examples
-    --------
-    >>> order_metrics(np.array([1, 2, 4, 3, 6, 5]))
-    OrderMetrics(n=6, out_of_order=2, max_delay=1, latency=0.0, dropped=0)
-    """
+    """Return the metrics of times in the order of their arrival."""
     time = np.asarray(time)
     if not len(time):
         return OrderMetrics()
@@ -80,27 +60,10 @@ def order_metrics(time: np.ndarray) -> OrderMetrics:
 class SlackBuffer:
     """The buffer of K-Slack over plain times; `KSlack` is the same for frames.
 
-    Parameters
-    ----------
-    slack : int or float, optional
-        A fixed K, in ticks. None: K grows with the delays that occur.
-    most : int or float, optional
-        The largest K if it grows.
-    holds_ties : bool
-        Whether rows wait until a row is more than K later, so that all rows of a time leave together.
-
-    Notes
-    -----
     Source: Li, Tufte, Shkapenyuk, Papadimos, Johnson, Maier, "Event Stream Processing with Out-of-Order Data
     Arrival", 2007, for a fixed K. Mutschler, Philippsen, "Distributed Low-Latency Out-of-Order Event
     Processing", 2013, for a K that grows. As in Siddhi, the buffer releases rows only when a row is later
     than all before it.
-
-    Examples
-    --------
-    >>> buffer = SlackBuffer()
-    >>> [buffer.push(t) for t in (1, 2, 4, 3, 6, 5, 9)], buffer.flush()
-    ([[0], [1], [2], [], [3], [], [5]], [4, 6])
     """
 
     def __init__(
@@ -163,21 +126,7 @@ class SlackBuffer:
 def reorder(
     time: np.ndarray, slack: int | float | None = None, most: int | float | None = None
 ) -> tuple[np.ndarray, OrderMetrics]:
-    """Return the rows in the order in which K-Slack releases them, and the metrics of this order.
-
-    Parameters
-    ----------
-    time : ndarray, shape (n,)
-        In the order of arrival.
-    slack, most
-        As for `SlackBuffer`.
-
-    Examples
-    --------
-    >>> rows, after = reorder(np.array([1, 2, 4, 3, 6, 5, 9]))
-    >>> rows.tolist(), after.out_of_order, after.max_delay
-    ([0, 1, 2, 3, 5, 4, 6], 1, 1)
-    """
+    """Return the rows in the order in which K-Slack releases them, and the metrics of this order."""
     buffer, left, waited = SlackBuffer(slack, most), [], 0
     times = np.asarray(time).tolist()
     for value in times:
@@ -530,14 +479,6 @@ class SortedStream:
     ``slack.late_rows``. A batch that the stream refuses has no effect on the buffer either.
 
     ``slack`` is the buffer, with its metrics and late rows, and ``stream`` the stream after it.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> ups = cep.stream([cep.KSlack(2), "PATTERN SEQ(a x, b y) WITHIN 5"], {"k": "string", "t": "int64"},
-    ...                  event_type="k", order_by="t")
-    >>> ups.push([{"k": "b", "t": 2}, {"k": "a", "t": 1}, {"k": "c", "t": 4}])
-    [{'x_t': 1, 'y_t': 2}]
     """
 
     def __init__(self, slack: KSlack, stream: Stream):
@@ -547,12 +488,6 @@ class SortedStream:
         """Add rows, late ones among them, and return the matches that are complete.
 
         A refused batch has no effect: the buffer and the stream are as before, so no row is lost.
-
-        Raises
-        ------
-        CepError, OrderError
-            As `Stream.push`, except for late rows. An error about rows that waited in the buffer comes again
-            with each batch; ``slack.close()`` then returns all rows that wait.
         """
         # Refuses nulls in all order columns, not only in the clock.
         split_late(self.stream, table_of_batch(batch, self.stream.schema))

@@ -11,35 +11,14 @@ from cepkit.errors import CepError
 
 @dataclass(frozen=True, slots=True)
 class GatherError:
-    """How far outputs are from those of a single node.
+    """How far outputs are from those of a single node."""
 
-    Parameters
-    ----------
-    relative : float
-        Mean of the relative differences.
-    share : float
-        Share of the outputs with a wrong value.
-    """
-
-    relative: float
-    share: float
+    relative: float  # mean of the relative differences
+    share: float  # share of the outputs with a wrong value
 
 
 def gather_error(found: np.ndarray, right: np.ndarray, least: float = 1e-12) -> GatherError:
-    """Return the error of outputs.
-
-    Parameters
-    ----------
-    found, right : ndarray, shape (n,)
-        Outputs over several nodes, and those of a single node.
-    least : float
-        Smallest size of a value that differences are relative to.
-
-    Examples
-    --------
-    >>> gather_error(np.array([1, 3]), np.array([1, 4]))
-    GatherError(relative=0.125, share=0.5)
-    """
+    """Return the error of outputs."""
     found, right = np.asarray(found, np.float64), np.asarray(right, np.float64)
     if not len(right):
         return GatherError(0.0, 0.0)
@@ -61,33 +40,6 @@ def naive_sums(
 
     A node expires events only when its own next event comes. Its length rule is the printed one: it keeps
     events while ``latest - oldest < length``, with the number of its own latest event.
-
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-        In stream order; event i goes to node ``i % n_nodes``.
-    n_nodes : int
-        Number of nodes.
-    length : int, optional
-        Length of the window in events. Give either this or ``window``.
-    window : int or float, optional
-        Length of the window in time.
-    time : ndarray, shape (n,), optional
-        Times of the events, for ``window``.
-    order : ndarray of int64, shape (n,), optional
-        The order in which partial results reach the gather; by default that of the events.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        The output for each event, in stream order.
-
-    Examples
-    --------
-    >>> naive_sums(np.ones(6, int), 2, length=2).tolist()
-    [1, 2, 2, 2, 2, 2]
-    >>> naive_sums(np.ones(6, int), 2, length=3).tolist()
-    [1, 2, 3, 4, 4, 4]
     """
     if (length is None) == (window is None):
         raise CepError("naive_sums: give either length or window")

@@ -11,8 +11,6 @@ from cepkit.scaleout.model.loads import NodeLoad
 def join_on_one_node(left_hz: float, right_hz: float, n_left: float, n_right: float) -> NodeLoad:
     """Return the load of a single node with nested loops: λ_A + λ_B, e_A + e_B, λ_A e_B + λ_B e_A.
 
-    Notes
-    -----
     The output has as many rows as pairs match. With an index, the work is that of the output.
     """
     return grid_join_node(left_hz, right_hz, n_left, n_right, 1, 1)
@@ -21,8 +19,6 @@ def join_on_one_node(left_hz: float, right_hz: float, n_left: float, n_right: fl
 def printed_small_large_node(rate_hz: float, n_events: float, n_nodes: int) -> NodeLoad:
     """Return the load of a join node as in table 3.1: λ + λ/(n-1), e + e/(n-1), λe + λe/(n-1).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 3.1; n counts the gather. The table has one rate and one number of events
     for both sides, so its work would never shrink below that of a single node. Section 3.1.3 has the right
     formula.
@@ -39,14 +35,7 @@ def small_large_node(
 ) -> NodeLoad:
     """Return the load of one of ``n_nodes`` join nodes, each with the whole right window.
 
-    Notes
-    -----
     λ_A/n + λ_B, e_A/n + e_B, and (λ_A/n) e_B + λ_B e_A/n steps. ``n_nodes`` does not count the gather.
-
-    Examples
-    --------
-    >>> small_large_node(500, 500, 10_000, 20, 4).memory
-    2520.0
     """
     return grid_join_node(left_hz, right_hz, n_left, n_right, n_nodes, 1)
 
@@ -56,8 +45,6 @@ def printed_grid_join_node(
 ) -> NodeLoad:
     """Return the load of a join node as printed for two large windows: everything divided by n.
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 3.1 and section 3.1.3.
     """
     rate, memory = left_hz + right_hz, n_left + n_right
@@ -70,16 +57,7 @@ def grid_join_node(
 ) -> NodeLoad:
     """Return the load of a node of a grid: a row has a part of the left window, a column of the right one.
 
-    Notes
-    -----
-    Memory e_A/p + e_B/q and input λ_A/p + λ_B/q shrink with the square root of the nodes. Only the work
-    shrinks with their number.
-
-    Examples
-    --------
-    >>> one, nine = grid_join_node(500, 500, 900, 900, 1, 1), grid_join_node(500, 500, 900, 900, 3, 3)
-    >>> one.memory / nine.memory, one.work / nine.work
-    (3.0, 9.0)
+    Only the work shrinks with their number.
     """
     left_in, right_in = left_hz / rows, right_hz / columns
     left, right = n_left / rows, n_right / columns
@@ -90,16 +68,6 @@ def square_grid(n_nodes: int) -> tuple[int, int]:
     """Return the square grid of ``n_nodes`` nodes.
 
     The thesis asks for a number of nodes "equal to the power of two" and uses 4 and 9, which are squares.
-
-    Raises
-    ------
-    CepError
-        When the number is no square.
-
-    Examples
-    --------
-    >>> square_grid(9)
-    (3, 3)
     """
     side = isqrt(max(0, n_nodes))
     if side < 1 or side * side != n_nodes:
@@ -108,13 +76,7 @@ def square_grid(n_nodes: int) -> tuple[int, int]:
 
 
 def longest_large_window(capacity_events: float, n_small: float, n_nodes: int) -> float:
-    """Return the longest large window that fits into memory beside a small one on each node.
-
-    Examples
-    --------
-    >>> longest_large_window(10_020, 20, 4)
-    40000
-    """
+    """Return the longest large window that fits into memory beside a small one on each node."""
     return n_nodes * (capacity_events - n_small)
 
 
@@ -123,27 +85,7 @@ def longest_of_two_windows(
 ) -> float:
     """Return the longest length of two equal windows on a square grid, by memory and by work.
 
-    Parameters
-    ----------
-    capacity_events : float
-        Events that fit into a node.
-    pairs_per_s : float
-        Pairs that a node can compare per second.
-    rate_hz : float
-        Events per second of each stream.
-    n_nodes : int
-        A square number.
-
-    Notes
-    -----
-    Memory: 2 e/√n ≤ C, so e = C √n/2. Work: 2 λ e/n ≤ P, so e = P n/(2 λ).
-
-    Examples
-    --------
-    >>> [longest_of_two_windows(capacity_events=200, rate_hz=500, n_nodes=n) for n in (1, 4, 9)]
-    [100.0, 200.0, 300.0]
-    >>> [longest_of_two_windows(pairs_per_s=100_000, rate_hz=500, n_nodes=n) for n in (1, 4, 9)]
-    [100.0, 400.0, 900.0]
+    Work: 2 λ e/n ≤ P, so e = P n/(2 λ).
     """
     side = square_grid(n_nodes)[0]
     return min(capacity_events * side / 2, pairs_per_s * n_nodes / (2 * rate_hz))

@@ -10,34 +10,19 @@ from cepkit.scaleout.model.loads import NodeLoad
 def printed_pattern_memory(n_states: int, rate_hz: float) -> float:
     """Return the memory of a pattern on one node as printed: less than O((s - 1) λ).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 2.2. It does not contain the window, and is a rate.
-
-    Examples
-    --------
-    >>> printed_pattern_memory(3, 1000)
-    2000
     """
     return (n_states - 1) * rate_hz
 
 
 def pattern_memory(n_states: int, rate_hz: float, interval_s: float) -> float:
-    """Return a bound of the partial matches on one node: O((s - 1) λ t), if each takes the next event.
-
-    Examples
-    --------
-    >>> pattern_memory(3, 1000, 60)
-    120000
-    """
+    """Return a bound of the partial matches on one node: O((s - 1) λ t), if each takes the next event."""
     return (n_states - 1) * rate_hz * interval_s
 
 
 def printed_state_node(rate_hz: float, n_events: float, n_states: int, *, is_first: bool) -> NodeLoad:
     """Return the load of the node of a state as printed: Ω(λ), first O(1), others Θ(e/(s-1)), Θ(λe/s).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 3.1. It assumes that all states hold equally many events.
     """
     memory = 1.0 if is_first else n_events / (n_states - 1)
@@ -49,23 +34,7 @@ def state_node(
 ) -> NodeLoad:
     """Return the load of the node of one state.
 
-    Parameters
-    ----------
-    rate_hz : float
-        Events per second of this state's stream.
-    waiting : float
-        Live partial matches that wait at this state: those of length k - 1 for state k.
-    matches_in_hz, matches_out_hz : float
-        Partial matches per second that arrive and leave.
-
-    Notes
-    -----
     Without an index, each event is compared with each waiting partial match: λ e_k steps per second.
-
-    Examples
-    --------
-    >>> state_node(1000, 3000).work
-    3000000.0
     """
     return NodeLoad(rate_hz + matches_in_hz, matches_out_hz, waiting, rate_hz * waiting + matches_in_hz)
 
@@ -73,8 +42,6 @@ def state_node(
 def printed_grid_bandwidth(rate_hz: float, n_nodes: int) -> float:
     """Return the input of a replica as printed: 2 λ/n.
 
-    Notes
-    -----
     Source: Suhothayan, 2019, section 3.1.2. It is right for two members in each group, and events only.
     """
     return 2 * rate_hz / n_nodes
@@ -90,15 +57,8 @@ def grid_node(
 ) -> NodeLoad:
     """Return the load of one of ``groups`` x ``members`` replicas of a state.
 
-    Notes
-    -----
     An event goes to one group: λ/G. A partial match goes to one member of each group: a share 1/M of them.
     So a replica holds e_k/M partial matches, and makes λ e_k/(G M) comparisons. One group is figure 3.4.
-
-    Examples
-    --------
-    >>> grid_node(1000, 3000, 2, 2).bandwidth_in, grid_node(1000, 3000, 1, 2).bandwidth_in
-    (500.0, 1000.0)
     """
     matches = matches_in_hz / members
     n_nodes = groups * members
@@ -112,6 +72,7 @@ def brenna_node(total_rate_hz: float, rate_hz: float, waiting: float, matches_in
     """Return the load of a state's node if every node gets all events (Brenna et al., 2009).
 
     ``total_rate_hz`` counts the events of all streams, and ``rate_hz`` those of this state's stream.
+
     """
     return NodeLoad(
         total_rate_hz + matches_in_hz, 0.0, waiting, total_rate_hz + rate_hz * waiting + matches_in_hz
@@ -121,15 +82,9 @@ def brenna_node(total_rate_hz: float, rate_hz: float, waiting: float, matches_in
 def leghari_node(rate_hz: float, start_rate_hz: float, interval_s: float, n_nodes: int) -> NodeLoad:
     """Return the load of a node if a start and its window go to a random node (Leghari et al., 2014).
 
-    Notes
-    -----
     A node gets an event unless none of its own starts was in the window before it. Starts at a node form a
-    Poisson process with rate λ₁/n, so the share of events is 1 - exp(-λ₁ t/n). It is near 1 in busy streams.
-
-    Examples
-    --------
-    >>> round(leghari_node(1000, 100, 60, 4).bandwidth_in)
-    1000
+    Poisson process with rate λ₁/n, so the share of events is 1 - exp(-λ₁ t/n). It is near 1 in busy
+    streams.
     """
     share = 1 - exp(-start_rate_hz * interval_s / n_nodes)
     memory = start_rate_hz * interval_s / n_nodes

@@ -36,58 +36,21 @@ IN, OUT, MEMORY, WORK = MEASURES.values()
 
 @dataclass(frozen=True, slots=True)
 class ExampleLoad:
-    """A load for the numbers of `formula_table`.
+    """A load for the numbers of `formula_table`."""
 
-    Parameters
-    ----------
-    rate_hz : float
-        λ: events per second of each stream.
-    interval_s : float
-        t: window in seconds; e = λ t events.
-    n_nodes : int
-        n: nodes without the gather; a square.
-    n_groups : int
-        g: keys of a group-by.
-    n_states : int
-        s: states of a pattern.
-    n_small : int
-        Events of a small window.
-    match_share : float
-        Share of events that continue a partial match.
-    """
-
-    rate_hz: float = 1_000.0
-    interval_s: float = 30.0
-    n_nodes: int = 4
-    n_groups: int = 10
-    n_states: int = 3
-    n_small: int = 20
-    match_share: float = 0.5
+    rate_hz: float = 1_000.0  # λ: events per second of each stream
+    interval_s: float = 30.0  # t: window in seconds; e = λ t events
+    n_nodes: int = 4  # n: nodes without the gather; a square
+    n_groups: int = 10  # g: keys of a group-by
+    n_states: int = 3  # s: states of a pattern
+    n_small: int = 20  # events of a small window
+    match_share: float = 0.5  # share of events that continue a partial match
 
 
 def formula_table(load: ExampleLoad | None = None) -> pd.DataFrame:
     """Return every formula of tables 2.2, 2.4 and 3.1 that matters here, as printed and as corrected.
 
-    Parameters
-    ----------
-    load : ExampleLoad, optional
-        Where the numbers come from.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per formula: ``table``, ``operator``, ``measure``, ``printed`` and ``corrected`` (texts),
-        ``printed_value`` and ``corrected_value`` (float64), ``verdict``.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, tables 2.2, 2.4 and 3.1, and sections 3.1.1 to 3.1.3.
-
-    Examples
-    --------
-    >>> table = formula_table()
-    >>> table.loc[table["verdict"] == "wrong", "operator"].nunique() > 3
-    True
     """
     load = load or ExampleLoad()
     rate, n, groups, n_states = load.rate_hz, load.n_nodes, load.n_groups, load.n_states

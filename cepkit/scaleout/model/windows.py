@@ -8,14 +8,7 @@ from cepkit.scaleout.model.loads import NodeLoad, usable_events
 def window_on_one_node(rate_hz: float, n_events: float, n_groups: int = 1) -> NodeLoad:
     """Return the load of a single node: Θ(λ), Θ(λ), O(e + g), Θ(λ).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 2.2. It is right. An event costs two steps: arrival and expiry.
-
-    Examples
-    --------
-    >>> window_on_one_node(1000, 30_000).memory
-    30001
     """
     return NodeLoad(rate_hz, rate_hz, n_events + n_groups, 2 * rate_hz)
 
@@ -23,15 +16,8 @@ def window_on_one_node(rate_hz: float, n_events: float, n_groups: int = 1) -> No
 def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1) -> NodeLoad:
     """Return the load of one of ``n_nodes`` window nodes: Θ(λ/n), Θ(λ/n), Θ(e/n + g), Θ(λ/n).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 3.1, right apart from g: the aggregates of each group are at every node.
     Section 5 divides by n - 1, since n counts the gather there. Here, n does not count it.
-
-    Examples
-    --------
-    >>> window_node(1000, 30_000, 4).bandwidth_in
-    250.0
     """
     own = rate_hz / n_nodes
     return NodeLoad(own, own, n_events / n_nodes + n_groups, 2 * own)
@@ -40,8 +26,6 @@ def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1
 def printed_window_gather(rate_hz: float, n_nodes: int) -> NodeLoad:
     """Return the load of the gather as printed: Θ(λ), Θ(λ), O(n), Θ(λ).
 
-    Notes
-    -----
     Source: Suhothayan, 2019, table 3.1. Section 3.1.1 says O(n) also for the work. Work cannot be below the
     input.
     """
@@ -49,13 +33,7 @@ def printed_window_gather(rate_hz: float, n_nodes: int) -> NodeLoad:
 
 
 def window_gather(rate_hz: float, n_nodes: int, n_groups: int = 1, *, merges_again: bool = False) -> NodeLoad:
-    """Return the load of the gather: memory O(n g), work O(λ), or O(λ n) if each output merges all nodes.
-
-    Examples
-    --------
-    >>> window_gather(1000, 4, 10).memory, window_gather(1000, 4, merges_again=True).work
-    (40, 4000)
-    """
+    """Return the load of the gather: memory O(n g), work O(λ), or O(λ n) if each output merges all nodes."""
     return NodeLoad(rate_hz, rate_hz, n_nodes * n_groups, rate_hz * (n_nodes if merges_again else 1))
 
 
@@ -64,26 +42,8 @@ def longest_interval(
 ) -> float:
     """Return the longest time window in seconds that ``n_nodes`` window nodes can hold.
 
-    Parameters
-    ----------
-    capacity_events, garbage_share
-        As for `usable_events`.
-    rate_hz : float
-        Events per second of the whole stream.
-    n_nodes : int
-        Window nodes.
-    utilisation : float
-        That of a single node with the whole stream; n nodes have the n-th part.
-
-    Notes
-    -----
     λ t / n ≤ C (1 - γ u / n), so t = (n - γ u) C / λ. This is a line in n. Without garbage it begins at 0.
     With garbage, n nodes hold more than n times the window of one node. It is never exponential.
-
-    Examples
-    --------
-    >>> [longest_interval(40_000, 1000, n, 0.5, 0.5) for n in (1, 2, 4)]
-    [30.0, 70.0, 150.0]
     """
     return usable_events(capacity_events, garbage_share, utilisation / n_nodes) * n_nodes / rate_hz
 
@@ -91,11 +51,5 @@ def longest_interval(
 def longest_length(
     capacity_events: float, n_nodes: int, garbage_share: float = 0.0, utilisation: float = 0.0
 ) -> float:
-    """Return the longest length window in events that ``n_nodes`` window nodes can hold.
-
-    Examples
-    --------
-    >>> longest_length(30_000, 4)
-    120000.0
-    """
+    """Return the longest length window in events that ``n_nodes`` window nodes can hold."""
     return longest_interval(capacity_events, 1.0, n_nodes, garbage_share, utilisation)

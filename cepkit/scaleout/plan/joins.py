@@ -18,37 +18,8 @@ def join_plan(
 ) -> ScatterPlan:  # fmt: skip
     """Return the plan of a join of two windows.
 
-    Parameters
-    ----------
-    nodes : int
-        Join nodes.
-    layout : str
-        ``"replicated"``: all nodes have the small window, and events of the other side go to them in turn.
-        ``"grouped"``: nodes are a grid; a left event goes to one row of it, a right
-        event to one column. ``"keys"``: both go to the node of their key.
-    groups : int, optional
-        Rows of the grid. Default: the grid is as square as possible.
-    small : {"right", "left"}
-        The side with the small window. Only ``"replicated"`` needs it.
-    left, right : str
-        Names of the streams.
-    title : str
-        Title of the plan.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7.
     Differs: any number of nodes forms a grid, and heartbeats say which events are in the windows.
-
-    Examples
-    --------
-    >>> join_plan(6, "grouped")
-    join: 6 nodes and a gather
-      join    left in turn to one of 3 groups, to all its 2 members
-              right in turn to one of 2 members in each of 3 groups
-              number and time of every event to all nodes
-              joins the events of its two windows
-      gather  adds up the aggregates of all nodes as of each event, and lists pairs in the order of events
     """
     whole_number("nodes", nodes, 1)
     if layout == "states":

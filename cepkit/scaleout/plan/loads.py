@@ -18,26 +18,8 @@ Formulas = tuple[tuple[str, str], tuple[str, str], tuple[str, str]]  # printed a
 def node_loads(plan: ScatterPlan) -> pd.DataFrame:
     """Return bandwidth, memory and work of a node of each stage, as printed and as corrected.
 
-    Parameters
-    ----------
-    plan : ScatterPlan
-        A plan of a window, of a pattern or of a join; other methods have no formulas here.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``stage``, ``nodes``, ``measure``, ``printed``, ``corrected``: formulas as texts, see `SYMBOLS`.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, section 3.1 and table 3.1. `cepkit.scaleout.model` has these formulas as
     functions, and `ScatterPlan.bandwidth` has numbers for given rates.
-
-    Examples
-    --------
-    >>> from cepkit.scaleout.plan.windows import window_plan
-    >>> node_loads(window_plan(4))[["measure", "printed", "corrected"]].values.tolist()
-    [['input', 'λ/4', 'λ/4'], ['memory', 'e/4', 'e/4 + g'], ['CPU', 'λ/4', '2λ/4']]
     """
     rows = []
     for k, stage in enumerate(plan.stages):

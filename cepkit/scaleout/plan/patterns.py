@@ -15,37 +15,18 @@ MOST_NODES = 512
 
 @dataclass(frozen=True, slots=True)
 class PatternState:
-    """A state of a pattern, which adds one event, or several in a loop, to a partial match.
+    """A state of a pattern, which adds one event, or several in a loop, to a partial match."""
 
-    Parameters
-    ----------
-    name : str
-        The variable.
-    events : str
-        Its stream of events in words.
-    is_loop : bool
-        Whether the state takes several events.
-    takes_next : bool
-        Whether a partial match takes the next event that fits, and no later one.
-    absent : tuple of str
-        Streams of events that must be absent when the match is complete. Only for the last state.
-    """
-
-    name: str
-    events: str
-    is_loop: bool = False
-    takes_next: bool = False
+    name: str  # the variable
+    events: str  # its stream of events in words
+    is_loop: bool = False  # whether the state takes several events
+    takes_next: bool = False  # whether a partial match takes the next event that fits, and no later one
+    # Streams of events that must be absent when the match is complete. Only for the last state.
     absent: tuple[str, ...] = ()
 
 
 def grid_of(nodes: int, groups: int | None = None) -> tuple[int, int]:
-    """Return the numbers of groups and of members per group for ``nodes`` nodes, as square as possible.
-
-    Examples
-    --------
-    >>> grid_of(6), grid_of(7), grid_of(8, groups=2)
-    ((3, 2), (7, 1), (2, 4))
-    """
+    """Return the numbers of groups and of members per group for ``nodes`` nodes, as square as possible."""
     if groups is not None:
         whole_number("groups", groups, 1)
         if nodes % groups:
@@ -67,16 +48,7 @@ def check_layout(layout: object, known: Sequence[str] = LAYOUTS) -> str:
 def state_routings(
     layout: str, nodes: int, groups: int | None = None, *, printed: bool = False
 ) -> tuple[Routing, Routing]:
-    """Return how events and partial matches go to the nodes of a state after the first.
-
-    Parameters
-    ----------
-    layout, nodes, groups
-        As for `pattern_plan`.
-    printed : bool
-        Whether partial matches go to one group and all its members, as the thesis prints. Pairs are then
-        lost, and others meet several times.
-    """
+    """Return how events and partial matches go to the nodes of a state after the first."""
     if check_layout(layout) == "keys":
         return ByKey(nodes), ByKey(nodes)
     if layout == "states":
@@ -96,40 +68,8 @@ def pattern_plan(
 ) -> ScatterPlan:
     """Return the plan of a pattern.
 
-    Parameters
-    ----------
-    states : sequence of PatternState
-        From the first to the last.
-    nodes : int
-        Nodes of each state. ``"states"`` gives every state one node, whatever this number is.
-    layout : str
-        ``"states"``: a node per state. ``"replicated"``: the first events and all partial matches go to the
-        replicas in turn, and later events go to all replicas. ``"grouped"``: an event goes to one group of
-        replicas, and a partial match to one member of every group. ``"keys"``: by key.
-    groups : int, optional
-        Groups of each state under ``"grouped"``. Default: the grid is as square as possible.
-    printed : bool
-        Whether partial matches go to one group only, as printed. This routing is wrong, and only for
-        demonstrations.
-    title : str
-        Title of the plan.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5.
     Differs: a partial match goes to one member of every group, so that every pair meets once.
-
-    Examples
-    --------
-    >>> states = [PatternState("a", "small"), PatternState("b", "large")]
-    >>> pattern_plan(states, 4, "grouped", title="a, b")
-    a, b: 8 nodes and a gather
-      a       small in turn to 4 nodes
-              begins a partial match with every event
-      b       large in turn to one of 2 groups, to all its 2 members
-              matches of a in turn to one of 2 members in each of 2 groups
-              joins partial matches with later events
-      gather  all matches, in canonical order
     """
     whole_number("nodes", nodes, 1, MOST_NODES)
     check_layout(layout)
@@ -180,8 +120,6 @@ def pattern_plan(
 def brenna_plan(states: Sequence[PatternState]) -> ScatterPlan:
     """Return the deployment by state of Brenna et al.: every node gets all events.
 
-    Notes
-    -----
     Source: Brenna, Gehrke, Hong, Johansen, "Distributed event stream processing with non-deterministic
     finite automata", DEBS 2009.
     """
@@ -200,8 +138,6 @@ def brenna_plan(states: Sequence[PatternState]) -> ScatterPlan:
 def leghari_plan(nodes: int, window: int | float, seed: int = 0) -> ScatterPlan:
     """Return the distribution by time of Leghari et al.: a random node gets the whole window of a start.
 
-    Notes
-    -----
     Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
     """
     feed = Feed("all events", ByTime(nodes, window, seed))
@@ -215,8 +151,6 @@ def leghari_plan(nodes: int, window: int | float, seed: int = 0) -> ScatterPlan:
 def streamcloud_plan(nodes: int) -> ScatterPlan:
     """Return the subclusters of StreamCloud: a stateful operator first, then operators without state.
 
-    Notes
-    -----
     Source: Gulisano, Jimenez-Peris, Patino-Martinez, Soriente, Valduriez, "StreamCloud: An Elastic and
     Scalable Data Streaming System", IEEE TPDS 2012.
     """

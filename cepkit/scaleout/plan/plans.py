@@ -13,21 +13,11 @@ from cepkit.scaleout.plan.routing import Routing
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A stream that goes to the nodes of a stage.
+    """A stream that goes to the nodes of a stage."""
 
-    Parameters
-    ----------
-    stream : str
-        Its name. Partial matches of an earlier stage have the name ``"matches of <stage>"``.
-    routing : Routing
-        Which nodes get which items.
-    heartbeat : bool
-        Whether all nodes also learn number and time of every event, without its values.
-    """
-
-    stream: str
-    routing: Routing
-    heartbeat: bool = False
+    stream: str  # its name. Partial matches of an earlier stage have the name ``"matches of <stage>"``.
+    routing: Routing  # which nodes get which items
+    heartbeat: bool = False  # whether all nodes also learn number and time of every event, without its values
 
     def words(self) -> str:
         """Return the feed in words."""
@@ -36,19 +26,12 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Nodes that do the same work on different items.
+    """Nodes that do the same work on different items."""
 
-    Parameters
-    ----------
-    name, work : str
-        The name of the stage, and the work of its nodes in words.
-    feeds : tuple of Feed
-        All routings have the same number of nodes.
-    """
-
+    # name, work: the name of the stage, and the work of its nodes in words
     name: str
     work: str
-    feeds: tuple[Feed, ...]
+    feeds: tuple[Feed, ...]  # all routings have the same number of nodes
 
     @property
     def n_nodes(self) -> int:
@@ -62,33 +45,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScatterPlan:
-    """A scaled-out query: its stages from the source to the gather.
+    """A scaled-out query: its stages from the source to the gather."""
 
-    Parameters
-    ----------
-    title : str
-        The query or method in words.
-    stages : tuple of Stage
-        In the order in which items pass them, without the gather.
-    gather : str
-        How the results of the last stage become one result.
-    kind : str
-        ``"window"``, ``"pattern"`` or ``"join"``.
-    layout : str
-        The name of the layout.
-    is_exact : bool
-        Whether the result equals that of a single node.
-    note : str
-        A remark, such as a limit of the method.
-    """
-
-    title: str
-    stages: tuple[Stage, ...]
-    gather: str
-    kind: str
-    layout: str
-    is_exact: bool = True
-    note: str = ""
+    title: str  # the query or method in words
+    stages: tuple[Stage, ...]  # in the order in which items pass them, without the gather
+    gather: str  # how the results of the last stage become one result
+    kind: str  # ``"window"``, ``"pattern"`` or ``"join"``
+    layout: str  # the name of the layout
+    is_exact: bool = True  # whether the result equals that of a single node
+    note: str = ""  # A remark, such as a limit of the method
 
     @property
     def n_nodes(self) -> int:
@@ -96,18 +61,7 @@ class ScatterPlan:
         return sum(stage.n_nodes for stage in self.stages)
 
     def bandwidth(self, rates: Mapping[str, float]) -> pd.DataFrame:
-        """Return the items per second that reach each node of a stage.
-
-        Parameters
-        ----------
-        rates : mapping of str to float
-            Items per second of each stream; partial matches, too.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per stage and stream: ``stage``, ``nodes``, ``stream``, ``rate``, ``per_node``.
-        """
+        """Return the items per second that reach each node of a stage."""
         rows = []
         for stage in self.stages:
             for feed in stage.feeds:

@@ -14,36 +14,20 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The items of one stream, in the global order of events.
+    """The items of one stream, in the global order of events."""
 
-    Parameters
-    ----------
-    n : int
-        Number of items.
-    key : ndarray of int64, shape (n,), optional
-        The number of each item's key. Only `ByKey` needs it.
-    time : ndarray, shape (n,), optional
-        Times, which do not fall. Only `ByTime` needs them.
-    is_start : ndarray of bool, shape (n,), optional
-        Whether an item begins partial matches. Only `ByTime` needs it.
-    """
-
-    n: int
-    key: np.ndarray | None = None
-    time: np.ndarray | None = None
+    n: int  # number of items
+    key: np.ndarray | None = None  # int64, (n,): the number of each item's key. Only `ByKey` needs it.
+    time: np.ndarray | None = None  # (n,), optional: times, which do not fall. Only `ByTime` needs them.
+    # bool, (n,): whether an item begins partial matches. Only `ByTime` needs it.
     is_start: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What a routing sends: item ``item[i]`` goes to node ``node[i]``.
+    """What a routing sends: item ``item[i]`` goes to node ``node[i]``."""
 
-    Parameters
-    ----------
-    item, node : ndarray of int64, shape (n_deliveries,)
-        Sorted by item, then by node.
-    """
-
+    # item, node: int64, (n_deliveries,): sorted by item, then by node
     item: np.ndarray
     node: np.ndarray
 
@@ -84,13 +68,7 @@ def _dealt(n: int, nodes_of_turn: np.ndarray) -> Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Routing):
-    """Item i goes to node ``i % nodes``.
-
-    Examples
-    --------
-    >>> RoundRobin(2).sends(Traffic(3)).node.tolist()
-    [0, 1, 0]
-    """
+    """Item i goes to node ``i % nodes``."""
 
     nodes: int
 
@@ -118,13 +96,7 @@ class RoundRobin(Routing):
 
 @dataclass(frozen=True, slots=True)
 class ToAll(Routing):
-    """Every item goes to all nodes.
-
-    Examples
-    --------
-    >>> ToAll(2).sends(Traffic(2)).item.tolist()
-    [0, 0, 1, 1]
-    """
+    """Every item goes to all nodes."""
 
     nodes: int
 
@@ -152,14 +124,7 @@ class ToAll(Routing):
 
 @dataclass(frozen=True, slots=True)
 class ByKey(Routing):
-    """All items of a key go to one node.
-
-    Examples
-    --------
-    >>> made = ByKey(2).sends(Traffic(3, key=np.array([5, 6, 5]))).node
-    >>> bool(made[0] == made[2])
-    True
-    """
+    """All items of a key go to one node."""
 
     nodes: int
 
@@ -212,11 +177,6 @@ class ToGroup(_Grid):
     """Items go to the groups of a grid in turn, each to all members of its group.
 
     Node ``g * members + m`` is member m of group g. A group is a row of the grid.
-
-    Examples
-    --------
-    >>> ToGroup(2, 2).sends(Traffic(2)).node.tolist()
-    [0, 1, 2, 3]
     """
 
     @property
@@ -242,11 +202,6 @@ class ToMember(_Grid):
     """Items go to the members of a grid in turn, each to the same member of every group.
 
     Together with `ToGroup` every pair of items meets at exactly one node.
-
-    Examples
-    --------
-    >>> ToMember(2, 2).sends(Traffic(2)).node.tolist()
-    [0, 2, 1, 3]
     """
 
     @property
@@ -271,28 +226,12 @@ class ToMember(_Grid):
 class ByTime(Routing):
     """A random node gets each event that begins partial matches, and all events of the window after it.
 
-    Parameters
-    ----------
-    nodes : int
-    window : int or float
-        In ticks of the clock. An event exactly one window after the start is inside.
-    seed : int
-        Seed of the random nodes.
-
-    Notes
-    -----
     Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
-
-    Examples
-    --------
-    >>> made = Traffic(4, time=np.arange(4), is_start=np.array([True, False, False, False]))
-    >>> ByTime(3, window=2).sends(made).item.tolist()
-    [0, 1, 2]
     """
 
     nodes: int
-    window: int | float
-    seed: int = 0
+    window: int | float  # in ticks of the clock. An event exactly one window after the start is inside.
+    seed: int = 0  # seed of the random nodes
 
     def __post_init__(self) -> None:
         whole_number("ByTime: nodes", self.nodes, 1)

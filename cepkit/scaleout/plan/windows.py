@@ -53,34 +53,9 @@ def check_window_aggregates(window: Window) -> None:
 def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] = ()) -> ScatterPlan:
     """Return the plan of a window with running aggregates.
 
-    Parameters
-    ----------
-    nodes : int
-        Window nodes.
-    title : str
-        Title of the plan.
-    functions : iterable of str
-        Aggregates, which must be mergeable.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        For median, distinct and other aggregates that need all events in one place.
-
-    Notes
-    -----
     Source: Suhothayan, 2019, 3.1.1.
     Differs: a heartbeat has number and time of every event, so each partial result is as of the event that
     the output is for. With the thesis' rules, a node expires events only by its own ones.
-
-    Examples
-    --------
-    >>> window_plan(2, title="sum(price)")
-    sum(price): 2 nodes and a gather
-      window  events in turn to 2 nodes
-              number and time of every event to all nodes
-              keeps partial aggregates of its own events in the window
-      gather  merges the partial aggregates as of each event, in the order of nodes
     """
     whole_number("nodes", nodes, 1)
     check_mergeable(functions)
@@ -106,8 +81,6 @@ def printed_window_plan(nodes: int) -> ScatterPlan:
 def pandey_plan(nodes: int) -> ScatterPlan:
     """Return the streaming aggregation of Pandey et al.: sums and counts of parts are added up on the way.
 
-    Notes
-    -----
     Source: Pandey, Zhang, Weiss, Jacobsen, Vitenberg, "Distributed event aggregation for content-based
     publish/subscribe systems", DEBS 2014.
     """

@@ -20,21 +20,13 @@ PRINTED = "printed in the thesis"
 
 @dataclass(frozen=True, slots=True)
 class FigureLooks:
-    """Title and axes of one figure.
-
-    Parameters
-    ----------
-    title, x_title, y_title : str
-    factor : float
-        From the table's unit to that of the axis.
-    log_x, log_y : bool
-        Whether an axis is logarithmic.
-    """
+    """Title and axes of one figure."""
 
     title: str
     x_title: str
     y_title: str
-    factor: float = 1.0
+    factor: float = 1.0  # from the table's unit to that of the axis
+    # log_x, log_y: whether an axis is logarithmic
     log_x: bool = False
     log_y: bool = False
 
@@ -67,26 +59,7 @@ def draw_figures(
     results: pd.DataFrame, names: Sequence[str], *, printed: pd.DataFrame | None = None,
     columns: int = 2, title: str | None = None,
 ) -> go.Figure:  # fmt: skip
-    """Draw some figures of the thesis as panels.
-
-    Parameters
-    ----------
-    results : pandas.DataFrame
-        One row per point: ``figure``, ``series``, ``x``, ``value``. Several seeds become means.
-    names : sequence of str
-        Keys of `FIGURES`.
-    printed : pandas.DataFrame, optional
-        Points of the thesis with the same columns. Points without ``x`` are not drawn.
-    columns : int
-        Panels in a row.
-    title : str, optional
-        Heading.
-
-    Raises
-    ------
-    CepError
-        When a figure is unknown.
-    """
+    """Draw some figures of the thesis as panels."""
     panels = []
     for name in names:
         if name not in FIGURES:

@@ -20,26 +20,15 @@ from cepkit.scaleout.simulation.windows import at_gather, window_nodes
 
 @dataclass(frozen=True, slots=True)
 class ArrivingPartials:
-    """Partial results in the order in which they reach the gather.
+    """Partial results in the order in which they reach the gather."""
 
-    Parameters
-    ----------
-    event : ndarray of int64, shape (n,)
-        The number of the event that each belongs to.
-    source : ndarray of int64, shape (n,)
-        Its node and group as one number; a new partial result replaces the one before it.
-    group : ndarray of int64, shape (n,)
-        Its group.
-    value : ndarray of float64, shape (n,)
-        The sum of a part.
-    arrival, sent : ndarray of float64, shape (n,)
-        When it reaches the gather, and when the publisher sent the event; in seconds.
-    """
-
-    event: np.ndarray
+    event: np.ndarray  # int64, (n,): the number of the event that each belongs to
+    # int64, (n,): its node and group as one number; a new partial result replaces the one before it
     source: np.ndarray
-    group: np.ndarray
-    value: np.ndarray
+    group: np.ndarray  # int64, (n,): its group
+    value: np.ndarray  # float64, (n,): the sum of a part
+    # arrival, sent: float64, (n,): when it reaches the gather, and when the publisher sent the event; in
+    # seconds
     arrival: np.ndarray
     sent: np.ndarray
 
@@ -52,27 +41,7 @@ class ArrivingPartials:
 
 
 def slack_order(time: np.ndarray, arrival: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order in which K-Slack with a growing K releases items, and when it releases each.
-
-    Parameters
-    ----------
-    time : ndarray, shape (n,)
-        Times of the items, in the order of arrival.
-    arrival : ndarray of float64, shape (n,)
-        When they arrive.
-
-    Returns
-    -------
-    order : ndarray of int64, shape (n,)
-    released : ndarray of float64, shape (n,)
-        By item, not by order.
-
-    Examples
-    --------
-    >>> time = np.array([1, 2, 4, 3, 6, 5, 9])
-    >>> time[slack_order(time, np.arange(7.0))[0]].tolist()
-    [1, 2, 4, 3, 5, 6, 9]
-    """
+    """Return the order in which K-Slack with a growing K releases items, and when it releases each."""
     buffer, order = SlackBuffer(), []
     released = np.empty(len(time))
     for now, moment in zip(time.tolist(), arrival.tolist(), strict=True):
@@ -90,6 +59,7 @@ def window_partials(
     """Return the partial sums of a time window, and the sum of a single node at each event.
 
     Each node expires its events by the time of its own newest event, as in the thesis.
+
     """
     sent = setting.times()
     exact = _running_sum(sent, weight, group, interval_s)
@@ -114,6 +84,7 @@ def join_partials(
     """Return the partial sums of a join of two windows on a grid, and the sum of a single node.
 
     The sum is that of the left weights of all pairs. A node knows only the numbers of its own events.
+
     """
     sent = setting.times()
     of_node = events_of_nodes(len(sent), join_routings(n_nodes, "grouped"))
@@ -151,6 +122,7 @@ def _join_sum(own: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
     """Return the sum of left weights over all pairs of a node's windows after each of its events.
 
     A window ends with the node's own newest event of the side: the rule of the thesis.
+
     """
     side, rank = own % 2, own // 2
     sums = []
@@ -179,26 +151,7 @@ def accuracy(
     from_s: float,
     slack: bool = False,
 ) -> dict[str, float]:
-    """Return order, latency and error of the naive gather.
-
-    Parameters
-    ----------
-    partials : ArrivingPartials
-    exact : ndarray of float64
-        The right result after each event.
-    setting : ClusterSetting
-    from_s : float
-        Results of events before this moment do not count, because windows are not full yet.
-    slack : bool
-        Whether K-Slack reorders partial results before the gather.
-
-    Returns
-    -------
-    dict
-        ``out_of_order`` (share), ``most_delay_ms``, ``latency_ms``, ``error`` (mean relative),
-        ``wrong_share`` (share of the results that are wrong), and ``wrong_at_last`` (share of the events
-        whose last result is wrong: if several nodes get an event, earlier results are not complete).
-    """
+    """Return order, latency and error of the naive gather."""
     time = partials.sent
     if slack:
         order, released = slack_order(time, partials.arrival)

@@ -34,19 +34,6 @@ def simulate_join(
 ) -> SimulatedRun:
     """Simulate a join of two length windows over ``n_nodes`` join nodes, and a gather if there are several.
 
-    Parameters
-    ----------
-    n_nodes : int
-        Join nodes, without the gather.
-    setting : ClusterSetting
-        Left and right events take turns, each with half of ``rate_hz``.
-    lengths : (int, int)
-        Lengths of the left and the right window, in events.
-    layout : str
-        ``"replicated"``: every node has the right window. ``"grouped"``: a square grid.
-
-    Notes
-    -----
     An event is compared with all events of the other window at its node, and so is an event that leaves.
     """
     sent = setting.times()
@@ -107,6 +94,7 @@ def longest_join(
     """Return the longest window in events: the left one beside ``small`` right events, or both if None.
 
     ``step`` is the resolution. The search begins at the value of the formulas.
+
     """
     node, costs = setting.node, setting.costs
     capacity, half_rate = node.capacity_events, setting.rate_hz / 2

@@ -19,20 +19,11 @@ BIN_S = 10.0  # memory and utilisation are looked at once in such a time
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """The hardware of a node.
+    """The hardware of a node."""
 
-    Parameters
-    ----------
-    cpu : float
-        Share of a virtual CPU; service times are those of a whole one.
-    capacity_events : float
-        C: events or partial matches that fit into its memory without garbage.
-    garbage_share : float
-        γ: share of the memory that garbage takes in a node that is always busy, from 0 to 1.
-    """
-
-    cpu: float = 0.5
-    capacity_events: float = 32_500.0
+    cpu: float = 0.5  # share of a virtual CPU; service times are those of a whole one
+    capacity_events: float = 32_500.0  # C: events or partial matches that fit into its memory without garbage
+    # Γ: share of the memory that garbage takes in a node that is always busy, from 0 to 1.
     garbage_share: float = 0.0
 
     def __post_init__(self) -> None:
@@ -44,15 +35,10 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCosts:
-    """Service times in microseconds of a whole CPU.
+    """Service times in microseconds of a whole CPU."""
 
-    Parameters
-    ----------
-    arrival_us, expiry_us, probe_us, emit_us, merge_us : float
-        For an event that arrives, an event that leaves the window, a pair that is compared, a result that is
-        sent, and a partial result that the gather merges.
-    """
-
+    # arrival_us, expiry_us, probe_us, emit_us, merge_us: for an event that arrives, an event that leaves the
+    # window, a pair that is compared, a result that is sent, and a partial result that the gather merges
     arrival_us: float = 20.0
     expiry_us: float = 160.0
     probe_us: float = 0.05
@@ -66,24 +52,13 @@ class ServiceCosts:
 
 @dataclass(frozen=True, slots=True)
 class NodeLink:
-    """A connection that keeps the order of its messages.
+    """A connection that keeps the order of its messages."""
 
-    Parameters
-    ----------
-    mean_ms : float
-        Mean latency; the latencies are log-normal.
-    sigma : float
-        Standard deviation of the logarithm.
-    pause_share : float
-        Share of the messages before which the sender pauses. Later messages wait, too.
-    pause_mean_ms : float
-        Mean of the pauses, which are exponential.
-    """
-
-    mean_ms: float = 0.08
-    sigma: float = 0.4
+    mean_ms: float = 0.08  # mean latency; the latencies are log-normal
+    sigma: float = 0.4  # standard deviation of the logarithm
+    # Share of the messages before which the sender pauses. Later messages wait, too.
     pause_share: float = 0.0
-    pause_mean_ms: float = 15.0
+    pause_mean_ms: float = 15.0  # mean of the pauses, which are exponential
 
     def deliver(self, sent: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return when messages arrive, in seconds. ``sent`` does not fall, and neither does the result."""
@@ -98,31 +73,16 @@ class NodeLink:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSetting:
-    """Everything that a simulation needs besides the query: the nodes, the costs, the links and the time.
-
-    Parameters
-    ----------
-    node : NodeKind
-    costs : ServiceCosts
-    link : NodeLink
-        From the publisher to the nodes, between states, and to the consumer.
-    gather_link : NodeLink
-        From each node to the gather. Pauses here bring partial results out of order.
-    rate_hz : float
-        Events per second of all streams together.
-    duration_s : float
-        Simulated time.
-    seed : int
-        Seed of latencies and workloads.
-    """
+    """Everything that a simulation needs besides the query: the nodes, the costs, the links and the time."""
 
     node: NodeKind = NodeKind()
     costs: ServiceCosts = ServiceCosts()
-    link: NodeLink = NodeLink()
+    link: NodeLink = NodeLink()  # from the publisher to the nodes, between states, and to the consumer
+    # From each node to the gather. Pauses here bring partial results out of order.
     gather_link: NodeLink = NodeLink(pause_share=0.001, pause_mean_ms=20.0)
-    rate_hz: float = 1_000.0
-    duration_s: float = 1_200.0
-    seed: int = 0
+    rate_hz: float = 1_000.0  # events per second of all streams together
+    duration_s: float = 1_200.0  # simulated time
+    seed: int = 0  # seed of latencies and workloads
 
     def times(self) -> np.ndarray:
         """Return when the publisher sends the events, in seconds."""
@@ -139,43 +99,22 @@ class ClusterSetting:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Jobs of a node, in any order.
+    """Jobs of a node, in any order."""
 
-    Parameters
-    ----------
-    ready : ndarray of float64, shape (n_jobs,)
-        Moments in seconds.
-    service : ndarray of float64, shape (n_jobs,)
-        Seconds of a whole CPU.
-    change : ndarray of int64, shape (n_jobs,)
-        How many more events the node holds after the job.
-    """
-
-    ready: np.ndarray
-    service: np.ndarray
-    change: np.ndarray
+    ready: np.ndarray  # float64, (n_jobs,): moments in seconds
+    service: np.ndarray  # float64, (n_jobs,): seconds of a whole CPU
+    change: np.ndarray  # int64, (n_jobs,): how many more events the node holds after the job
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """What one node did.
+    """What one node did."""
 
-    Parameters
-    ----------
-    finish : ndarray of float64, shape (n_jobs,)
-        When each job was finished, in the order of the jobs.
-    utilisation : ndarray of float64, shape (n_bins,)
-        Offered work over available time in each bin; 1 and more is overload.
-    held : ndarray of int64, shape (n_bins,)
-        The most events that the node held in each bin.
-    usable : ndarray of float64, shape (n_bins,)
-        How many it could hold.
-    """
-
-    finish: np.ndarray
+    finish: np.ndarray  # float64, (n_jobs,): when each job was finished, in the order of the jobs
+    # float64, (n_bins,): offered work over available time in each bin; 1 and more is overload
     utilisation: np.ndarray
-    held: np.ndarray
-    usable: np.ndarray
+    held: np.ndarray  # int64, (n_bins,): the most events that the node held in each bin
+    usable: np.ndarray  # float64, (n_bins,): how many it could hold
 
     @property
     def failed_at_s(self) -> float:
@@ -187,14 +126,7 @@ class NodeRun:
 def serve(ready: np.ndarray, service: np.ndarray) -> np.ndarray:
     """Return when a server finishes jobs that come in the order of ``ready``.
 
-    Notes
-    -----
-    finish_i = max(ready_i, finish_(i-1)) + service_i, as sums and a running maximum. O(n).
-
-    Examples
-    --------
-    >>> serve(np.array([0.0, 1.0, 1.5]), np.array([1.0, 1.0, 1.0])).tolist()
-    [1.0, 2.0, 3.0]
+    finish_i = max(ready_i, finish_(i-1)) + service_i, as sums and a running maximum.
     """
     done = np.cumsum(service)
     return done + np.maximum.accumulate(ready - (done - service))
@@ -204,6 +136,7 @@ def run_node(jobs: Jobs, kind: NodeKind, duration_s: float) -> NodeRun:
     """Return what a node does with its jobs, until ``duration_s``.
 
     Jobs that are ready at the same time run in the order of ``jobs``.
+
     """
     order = np.argsort(jobs.ready, kind="stable")
     ready, service = jobs.ready[order], jobs.service[order] / kind.cpu

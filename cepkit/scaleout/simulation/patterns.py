@@ -19,44 +19,26 @@ LAYOUTS = (SINGLE, STATES, REPLICATED, GROUPED)
 
 @dataclass(frozen=True, slots=True)
 class WaitingMatches:
-    """Partial matches of one length, in the order of their making.
+    """Partial matches of one length, in the order of their making."""
 
-    Parameters
-    ----------
-    enter, expire : ndarray of float64, shape (n_matches,)
-        When the events of each are complete, and when its window ends.
-    next_event : ndarray of int64, shape (n_matches,)
-        The number of the event that it takes next; -1 if none comes in time.
-    ready : ndarray of float64, shape (n_matches,)
-        When the node that made it has finished.
-    """
-
+    # enter, expire: float64, (n_matches,): when the events of each are complete, and when its window ends
     enter: np.ndarray
     expire: np.ndarray
+    # int64, (n_matches,): the number of the event that it takes next; -1 if none comes in time
     next_event: np.ndarray
-    ready: np.ndarray
+    ready: np.ndarray  # float64, (n_matches,): when the node that made it has finished
 
 
 @dataclass(frozen=True, slots=True)
 class CardStream:
-    """Transactions as arrays, with the next small and the next large purchase of each card.
+    """Transactions as arrays, with the next small and the next large purchase of each card."""
 
-    Parameters
-    ----------
-    sent : ndarray of float64
-        In seconds.
-    is_small, is_large : ndarray of bool
-    next_small : ndarray of int64
-        The next small purchase of the card after each event; -1 if there is none.
-    next_large : ndarray of int64
-        The next large purchase.
-    """
-
-    sent: np.ndarray
+    sent: np.ndarray  # float64: in seconds
+    # is_small, is_large: bool
     is_small: np.ndarray
     is_large: np.ndarray
-    next_small: np.ndarray
-    next_large: np.ndarray
+    next_small: np.ndarray  # int64: the next small purchase of the card after each event; -1 if there is none
+    next_large: np.ndarray  # int64: the next large purchase
 
 
 def card_stream(setting: ClusterSetting, workload: str = WORST, n_cards: int = 100) -> CardStream:
@@ -84,27 +66,9 @@ def simulate_pattern(
 ) -> SimulatedRun:  # fmt: skip
     """Simulate the pattern with a window of ``interval_s`` seconds.
 
-    Parameters
-    ----------
-    layout : str
-        ``"single"``: one node. ``"states"``: a node per state. ``"replicated"`` and ``"grouped"``:
-        ``replicas`` nodes per state.
-    setting : ClusterSetting
-    stream : CardStream
-    interval_s : float
-    replicas, groups : int
-        As ``nodes`` and ``groups`` of `cepkit.scaleout.plan.patterns.pattern_plan`.
-
-    Returns
-    -------
-    SimulatedRun
-        Results are complete matches, sent when their last event was sent.
-
-    Notes
-    -----
-    Each small purchase begins a partial match, which takes the next small and then the next large purchase of
-    its card. Every node gets only the events that its state can take. An event is compared with all partial
-    matches that wait at its node.
+    Each small purchase begins a partial match, which takes the next small and then the next large purchase
+    of its card. Every node gets only the events that its state can take. An event is compared with all
+    partial matches that wait at its node.
     """
     rng = np.random.default_rng([setting.seed, LAYOUTS.index(layout)])
     begin, small, large = np.flatnonzero(stream.is_small), stream.is_small, np.flatnonzero(stream.is_large)

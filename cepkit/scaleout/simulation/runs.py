@@ -13,39 +13,25 @@ from cepkit.scaleout.simulation.nodes import NodeRun
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNode:
-    """One node of a run: its stage, and its messages per second.
-
-    Parameters
-    ----------
-    stage : str
-    run : NodeRun
-    in_hz, out_hz : float
-        Messages per second that reach it and that it sends.
-    """
+    """One node of a run: its stage, and its messages per second."""
 
     stage: str
     run: NodeRun
+    # in_hz, out_hz: messages per second that reach it and that it sends
     in_hz: float
     out_hz: float
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """A simulated deployment.
-
-    Parameters
-    ----------
-    nodes : tuple of SimulatedNode
-    sent, received : ndarray of float64, shape (n_results,)
-        When the publisher sent the event of each result, and when the consumer received the result.
-    duration_s : float
-        Simulated time.
-    """
+    """A simulated deployment."""
 
     nodes: tuple[SimulatedNode, ...]
+    # sent, received: float64, (n_results,): when the publisher sent the event of each result, and when the
+    # consumer received the result
     sent: np.ndarray
     received: np.ndarray
-    duration_s: float
+    duration_s: float  # simulated time
 
     @property
     def failed_at_s(self) -> float:
@@ -75,15 +61,7 @@ class SimulatedRun:
         return float(np.mean([node.in_hz for node in self.nodes if node.stage == stage]))
 
     def stages(self) -> pd.DataFrame:
-        """Return means over the nodes of each stage.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row per stage in order: ``stage``, ``nodes``, ``in_hz``, ``out_hz``, ``utilisation`` and
-            ``held`` (events). Both are means of the last fifth of the run. ``most_held`` is the most of
-            any node.
-        """
+        """Return means over the nodes of each stage."""
         rows = []
         for stage in dict.fromkeys(node.stage for node in self.nodes):
             own = [node for node in self.nodes if node.stage == stage]
@@ -111,22 +89,7 @@ class SimulatedRun:
 
 
 def greatest_that_works(works: Callable[[int], bool], guess: int, most: int = 1_000_000) -> int:
-    """Return the greatest whole number that works, by bisection; 0 if 1 does not work.
-
-    Parameters
-    ----------
-    works : callable
-        True up to some number, and False from there on.
-    guess : int
-        Where the search begins. A good one saves calls.
-    most : int
-        Largest number to try.
-
-    Examples
-    --------
-    >>> greatest_that_works(lambda n: n <= 37, guess=30), greatest_that_works(lambda n: False, guess=5)
-    (37, 0)
-    """
+    """Return the greatest whole number that works, by bisection; 0 if 1 does not work."""
     low, high = 0, most + 1  # low works, high does not
     at, step = min(max(1, guess), most), 1
     while high - low > 1:

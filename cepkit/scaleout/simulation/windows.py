@@ -19,22 +19,8 @@ def simulate_window(
 ) -> SimulatedRun:
     """Simulate a window over ``n_nodes`` window nodes, and a gather if there are several.
 
-    Parameters
-    ----------
-    n_nodes : int
-        Window nodes, without the gather.
-    setting : ClusterSetting
-    interval_s, length : float or int, optional
-        A time window in seconds, or a length window in events; one of them.
-
-    Returns
-    -------
-    SimulatedRun
-
-    Notes
-    -----
     In a time window, a timer makes a job of each expiry. In a length window, the expiry is a part of the
-    arrival, so it costs no job of its own. O(n_events log n_events) time and memory.
+    arrival, so it costs no job of its own.
     """
     if (interval_s is None) == (length is None):
         raise CepError("simulate_window: give either interval_s or length")
@@ -103,6 +89,7 @@ def longest_window(n_nodes: int, setting: ClusterSetting, *, by: str, step: int 
     """Return the longest time window in seconds (``by="time"``), or length window (``by="length"``).
 
     ``step`` is the resolution, in seconds or events. The search begins at the value of the formula.
+
     """
     node, costs = setting.node, setting.costs
     per_event = costs.arrival_us + costs.emit_us + (costs.expiry_us if by == "time" else costs.expiry_us / 3)

@@ -82,6 +82,7 @@ def _answers_first(panel: PaperPanel) -> Test:
     """Return the test that DARLING's mean latency is the least everywhere, and within the bound.
 
     The value is DARLING's greatest mean latency. Points where a strategy has no match do not count for it.
+
     """
 
     def test(results: pd.DataFrame) -> Verdict | None:
@@ -126,6 +127,7 @@ def _costs_least(panel: PaperPanel) -> Test:
 
     Others are those with utilities or classes; random shedding has no work of its own without drops. The
     value is DARLING's slope over that of hSPICE.
+
     """
 
     def test(results: pd.DataFrame) -> Verdict | None:

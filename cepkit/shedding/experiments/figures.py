@@ -54,37 +54,18 @@ _ALWAYS = ("espice", "hspice", "zhao")
 
 @dataclass(frozen=True, slots=True)
 class PaperAxis:
-    """The x axis of some panels: a query of the paper with one free parameter.
+    """The x axis of some panels: a query of the paper with one free parameter."""
 
-    Parameters
-    ----------
-    data : str
-        ``"stocks"``, ``"soccer"`` or ``"buses"``.
-    by : str
-        ``"window"``, ``"length"``, ``"partial matches"`` or ``"overload"``: what the points change.
-    query : str
-        Name in `cepkit.shedding.experiments.queries.QUERIES`.
-    points : tuple of str, int or float
-        Windows, lengths, constants of a condition, or overload rates.
-    service_us : float
-        Microseconds that a server with the default prices needs for an event at the reference: the middle of
-        the points. Measured once in the warm-up of seed 0, and kept here so that all runs have equal prices.
-    length : int, optional
-        Number of event types of all points; None: the longest.
-    window : str
-        Window of all points.
-    constant : float, optional
-        Constant of the conditions of all points; None: that of the query.
-    """
-
-    data: str
-    by: str
-    query: str
-    points: tuple[str | int | float, ...]
+    data: str  # ``"stocks"``, ``"soccer"`` or ``"buses"``
+    by: str  # ``"window"``, ``"length"``, ``"partial matches"`` or ``"overload"``: what the points change
+    query: str  # name in `cepkit.shedding.experiments.queries.QUERIES`
+    points: tuple[str | int | float, ...]  # windows, lengths, constants of a condition, or overload rates
+    # Microseconds that a server with the default prices needs for an event at the reference: the middle of
+    # the points. Measured once in the warm-up of seed 0, and kept here so that all runs have equal prices.
     service_us: float
-    length: int | None = None
-    window: str | None = None
-    constant: float | None = None
+    length: int | None = None  # number of event types of all points; None: the longest
+    window: str | None = None  # window of all points
+    constant: float | None = None  # constant of the conditions of all points; None: that of the query
 
     def query_at(self, point: str | int | float) -> SequenceQuery:
         """Return the query of a point."""
@@ -107,6 +88,7 @@ class PaperAxis:
 
         The factor makes the server as slow as it must be to process the share ``room`` of the events within
         the latency bound at the reference. So a short stream meets the overload of the paper's long ones.
+
         """
         factor = LATENCY_BOUND / (room * n_events * (service_us or self.service_us) * 1e-6)
         return Prices(**{name: factor * seconds for name, seconds in Prices().table().items()})
@@ -143,26 +125,13 @@ AXES = {
 
 @dataclass(frozen=True, slots=True)
 class PaperPanel:
-    """A panel of a figure of the paper.
+    """A panel of a figure of the paper."""
 
-    Parameters
-    ----------
-    figure : int
-        6 to 10.
-    letter : str
-        Letter of the panel. The paper does not say which data set some letters show; see `PANELS`.
-    axis : PaperAxis
-    load : str
-        ``"peaks"``, ``"continuous"`` or ``"no drops"``.
-    measure : str
-        Column of the results.
-    """
-
-    figure: int
-    letter: str
+    figure: int  # 6 to 10
+    letter: str  # letter of the panel. The paper does not say which data set some letters show; see `PANELS`.
     axis: PaperAxis
-    load: str
-    measure: str
+    load: str  # ``"peaks"``, ``"continuous"`` or ``"no drops"``
+    measure: str  # column of the results
 
     @property
     def name(self) -> str:
@@ -202,16 +171,7 @@ PANELS: tuple[PaperPanel, ...] = (
 
 
 def find_panels(names: str | Iterable[str] | None = None) -> tuple[PaperPanel, ...]:
-    """Return the panels with some names; a number of a figure stands for all its panels.
-
-    Examples
-    --------
-    >>> len(find_panels()), [panel.name for panel in find_panels(["9", "6a"])]
-    (42, ['6a', '9a', '9b', '9c', '9d', '9e', '9f'])
-    >>> find_panels("11a")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: there is no panel '11a'. Figures: 6, 7, 8, 9, 10; panels: a to i, of 9 a to f
-    """
+    """Return the panels with some names; a number of a figure stands for all its panels."""
     if names is None:
         return PANELS
     wanted = {names} if isinstance(names, str) else {str(name) for name in names}
@@ -232,6 +192,7 @@ class PaidDarling:
 
     DARLING computes no utility until a buffer is nearly full, so without an overload its overhead is almost
     zero. Here every event pays for its utility and its place in an array, as in an overload.
+
     """
 
     name: ClassVar[str] = "darling"
@@ -318,15 +279,7 @@ def setting_of(
 
 @lru_cache(maxsize=2)
 def recorded_setting_of(axis: PaperAxis, point: str | int | float, load: str, n_events: int) -> Setting:
-    """Return the setting of a point on the first recorded events.
-
-    Raises
-    ------
-    RecordedDataError
-        When this machine does not have the data.
-    CepError
-        When they have no event of a type, or fewer than `FEWEST` of all types.
-    """
+    """Return the setting of a point on the first recorded events."""
     types = find_query(axis.query).first_types(axis.length_at(point))
     frame = recorded_stream(axis.data, types, n_events)
     if len(frame) < FEWEST:
@@ -377,17 +330,7 @@ def measure(
     axis: PaperAxis, point: str | int | float, load: str, strategy: str, seed: int, n_events: int,
     *, recorded: bool = False,
 ) -> dict:  # fmt: skip
-    """Return what one replay measures.
-
-    Returns
-    -------
-    dict
-        ``window_events``, ``partial_matches_per_window``: averages in the warm-up. ``recall``, ``precision``,
-        ``mean_latency``, ``max_latency``, ``within_bound``, ``latency_overhead``, ``peak_bytes``,
-        ``dropped_events``, ``dropped_partial_matches``, ``skipped_pairs``, ``matches``,
-        ``matches_without_shedding``, ``shedding_seconds``, ``seconds``, and ``cpu_s``: CPU time of the replay
-        on this machine. Latencies are in seconds of virtual time. They are NaN without matches.
-    """
+    """Return what one replay measures."""
     if recorded:
         setting = recorded_setting_of(axis, point, load, n_events)
     else:
@@ -414,12 +357,6 @@ def runs_of(
     """Return the replays that panels need, each once, as points of a sweep.
 
     Strategies of one setting follow each other, so that they share the stream and the run without shedding.
-
-    Examples
-    --------
-    >>> runs = runs_of(find_panels(["6a", "7a", "8a"]), ["darling"], [0, 1], 1000)
-    >>> len(runs), runs[0]["x"]
-    (10, '5 min')
     """
     pairs = dict.fromkeys((panel.axis, panel.load) for panel in panels)
     return [
@@ -442,35 +379,6 @@ def sweep(
 ) -> pd.DataFrame:
     """Run the replays of panels, and return what they measured.
 
-    Parameters
-    ----------
-    panels : str or iterable of str, optional
-        Names such as ``"6a"``, or figures such as ``"6"``; None: all 42.
-    strategies : sequence of str
-        Names of strategies.
-    seeds : iterable of int
-        Each makes its own stream and random decisions.
-    n_events : int
-        Events of each stream. A fifth of them is the warm-up.
-    path : str or path, optional
-        Folder that keeps each replay, so that an interrupted sweep continues; see
-        `cepkit.experiments.sweeps.sweep`.
-    progress : bool
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per replay: ``data`` (such as ``"seed 0"``), ``stream``, ``by``, ``load``, ``x``, ``strategy``,
-        ``n_events``, and the columns of `measure`.
-
-    Raises
-    ------
-    CepError
-        When a panel or a strategy has no such name.
-
-    Notes
-    -----
     Each replay runs on one core. Two processes with different seeds and folders use two cores. With the
     defaults, all panels need 6,050 replays of about 0.55 s each: an hour and a half of one core. Replays of
     10,000 events take twice as long, and those of 20,000 events three to four times.
@@ -505,14 +413,6 @@ def recorded_sweep(
 ) -> pd.DataFrame:
     """Run the replays of panels on the recorded data of this machine.
 
-    Returns
-    -------
-    pandas.DataFrame
-        Columns of `sweep`; ``data`` names the recorded data, and ``n_events`` is the number of recorded
-        events. Without data, and for axes with too few events at one of their points, there are no rows.
-
-    Notes
-    -----
     The prices make the server as slow, by its own warm-up at the reference, as those of `sweep` do.
     """
     rows = []
@@ -547,6 +447,7 @@ def panel_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
     types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
     in three digits.
     ``attrs`` has the title, the measure and the kind of the axis, for a plot.
+
     """
     axis = panel.axis
     is_own = (results["stream"] == axis.data) & (results["by"] == axis.by) & (results["load"] == panel.load)

@@ -37,39 +37,21 @@ Types = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class QueryTemplate:
-    """A query of the paper with a free length, window and constant.
+    """A query of the paper with a free length, window and constant."""
 
-    Parameters
-    ----------
-    name : str
-        Name in `QUERIES`.
-    data : str
-        ``"stocks"``, ``"soccer"`` or ``"buses"``.
-    types : tuple of str or int
-        Event types of the longest query, in order.
-    shortest : int
-        Least number of event types; the negated type counts.
-    window : str
-        Window of the paper's table.
-    constants : mapping of str to float
-        The readings of the query, and the constant of each. ``"artefact"`` is the text in the authors'
-        repository, ``"paper"`` is table 1.
-    sweep : tuple of float
-        Constants of an experiment that changes the number of partial matches; empty for other queries.
-    repeated, absent : int, optional
-        Place of the type that repeats, or must not occur.
-    conditions : callable
-        ``conditions(n_types, constant, reading)`` returns the conditions on the variables a, b, c, …
-    """
-
-    name: str
-    data: str
-    types: Types
-    shortest: int
-    window: str
+    name: str  # name in `QUERIES`
+    data: str  # ``"stocks"``, ``"soccer"`` or ``"buses"``
+    types: Types  # event types of the longest query, in order
+    shortest: int  # least number of event types; the negated type counts
+    window: str  # window of the paper's table
+    # The readings of the query, and the constant of each. ``"artefact"`` is the text in the authors'
+    # repository, ``"paper"`` is table 1.
     constants: dict[str, float]
+    # ``conditions(n_types, constant, reading)`` returns the conditions on the variables a, b, c, …
     conditions: Callable[[int, float, str], list[str]]
+    # Constants of an experiment that changes the number of partial matches; empty for other queries.
     sweep: tuple[float, ...] = ()
+    # repeated, absent: place of the type that repeats, or must not occur
     repeated: int | None = None
     absent: int | None = None
 
@@ -91,24 +73,7 @@ class QueryTemplate:
         constant: float | None = None,
         reading: str = ARTEFACT,
     ) -> SequenceQuery:
-        """Return the query.
-
-        Parameters
-        ----------
-        length : int, optional
-            Number of event types, one of ``lengths``; default: all.
-        window : str, optional
-            Longest time of a match; default: the one in the paper's table.
-        constant : float, optional
-            Constant of the conditions; default: that of the reading.
-        reading : str
-            A key of ``constants``.
-
-        Raises
-        ------
-        CepError
-            When the length or the reading is not possible.
-        """
+        """Return the query."""
         types = self.first_types(length)
         if reading not in self.constants:
             known = ", ".join(map(repr, self.constants))
@@ -143,6 +108,7 @@ def _neighbours(
     """Return conditions that compare each type with the one before it, or, if that is absent, before that.
 
     The artefact begins with the third type, the paper with the second. The paper compares with ``>``.
+
     """
 
     def conditions(n_types: int, constant: float, reading: str) -> list[str]:
@@ -279,33 +245,7 @@ def find_query(name: str) -> QueryTemplate:
 def generated_stream(
     data: str, types: Sequence[str | int], n_events: int, *, seed: int = 0, in_play: bool = False
 ) -> pd.DataFrame:
-    """Return a generated stream that has only the events of some types.
-
-    Parameters
-    ----------
-    data : str
-        ``"stocks"``, ``"soccer"`` or ``"buses"``.
-    types : sequence of str or int
-        Event types, such as `QueryTemplate.first_types` returns them.
-    n_events : int
-        Number of events.
-    seed : int
-        Seed, at least 0.
-    in_play : bool
-        Whether the soccer match runs. By default the players wait for the kick-off, as in the first events of
-        the recorded stream. The artefact's constants for speeds fit sensors at rest.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Sorted by ``ts``. The columns are those of `stock_bars`, `soccer_sensors` or `bus_positions`. The bars
-        of a minute are spread over the minute.
-
-    Raises
-    ------
-    CepError
-        When the data or a type is unknown.
-    """
+    """Return a generated stream that has only the events of some types."""
     _check_data(data)
     if data == "stocks":
         return stock_bars(n_events, stocks=list(types), seed=seed, distinct_times=True)
@@ -320,30 +260,7 @@ def generated_stream(
 
 
 def recorded_stream(data: str, types: Sequence[str | int], n_events: int | None = None) -> pd.DataFrame:
-    """Return a recorded stream that has only the events of some types.
-
-    Parameters
-    ----------
-    data : str
-        ``"stocks"``, ``"soccer"`` or ``"buses"``.
-    types : sequence of str or int
-        Event types.
-    n_events : int, optional
-        Largest number of events; None: all.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As `generated_stream` returns it. Stocks that were recorded for the opening only, such as NFLX, limit
-        the stream to the opening. Buses are those of the first 35 minutes after midnight, when many drive.
-
-    Raises
-    ------
-    RecordedDataError
-        When this machine does not have the data, or they have no event of a type.
-    CepError
-        When the data are unknown.
-    """
+    """Return a recorded stream that has only the events of some types."""
     frame = recorded(_check_data(data))
     if data == "soccer":
         names = {f"{axis}_mm": axis for axis in "xyz"}

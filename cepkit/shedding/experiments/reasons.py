@@ -29,18 +29,7 @@ _GREATER_IS_BETTER = (RECALL,)
 
 
 def directions(results: pd.DataFrame) -> pd.DataFrame:
-    """Return how DARLING compares with the best of the paper's other strategies, on means over seeds.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per panel. ``panel``, ``shows``; ``paper``: the greatest factor that the text prints, NaN if
-        none. ``factor``: the greatest one here, of all points: recall over the best other, or the least
-        other latency, memory or overhead over DARLING's. ``at the end``: the factor at the last point.
-        ``best at``: at how many points DARLING is the best or equal, and ``points``. ``direction``: whether
-        that is more than half of them. Where the paper says that DARLING needs more memory, a point counts
-        when it needs more than the median of the others.
-    """
+    """Return how DARLING compares with the best of the paper's other strategies, on means over seeds."""
     rows = []
     for panel in PANELS:
         wide = wide_table(results, panel)
@@ -83,17 +72,7 @@ def _printed(panel: PaperPanel) -> float:
 
 
 def with_reasons(findings: Iterable[Finding], results: pd.DataFrame, variants: pd.DataFrame) -> list[Finding]:
-    """Return the findings of `cepkit.shedding.experiments.claims.CLAIMS`, each with its reason.
-
-    Parameters
-    ----------
-    findings : iterable of Finding
-        In the order of the panels.
-    results : pandas.DataFrame
-        The rows on generated data.
-    variants : pandas.DataFrame
-        Rows of `cepkit.shedding.experiments.studies.explanations`.
-    """
+    """Return the findings of `cepkit.shedding.experiments.claims.CLAIMS`, each with its reason."""
     made = []
     for one in findings:
         (panel,) = (panel for panel in PANELS if one.claim.place == f"figure {panel.name}")
@@ -242,6 +221,7 @@ def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) 
 
     The text prints the greatest factor of a panel and not all its points. Shares of matches end at 1.
     Random input shedding, which the paper lacks, is the last strategy.
+
     """
     factor, wide = _printed(panel), wide_table(results, panel)
     made = table
@@ -258,18 +238,7 @@ def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) 
 
 
 def verdicts_by_room(rooms: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each room and axis, recall of DARLING over that of the best other strategy of the paper.
-
-    Parameters
-    ----------
-    rooms : pandas.DataFrame
-        Rows of `cepkit.shedding.experiments.studies.rooms`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row per axis, a column per room.
-    """
+    """Return, for each room and axis, recall of DARLING over that of the best other strategy of the paper."""
     own = rooms[rooms["strategy"].isin(COMPARED)]
     means = own.pivot_table(index=["stream", "by", "room"], columns="strategy", values="recall", sort=False)
     ratio = means[OWN] / means.drop(columns=OWN).max(axis=1)

@@ -39,18 +39,7 @@ _FACTS = {WINDOW: "window_events", PARTIAL_MATCHES: "partial_matches_per_window"
 
 
 def shortened(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what the figures draw, in four digits.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Rows of `sweep` or `recorded_sweep`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Each load keeps its own measures, and each axis the number of its x. All other cells are empty.
-    """
+    """Return what the figures draw, in four digits."""
     measures = list(dict.fromkeys(name for names in _MEASURES.values() for name in names))
     made = table.reindex(columns=[*_KEYS, *_FACTS.values(), *measures])
     for load, names in _MEASURES.items():
@@ -61,15 +50,7 @@ def shortened(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose numbers have four significant digits.
-
-    Examples
-    --------
-    >>> rounded(pd.DataFrame({"a": ["x", "y"], "b": [0.123456, 98765.4]}))
-       a           b
-    0  x      0.1235
-    1  y  98770.0000
-    """
+    """Return a table whose numbers have four significant digits."""
     made = table.copy()
     for name in made.select_dtypes("number"):
         made[name] = [float(f"{value:.{DIGITS}g}") for value in made[name].astype(float)]
@@ -108,37 +89,14 @@ def _known(name: str) -> str:
 
 
 def file_of(folder: str | os.PathLike, name: str) -> Path:
-    """Return the file of a kept table.
-
-    Examples
-    --------
-    >>> file_of("results", "rooms").name
-    'load_shedding_rooms.csv'
-    """
+    """Return the file of a kept table."""
     return Path(folder, f"load_shedding_{_known(name)}.csv")
 
 
 def keep_results(
     folder: str | os.PathLike, names: Sequence[str] = tuple(TABLES), *, seeds: Sequence[int] = SEEDS
 ) -> None:
-    """Compute tables of results and keep them.
-
-    Parameters
-    ----------
-    folder : str or path
-        Folder of the CSV files.
-    names : sequence of str
-        ``"figures"``: the 42 panels, with ten seeds more than an hour on one core. ``"recorded"``: the panels
-        on recorded data, some minutes. ``"reasons"``: DARLING with one part exchanged. ``"rooms"``: other
-        sizes of the server. ``"backlog"``: eSPICE and hSPICE as published.
-    seeds : sequence of int
-        Seeds of generated data.
-
-    Raises
-    ------
-    CepError
-        When there is no such table.
-    """
+    """Compute tables of results and keep them."""
     for name in names:
         keep(TABLES[_known(name)](seeds), folder, name)
 
@@ -150,13 +108,7 @@ def keep(table: pd.DataFrame, folder: str | os.PathLike, name: str) -> None:
 
 
 def kept(folder: str | os.PathLike, name: str) -> pd.DataFrame:
-    """Return one kept table.
-
-    Raises
-    ------
-    CepError
-        When it does not exist.
-    """
+    """Return one kept table."""
     return kept_table(file_of(folder, name))
 
 

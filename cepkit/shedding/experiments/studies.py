@@ -59,6 +59,7 @@ class FirstCome:
     """Drop every new event while the buffer is full, and no other event.
 
     So the events that were first in a peak stay, all of them. The room is DARLING's: ``safety`` times N_in.
+
     """
 
     safety: float = SAFETY
@@ -81,23 +82,13 @@ class _FirstCome(Shedder):
 
 @dataclass(frozen=True)
 class ProbedDarling:
-    """DARLING with one part exchanged, which notes what events cost while others wait.
-
-    Parameters
-    ----------
-    settings : Darling
-    service : float, optional
-        Mean seconds of an event, for N_in; None: that of the warm-up.
-    has_utilities : bool
-        False: all events of a type have equal utilities, so chance decides among them.
-    served : _Served
-        Filled by the run.
-    """
+    """DARLING with one part exchanged, which notes what events cost while others wait."""
 
     settings: Darling = field(default_factory=Darling)
-    service: float | None = None
+    service: float | None = None  # mean seconds of an event, for N_in; None: that of the warm-up
+    # False: all events of a type have equal utilities, so chance decides among them.
     has_utilities: bool = True
-    served: _Served = field(default_factory=_Served)
+    served: _Served = field(default_factory=_Served)  # filled by the run
     warm_up: list[float] = field(default_factory=list)
     name: ClassVar[str] = OWN
 
@@ -130,18 +121,7 @@ class _Probed(DarlingShedder):
 
 
 def explain_point(setting: Setting, seed: int) -> list[dict]:
-    """Return what DARLING and its variants do in one setting.
-
-    Returns
-    -------
-    list of dict
-        ``variant``: ``"darling"``; ``"equal utilities"``: chance decides among the events of a type;
-        ``"split by rate"``; ``"room by own service time"``: N_in from the service time of waiting events in
-        the run before; ``"first come"``: new events are dropped while the buffer is full. ``kept``: share of
-        the events after the warm-up that were processed. ``recall``, ``mean_latency``, ``max_latency``,
-        ``within_bound``. ``service``: mean service time of an event while others waited, as a share of the
-        one in the warm-up.
-    """
+    """Return what DARLING and its variants do in one setting."""
     own = ProbedDarling()
     rows = [_explained(setting, OWN, own, seed, own)]
     others: dict[str, Strategy] = {
@@ -192,14 +172,7 @@ _RATE = 0.6  # the overload rate for the axes that have no window, length or con
 
 
 def rooms(seeds: Iterable[int], n_events: int, *, strategies: Sequence[str] = DRAWN) -> pd.DataFrame:
-    """Return recall and latency by the room of the server: the share of the stream within the bound.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``data``, ``room``, ``stream``, ``by``, ``strategy``, and ``recall``, ``mean_latency``,
-        ``within_bound`` at the middle of each axis, or at an overload of 60 %.
-    """
+    """Return recall and latency by the room of the server: the share of the stream within the bound."""
     rows = []
     for room in ROOMS:
         for axis in AXES.values():
@@ -220,14 +193,7 @@ def _summary(result: ReplayResult) -> dict[str, float]:
 
 
 def backlogs(seeds: Iterable[int], n_events: int) -> pd.DataFrame:
-    """Return eSPICE and hSPICE with and without the waiting events in what they skip.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``data``, ``stream``, ``by``, ``strategy``, ``backlog``, and ``recall``, ``mean_latency``,
-        ``within_bound`` at the middle of each axis.
-    """
+    """Return eSPICE and hSPICE with and without the waiting events in what they skip."""
     rows = []
     for seed in seeds:
         for axis in AXES.values():
@@ -258,14 +224,7 @@ def splits(setting: Setting, seed: int = 0) -> pd.DataFrame:
 
 
 def predicted_costs(seed: int = 0, n_events: int = 2_000) -> pd.DataFrame:
-    """Return Z(T) of three cost models over the measured one, for a query of each data set.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``stream``, ``type``, ``measured_us``: mean microseconds of an event of the type in the warm-up.
-        ``printed``, ``corrected``, ``order-aware``: prediction over measurement.
-    """
+    """Return Z(T) of three cost models over the measured one, for a query of each data set."""
     forms = {
         "printed": Darling(form="printed", drift=False),
         "corrected": Darling(drift=False),
@@ -288,14 +247,7 @@ NEGATED = {"Q3A": "falling", "Q4B": "artefact", "Q3C": "artefact"}  # query: rea
 def negations(
     seed: int = 0, n_events: int = 4_000, *, strategies: Sequence[str] = ("darling", "random_input", "espice")
 ) -> pd.DataFrame:
-    """Return recall and precision of queries with an absent type, in both readings of its conditions.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``query``, ``reading``: ``"kills_if"`` or ``"allowed_if"``, ``matches``: those after the warm-up
-        without shedding, ``strategy``, ``recall``, ``precision``.
-    """
+    """Return recall and precision of queries with an absent type, in both readings of its conditions."""
     rows = []
     for name, reading in NEGATED.items():
         template = find_query(name)

@@ -24,17 +24,10 @@ from cepkit.streaming.spark.progress import MOST_LATENCY
 
 @dataclass(frozen=True)
 class BucketShedding:
-    """How the buckets of a Spark stream shed load; it travels to Spark's workers.
-
-    Parameters
-    ----------
-    settings : LiveSettings
-    open_clock : callable
-        Returns the clock of a bucket.
-    """
+    """How the buckets of a Spark stream shed load; it travels to Spark's workers."""
 
     settings: LiveSettings
-    open_clock: Callable[[], ServerClock] = WallClock
+    open_clock: Callable[[], ServerClock] = WallClock  # returns the clock of a bucket
 
     def open_search(self, query: SequenceQuery, schema: StreamSchema) -> BucketSearch:
         """Return the search of a bucket that has seen no event."""
@@ -66,6 +59,7 @@ class BucketSearch(LiveSearch):
 
     The rows that the watermark has passed arrive together, when the bucket begins to work on them. The bucket
     processes all of them before it returns, so none waits for the next micro-batch.
+
     """
 
     def __init__(
@@ -133,6 +127,7 @@ class BucketSearch(LiveSearch):
 
         Recall is ``recall_found / recall_wanted``; NaN when the strategy drops partial matches or skips
         pairs. ``learns`` is 1 while the strategy learns.
+
         """
         own = self._latencies
         self._earlier.add_all(own)
@@ -157,13 +152,5 @@ class BucketSearch(LiveSearch):
 
 
 def bucket_shedding(query: Any, given: Mapping[str, Any]) -> BucketShedding:
-    """Return how the buckets of a Spark stream shed load, from the keywords of `cepkit.match`.
-
-    Raises
-    ------
-    CepError
-        When a keyword has a wrong value.
-    UnsupportedQueryError
-        When the query is no event sequence, or the tree cannot run it.
-    """
+    """Return how the buckets of a Spark stream shed load, from the keywords of `cepkit.match`."""
     return BucketShedding(live_settings(query, Options(), {**given, "time_slice": None}))

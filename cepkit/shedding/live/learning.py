@@ -22,15 +22,7 @@ _FIRST = 100  # one event in this many is the first: it loads the kernels
 
 
 class LiveWarmUp(Shedder):
-    """Measures the first events of a stream, and drops none.
-
-    Parameters
-    ----------
-    tree : TreeProgram
-    n_wanted : int
-        Number of events to measure.
-    clock : ServerClock
-    """
+    """Measures the first events of a stream, and drops none."""
 
     def __init__(self, tree: TreeProgram, n_wanted: int, clock: ServerClock):
         super().__init__()
@@ -92,19 +84,6 @@ class LiveWarmUp(Shedder):
     ) -> Training:
         """Return what the warm-up measured.
 
-        Parameters
-        ----------
-        events : Events
-            The stream so far.
-        machine : TreeMachine
-        bound : float
-            The latency bound in seconds.
-        weights : mapping of str to float
-            Weights of event types.
-        seed : int
-
-        Notes
-        -----
         The first events load the kernels, so their times are replaced. The mean service time is that of the
         second half, when the windows are full. Rates are at most those that the warm-up was processed at,
         since a batch may bring all of it at once.
@@ -155,12 +134,6 @@ def _fit_prices(work: np.ndarray, seconds: np.ndarray) -> Prices:
 
 
 def spread_arrivals(before: float, now: float, n: int) -> Sequence[float]:
-    """Return times for the events of a batch, spread over the time since the batch before.
-
-    Examples
-    --------
-    >>> spread_arrivals(0.0, 2.0, 4)
-    [0.5, 1.0, 1.5, 2.0]
-    """
+    """Return times for the events of a batch, spread over the time since the batch before."""
     step = (now - before) / n if n else 0.0
     return [before + step * (i + 1) for i in range(n)]

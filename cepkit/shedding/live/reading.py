@@ -17,13 +17,7 @@ from cepkit.streaming.coding import check_text_orders, keys_of_batch, text_codes
 
 
 class EventReader:
-    """Reads batches as events with texts and keys that have the same codes in every batch.
-
-    Raises
-    ------
-    UnsupportedQueryError
-        When the query orders texts of columns without common ordered categories.
-    """
+    """Reads batches as events with texts and keys that have the same codes in every batch."""
 
     def __init__(self, program: SequenceProgram, schema: StreamSchema):
         check_text_orders(program)

@@ -18,77 +18,38 @@ _FEWEST = 500  # events that an estimate of recall looks at together
 class SheddingReport:
     """The state of a stream with a latency bound, in ``stream.shedding``. It does not change later.
 
-    Parameters
-    ----------
-    strategy : str
-        Name of the strategy.
-    latency_bound : float
-        In seconds.
-    warm_up_left : int
-        Number of events that the strategy still learns from before it may drop any.
-    kept, dropped, waiting_of_type : mapping of str to int
-        Number of events that were processed, that were dropped, and that wait, by type.
-    other_events : int
-        Number of events of types that the query does not name. Nothing was done for them.
-    dropped_partial_matches, skipped_pairs : int
-        Partial matches that the strategy dropped, and pairs that the tree did not combine for it.
-    recall : float
-        Estimated share of the matches that were found; see Notes.
-    matches : int
-        Number of matches after the warm-up.
-    mean_latency, max_latency : float
-        Seconds from the arrival of the last event of a match until it was found. NaN without matches.
-    within_bound : float
-        Share of the matches that came within the bound. NaN without matches.
-    service : float
-        Seconds to process an event, as a moving average.
-    arrival_rate : float
-        Events per second, as a moving average.
-    shedding_seconds : float
-        Priced time of the strategy's own work.
-    drift : mapping, optional
-        Alarms, tests and computations of the drift detector; None when the strategy has none.
-    details : mapping
-        What the strategy says about itself.
-
-    Notes
-    -----
     A match needs an event of each type. So the share of the matches that were found is estimated by the
     product of the shares of events that were kept, over all types, in a window before the matches. Events
     count by their utility, if the strategy has utilities. The estimate takes drops as independent, so it is
-    often too low.
-    It is NaN when the strategy drops partial matches or skips pairs.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> stream = cep.stream("PATTERN SEQ(a x, b y) WITHIN 10 events", {"kind": "string"},
-    ...                     event_type="kind", latency_bound="1 s", shedding="random_input")
-    >>> _ = stream.push([{"kind": "a"}, {"kind": "b"}, {"kind": "b"}])
-    >>> _, report = stream.flush(), stream.shedding
-    >>> report.kept, report.n_dropped, report.waiting, report.warm_up_left
-    ({'a': 1, 'b': 2}, 0, 0, 4997)
+    often too low. It is NaN when the strategy drops partial matches or skips pairs.
     """
 
-    strategy: str
-    latency_bound: float
-    warm_up_left: int
+    strategy: str  # name of the strategy
+    latency_bound: float  # in seconds
+    warm_up_left: int  # number of events that the strategy still learns from before it may drop any
+    # kept, dropped, waiting_of_type: number of events that were processed, that were dropped, and that wait,
+    # by type
     kept: Mapping[str, int]
     dropped: Mapping[str, int]
     waiting_of_type: Mapping[str, int]
-    other_events: int
+    other_events: int  # number of events of types that the query does not name. Nothing was done for them.
+    # dropped_partial_matches, skipped_pairs: partial matches that the strategy dropped, and pairs that the
+    # tree did not combine for it
     dropped_partial_matches: int
     skipped_pairs: int
-    recall: float
-    matches: int
+    recall: float  # estimated share of the matches that were found; see Notes
+    matches: int  # number of matches after the warm-up
+    # mean_latency, max_latency: seconds from the arrival of the last event of a match until it was found. NaN
+    # without matches.
     mean_latency: float
     max_latency: float
-    within_bound: float
-    service: float
-    arrival_rate: float
-    shedding_seconds: float
+    within_bound: float  # share of the matches that came within the bound. NaN without matches.
+    service: float  # seconds to process an event, as a moving average
+    arrival_rate: float  # events per second, as a moving average
+    shedding_seconds: float  # priced time of the strategy's own work
+    # Alarms, tests and computations of the drift detector; None when the strategy has none.
     drift: Mapping[str, Any] | None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)  # what the strategy says about itself
 
     @property
     def n_dropped(self) -> int:
@@ -160,17 +121,7 @@ def _time(seconds: float) -> str:
 
 @dataclass
 class RecallEstimate:
-    """Estimates the share of matches that were found, from the events that were kept and dropped.
-
-    Examples
-    --------
-    Half of the events of one of two types were dropped, so about half of the matches are missing:
-
-    >>> estimate = RecallEstimate(2)
-    >>> estimate.add(kept=(400, 200), dropped=(0, 200), n_matches=10, seen=None)
-    >>> estimate.value
-    0.5
-    """
+    """Estimates the share of matches that were found, from the events that were kept and dropped."""
 
     n_types: int
     n_window: int = _FEWEST
@@ -194,17 +145,7 @@ class RecallEstimate:
         n_matches: int,
         seen: Sequence[tuple[Sequence[int], Sequence[int]]] | None,
     ) -> None:
-        """Take in the state of the stream.
-
-        Parameters
-        ----------
-        kept, dropped : sequence of int
-            Numbers of all events so far, by type.
-        n_matches : int
-            Matches since the last call.
-        seen : sequence, optional
-            For each type, how many events had each step of utility so far, and how many of them were dropped.
-        """
+        """Take in the state of the stream."""
         self.n_pending += n_matches
         own = [now - before for now, before in zip(kept, self.kept, strict=True)]
         lost = [now - before for now, before in zip(dropped, self.dropped, strict=True)]

@@ -14,19 +14,7 @@ _ARRAY, _ITEMS = "array", "items"
 
 
 def pack_values(value: Any) -> Saved:
-    """Return numbers, texts, lists, mappings and arrays as the content of a file.
-
-    Raises
-    ------
-    CepError
-        When a value is of another type.
-
-    Examples
-    --------
-    >>> packed = pack_values({"n": 1, "seen": {"a": np.arange(2)}})
-    >>> packed.header["value"]["seen"], unpack_values(packed)["seen"]["a"].tolist()
-    ({'a': {'array': 'a0'}}, [0, 1])
-    """
+    """Return numbers, texts, lists, mappings and arrays as the content of a file."""
     arrays: dict[str, np.ndarray] = {}
     return Saved({"value": _as_json(value, arrays)}, arrays, {})
 

@@ -47,39 +47,19 @@ _BINS_AFTER = 2  # the bins of positions are chosen after one in this many event
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """The checked settings of a stream with a latency bound.
+    """The checked settings of a stream with a latency bound."""
 
-    Parameters
-    ----------
-    latency_bound, time_slice : float
-        In seconds.
-    strategy : Strategy
-    warm_up : int
-        Number of events.
-    weights : mapping of str to float
-        Weights of event types.
-    seed : int
-    """
-
+    # latency_bound, time_slice: in seconds
     latency_bound: float
     time_slice: float
     strategy: Strategy
-    warm_up: int
-    weights: Mapping[str, float]
+    warm_up: int  # number of events
+    weights: Mapping[str, float]  # weights of event types
     seed: int
 
 
 class LiveSearch(Search):
-    """The search of a sequence query in a live stream.
-
-    Parameters
-    ----------
-    query : SequenceQuery
-    schema : StreamSchema
-    options : Options
-    settings : LiveSettings
-    clock : ServerClock
-    """
+    """The search of a sequence query in a live stream."""
 
     def __init__(
         self,
@@ -273,6 +253,7 @@ class LiveSearch(Search):
 
         Under load there are more partial matches, so an event takes longer. The limits only matter then, and
         a peak begins too fast to measure it first. So the limits remember the time of earlier peaks.
+
         """
         if self._n_served < _STEADY:
             return

@@ -14,13 +14,7 @@ from cepkit.shedding.simulation.server import Server
 
 
 class WallClock:
-    """The clock of the machine, in seconds. Priced work takes no more time than it really takes.
-
-    Parameters
-    ----------
-    start : float
-        The time at the beginning.
-    """
+    """The clock of the machine, in seconds. Priced work takes no more time than it really takes."""
 
     def __init__(self, start: float = 0.0):
         self._origin = perf_counter() - start

@@ -31,26 +31,13 @@ _SLICES = 10  # time slices in a latency bound
 class LiveStream(Stream):
     """An open stream with a latency bound; call `cepkit.stream` with ``latency_bound`` to open one.
 
-    Notes
-    -----
     `push` admits the events of a batch; they arrive at the time of the call. The strategy may drop some of
     them, or others that wait. Then `push` processes waiting events, the oldest first, until none waits or
-    its time slice is over, and returns the matches that it found. The other events wait for the next `push`,
-    `pump` or `flush`. So call `push` or `pump` at least as often as the time slice. The time that events
-    wait before `push` is not known to the stream.
-
-    In the warm-up nothing is dropped. Sorting, converting and restoring take their time, too, and the stream
-    measures all of it: the limits follow the time that events take now.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> pairs = cep.stream("PATTERN SEQ(a x, b y) WITHIN 3 events", {"kind": "string"}, event_type="kind",
-    ...                    measures={"n": "count(x)"}, latency_bound="1 s", shedding="random_input")
-    >>> pairs.push([{"kind": "a"}]), pairs.push([{"kind": "b"}])
-    ([], [{'n': 1}])
-    >>> pairs
-    Stream of 'SEQ(a x, b y)': 2 events, 1 match, 2 rows kept; nothing was dropped
+    its time slice is over, and returns the matches that it found. The other events wait for the next
+    `push`, `pump` or `flush`. So call `push` or `pump` at least as often as the time slice. The time that
+    events wait before `push` is not known to the stream. In the warm-up nothing is dropped. Sorting,
+    converting and restoring take their time, too, and the stream measures all of it: the limits follow the
+    time that events take now.
     """
 
     _search: LiveSearch
@@ -79,56 +66,19 @@ class LiveStream(Stream):
     # --- events in, matches out
 
     def push(self, batch: Any) -> Any:
-        """Admit the next events, process waiting ones for a time slice, and return the complete matches.
-
-        Parameters
-        ----------
-        batch : DataFrame, table or list of dict
-            As for `Stream.push`. Its events arrive now.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
-        >>> ups.push([{"kind": "b"}, {"kind": "a"}])
-        [{'n': 1}]
-        """
+        """Admit the next events, process waiting ones for a time slice, and return the complete matches."""
         with self._search.measured():
             return super().push(batch)
 
     def pump(self, seconds: Any = None) -> Any:
-        """Process waiting events for a while, and return the complete matches.
-
-        Parameters
-        ----------
-        seconds : str, timedelta or float, optional
-            For how long; by default the time slice of the stream.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
-        >>> ups.push([{"kind": "a"}]), ups.pump("10 ms")
-        ([{'n': 1}], [])
-        """
+        """Process waiting events for a while, and return the complete matches."""
         self._check_open()
         slice_of = self._settings.time_slice if seconds is None else seconds_of("seconds", seconds)
         with self._search.measured():
             return self._results(self._search.pump(slice_of))
 
     def flush(self) -> Any:
-        """Process all waiting events, and return the complete matches.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
-        >>> ups.push([{"kind": "a"}]), ups.flush(), ups.shedding.waiting
-        ([{'n': 1}], [], 0)
-        """
+        """Process all waiting events, and return the complete matches."""
         with self._search.measured():
             return super().flush()
 
@@ -145,29 +95,11 @@ class LiveStream(Stream):
 
     @property
     def shedding(self) -> SheddingReport:
-        """What was kept and dropped, estimated recall, latency, backlog and drift.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
-        >>> ups.shedding.n_dropped
-        0
-        """
+        """What was kept and dropped, estimated recall, latency, backlog and drift."""
         return self._search.report()
 
     def explain(self) -> Explanation:
-        """Return how the query was read and is run, and what was dropped.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> ups = cep.stream("PATTERN SEQ(a x) WITHIN 1 events", {"kind": "string"}, event_type="kind",
-        ...                  latency_bound="1 s", shedding="none", measures={"n": "count(x)"})
-        >>> str(ups.explain()).splitlines()[-1]
-        'shedding     none: nothing was dropped'
-        """
+        """Return how the query was read and is run, and what was dropped."""
         said = self._search.report().losses or "nothing was dropped"
         note = (SHED, f"{self._settings.strategy.name}: {said}")
         return Explanation(self._search.program, engines()["tree"], (), (note,))
@@ -194,15 +126,7 @@ class LiveStream(Stream):
 def open_live_stream(
     query: Any, schema: StreamSchema, options: Options, kind: Kind, given: Mapping[str, Any]
 ) -> LiveStream:
-    """Open a stream with a latency bound from the keywords of `cepkit.stream`.
-
-    Raises
-    ------
-    CepError
-        When a keyword has a wrong value.
-    UnsupportedQueryError
-        When the query is no event sequence, or the tree cannot run it.
-    """
+    """Open a stream with a latency bound from the keywords of `cepkit.stream`."""
     settings = live_settings(query, options, given)
     return LiveStream(
         query, schema, options, kind, settings, prepare_strategy(settings.strategy, given["clock"])

@@ -29,14 +29,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Normal:
-    """A normal distribution.
-
-    Examples
-    --------
-    >>> price = Normal(400, 200)
-    >>> round(1 - price.share_up_to(200), 4), round(1 - price.share_up_to(700), 4)
-    (0.8413, 0.0668)
-    """
+    """A normal distribution."""
 
     mean: float
     deviation: float
@@ -85,14 +78,7 @@ class LogNormal:
 
 @dataclass(frozen=True, eq=False)
 class Empirical:
-    """The values that were seen, all equally likely; ``values`` is sorted, float64.
-
-    Examples
-    --------
-    >>> seen = Empirical(np.array([1.0, 2.0, 2.0, 5.0]))
-    >>> seen.share_below(2), seen.share_up_to(2)
-    (0.25, 0.75)
-    """
+    """The values that were seen, all equally likely; ``values`` is sorted, float64."""
 
     values: np.ndarray
 
@@ -114,8 +100,6 @@ class Empirical:
 class KernelDensity:
     """The values that were seen, each blurred by a normal distribution.
 
-    Notes
-    -----
     The width is Scott's: the deviation times n^(-1/5).
     """
 
@@ -148,26 +132,7 @@ class KernelDensity:
 
 
 def fit(kind: str, values: np.ndarray) -> Distribution:
-    """Return the distribution of values that were seen.
-
-    Parameters
-    ----------
-    kind : str
-        ``"empirical"``, ``"normal"``, ``"lognormal"`` or ``"kde"``.
-    values : ndarray, shape (n_values,)
-        Numbers; missing ones are left out.
-
-    Raises
-    ------
-    CepError
-        When the kind is unknown, when there are no values, or when a log-normal distribution has values that
-        are not above 0.
-
-    Examples
-    --------
-    >>> fit("normal", np.array([1.0, 2.0, 3.0]))
-    Normal(mean=2.0, deviation=1.0)
-    """
+    """Return the distribution of values that were seen."""
     if kind not in _FITS:
         raise CepError(f"pdf={kind!r}: expected one of {', '.join(map(repr, _FITS))}")
     own = np.asarray(values, np.float64)

@@ -22,26 +22,9 @@ Columns = Mapping[str, np.ndarray]
 class DriftWatch:
     """Watch the gaps between the events of each type and the values of their attributes.
 
-    Parameters
-    ----------
-    gaps : mapping of int to (float, float)
-        Mean and standard deviation of the time between two events, by type, in any unit. A type without gaps
-        is missing.
-    samples : mapping of int to mapping of str to ndarray
-        The values of the statistics, by type and attribute.
-    values_at : callable
-        Takes a type and an array of positions, and returns the attributes of these events.
-
-    Raises
-    ------
-    MissingDependencyError
-        When river or scipy is not installed.
-
-    Notes
-    -----
-    `see` takes O(1). After every 1,000 events of a type, each attribute takes O(n log n).
     Page-Hinkley tests the mean gap, in both directions. The two-sample statistic of Kolmogorov and Smirnov
     compares the last n values with the m of the statistics; above 1.36 sqrt((n + m) / (n m)) they differ.
+
     Source: DARLING, section 4.1, asks for a detector and names no test.
     Callers give the time of the events, not of their arrival: a peak of arrivals alone changes neither the
     partial matches in a window nor the shares of the types.

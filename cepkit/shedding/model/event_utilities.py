@@ -25,6 +25,7 @@ class LeafUtility:
     """The utility of an event as one component: the product of its shares, or 1 minus the product.
 
     A component without conditions makes every event a sure one.
+
     """
 
     shares: tuple[PassShare, ...]
@@ -41,24 +42,6 @@ class LeafUtility:
 class PatternUtilities:
     """The utility of events for one pattern.
 
-    Parameters
-    ----------
-    program : TreeProgram
-    statistics : PatternStatistics
-    known : Known
-    kinds : mapping of str to str
-        Kind of each column.
-    pdf : str
-        ``"empirical"``, ``"normal"``, ``"lognormal"`` or ``"kde"``: what stands for other events.
-    negation : str
-        What the utility of an event of a negated type means. ``"printed"``: the probability that its
-        conditions hold, as for other types. ``"kills"``: the probability that it forbids a match. The two
-        differ when the query reads negation as ``"allowed_if"``.
-    size : int
-        Events that stand for a type.
-
-    Notes
-    -----
     Source: DARLING, equation 11. The paper does not say what dropping a negated event does. It makes false
     matches, and with both meanings an event that kills for sure goes last in the reading ``"kills_if"``.
     An event that fits several components has the utility of the best one.
@@ -118,26 +101,7 @@ class PatternUtilities:
 def combine_utilities(utilities: list[np.ndarray], weights: list[float], how: str = LARGEST) -> np.ndarray:
     """Return the utility of events for several patterns.
 
-    Parameters
-    ----------
-    utilities : list of ndarray
-        The utilities for each pattern that names the type.
-    weights : list of float
-        The weights of these patterns.
-    how : str
-        ``"max"``: the largest one. ``"mean"``: their mean, weighted.
-
-    Notes
-    -----
     Source: DARLING, section 4.5, which names both and leaves them open.
-
-    Examples
-    --------
-    >>> of_one, of_other = np.array([0.2, 0.9]), np.array([0.5, 0.1])
-    >>> combine_utilities([of_one, of_other], [1.0, 3.0]).tolist()
-    [0.5, 0.9]
-    >>> combine_utilities([of_one, of_other], [1.0, 3.0], "mean").round(3).tolist()
-    [0.425, 0.3]
     """
     if len(utilities) == 1:
         return utilities[0]

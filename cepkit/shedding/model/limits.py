@@ -14,19 +14,7 @@ SPLITS = (DARLING, BY_RATE, SCALED)
 def queue_limit(latency_bound_s: float, mean_service_s: float) -> float:
     """Return N_in: how many events may wait so that the last one is processed within the bound.
 
-    Raises
-    ------
-    CepError
-        When one of the numbers is not above 0.
-
-    Notes
-    -----
     Source: DARLING, section 4.2.1.
-
-    Examples
-    --------
-    >>> queue_limit(1.5, 0.001)
-    1500.0
     """
     _positive("latency_bound_s", latency_bound_s)
     _positive("mean_service_s", mean_service_s)
@@ -44,46 +32,9 @@ def buffer_limits(
 ) -> dict[str, int]:
     """Return N_T: how many events of each type may wait.
 
-    Parameters
-    ----------
-    n_in : float
-        Result of `queue_limit`.
-    event_cost_s : mapping
-        Z(T): mean seconds to process an event, by type.
-    rate_hz : mapping
-        R(T): arrivals per second, by the same types.
-    safety : float
-        beta: the share of ``n_in`` to use, above 0 and at most 1.
-    split : str
-        ``"darling"``: in proportion to Z(T) R(T), as the paper does. ``"rate"``: in proportion to R(T).
-        ``"darling_scaled"``: the paper's split, scaled down to what drains within the bound.
-    weights : mapping, optional
-        Weight of each type; missing types have weight 1. A type of several patterns has the greatest weight
-        of these patterns.
-
-    Returns
-    -------
-    dict of int by type
-        In the order of ``rate_hz``; at least 1 each, rounded up.
-
-    Raises
-    ------
-    CepError
-        When numbers are negative or all 0, when types differ, or when ``split`` is unknown.
-
-    Notes
-    -----
     Source: DARLING, section 4.2.2.
     Differs: the paper says that the limits add up to N_in. With its factor beta they add up to beta N_in.
     Full buffers of the paper's split can take longer than the bound; see `drain_time`.
-
-    Examples
-    --------
-    >>> cost, rate = {"A": 0.001, "B": 0.010}, {"A": 10, "B": 10}
-    >>> buffer_limits(queue_limit(1.5, 0.0055), cost, rate)
-    {'A': 20, 'B': 199}
-    >>> buffer_limits(queue_limit(1.5, 0.0055), cost, rate, split="rate")
-    {'A': 110, 'B': 110}
     """
     _positive("n_in", n_in)
     if not 0 < safety <= 1:
@@ -117,44 +68,17 @@ def buffer_limits(
 
 
 def drain_time(limits: Mapping[str, int], event_cost_s: Mapping[str, float]) -> float:
-    """Return the seconds to process full buffers. Above the bound, the last events come too late.
-
-    Examples
-    --------
-    >>> cost, rate = {"A": 0.001, "B": 0.010}, {"A": 10, "B": 10}
-    >>> full = buffer_limits(queue_limit(1.5, 0.0055), cost, rate)
-    >>> round(drain_time(full, cost), 2)  # the bound is 1.5 s
-    2.01
-    >>> scaled = buffer_limits(queue_limit(1.5, 0.0055), cost, rate, split="darling_scaled")
-    >>> round(drain_time(scaled, cost), 2)
-    1.2
-    """
+    """Return the seconds to process full buffers. Above the bound, the last events come too late."""
     return sum(limit * event_cost_s[name] for name, limit in limits.items())
 
 
 def array_threshold(limit: int, n_conditions: int, evaluate_s: float, event_cost_s: float) -> int:
     """Return gamma_T: the size of a buffer at which its utility arrays are built.
 
-    Parameters
-    ----------
-    limit : int
-        N_T.
-    n_conditions : int
-        Number of conditions that read the type.
-    evaluate_s : float
-        y: seconds to evaluate the utility of one condition.
-    event_cost_s : float
-        Z(T), above 0.
+    Building takes the time of ceil(N_T alpha_T / Z(T)) events, and it must be ready when the buffer is
+    full.
 
-    Notes
-    -----
-    Building takes the time of ceil(N_T alpha_T / Z(T)) events, and it must be ready when the buffer is full.
     Source: DARLING, section 4.4. Differs: never below 0.
-
-    Examples
-    --------
-    >>> array_threshold(100, 2, 1e-6, 1e-5)
-    80
     """
     _positive("event_cost_s", event_cost_s)
     return max(0, limit - ceil(round(limit * n_conditions * evaluate_s / event_cost_s, 9)))

@@ -20,33 +20,13 @@ from cepkit.shedding.model.tree_costs import (
 def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     """Return Z(T): the expected seconds that an automaton with runs takes for an event of a leaf's type.
 
-    Parameters
-    ----------
-    tree : CostTree
-        The same statistics as for a tree. Leaf i becomes state i of the automaton.
-    leaf : int
-        The component that the event fits.
-    form : str
-        ``"printed"`` or ``"corrected"``: how many events and runs there are; see
-        `cepkit.shedding.model.tree_costs`.
-
-    Notes
-    -----
     A run has the first components of a match. An event is compared with the runs that wait for its
-    component, and each success copies the run. So only the first component makes a run of its own, and there
-    are no partial matches of single later events, which a tree stores in its leaves. In a Kleene closure,
-    the event also extends the runs that are in the closure. Conditions on the event alone are evaluated once.
-    Without an order, a run has any subset of the components, so this takes O(2^leaves).
-    Source: DARLING, section 4.5, asks for such a model. The runs are those of SASE.
+    component, and each success copies the run. So only the first component makes a run of its own, and
+    there are no partial matches of single later events, which a tree stores in its leaves. In a Kleene
+    closure, the event also extends the runs that are in the closure. Conditions on the event alone are
+    evaluated once.
 
-    Examples
-    --------
-    >>> from cepkit.shedding.model.tree_costs import CostedCondition, Leaf
-    >>> rising = CostedCondition(frozenset({0, 1}), cost_s=1e-6, selectivity=0.5)
-    >>> leaves = Leaf("A", rate_hz=2.0), Leaf("B", rate_hz=5.0)
-    >>> tree = CostTree(leaves, (rising,), window_s=10.0, create_s=1e-6, remove_s=1e-6)
-    >>> round(event_cost(tree, 1) * 1e6, 6)  # 20 runs of one A are compared, and 10 are copied
-    40.0
+    Source: DARLING, section 4.5, asks for such a model. The runs are those of SASE.
     """
     runs, kept, handling = _runs(tree, leaf, form), selectivity(leaf_conditions(tree, leaf)), _handling(tree)
     cost = condition_cost(leaf_conditions(tree, leaf))

@@ -28,13 +28,7 @@ Columns = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class LeafCondition:
-    """A condition as it is bound, with the leaf of each of its variables.
-
-    Parameters
-    ----------
-    term : Term
-    leaf_of_variable : mapping of str to int
-    """
+    """A condition as it is bound, with the leaf of each of its variables."""
 
     term: Term
     leaf_of_variable: Mapping[str, int]
@@ -68,21 +62,11 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class PassShare:
-    """The probability that a condition holds, as a function of columns of events of one type.
+    """The probability that a condition holds, as a function of columns of events of one type."""
 
-    Parameters
-    ----------
-    of : callable
-        Takes the columns of n events and returns n numbers from 0 to 1.
-    is_ranked : bool
-        Whether one or two binary searches per event are enough.
-    is_own : bool
-        Whether the condition reads no other event. The numbers are then 0 or 1.
-    """
-
-    of: Callable[[Columns], np.ndarray]
-    is_ranked: bool
-    is_own: bool
+    of: Callable[[Columns], np.ndarray]  # takes the columns of n events and returns n numbers from 0 to 1
+    is_ranked: bool  # whether one or two binary searches per event are enough
+    is_own: bool  # whether the condition reads no other event. The numbers are then 0 or 1.
 
 
 def condition_share(
@@ -90,26 +74,11 @@ def condition_share(
 ) -> PassShare | None:
     """Return phi: the probability that a condition holds for events of a leaf's type.
 
-    Parameters
-    ----------
-    condition : LeafCondition
-    leaf : int
-    samples : mapping of int to columns
-        Columns of the sampled events of every leaf that the condition reads. All have the same length.
-    known : Known
+    A comparison whose sides add up values of single events is ranked: its sum over the other events is
+    sorted once. The same holds for the absolute value of such a sum next to a constant. Any other condition
+    is tried with each item of the samples. Events of different leaves are independent of one another, and
+    the attributes of one event are not. An event that can have two roles in a closure has the mean of both.
 
-    Returns
-    -------
-    PassShare or None
-        None when the condition says nothing about such an event: it does not read one, it reads something
-        that single events do not have, or the sample of another leaf is empty.
-
-    Notes
-    -----
-    A comparison whose sides add up values of single events is ranked: its sum over the other events is sorted
-    once. The same holds for the absolute value of such a sum next to a constant. Any other condition is tried
-    with each item of the samples. Events of different leaves are independent of one another, and the
-    attributes of one event are not. An event that can have two roles in a closure has the mean of both.
     Source: DARLING, section 4.3. Differs: any condition and any number of attributes.
     """
     own = [role for role in condition.roles if role[0] == leaf]
@@ -147,27 +116,7 @@ def condition_selectivity(
 
 
 def sampled_columns(columns: Columns, kinds: Mapping[str, str], pdf: str, size: int, seed: int) -> Columns:
-    """Return columns of ``size`` events that stand for the events that were seen.
-
-    Parameters
-    ----------
-    columns : mapping of str to ndarray
-        The events that were seen, one item each.
-    kinds : mapping of str to str
-        Kind of each column; the distribution is fitted to numbers only.
-    pdf : str
-        ``"empirical"``: the events themselves, with attributes that belong together. Otherwise each number
-        has a fitted distribution of its own; see `fit`.
-    size : int
-    seed : int
-        Seed of the order.
-
-    Examples
-    --------
-    >>> seen = {"price": np.array([1.0, 2.0, 3.0])}
-    >>> sampled_columns(seen, {"price": "float"}, "normal", 5, seed=0)["price"].round(2).tolist()
-    [3.28, 1.48, 2.0, 0.72, 2.52]
-    """
+    """Return columns of ``size`` events that stand for the events that were seen."""
     n = _size(columns)
     if n == 0:
         return columns

@@ -32,26 +32,13 @@ _MOST_PROBES = 2000  # events whose windows are counted
 
 @dataclass(frozen=True)
 class PatternCondition:
-    """A condition of a tree and how it is bound.
-
-    Parameters
-    ----------
-    bound : LeafCondition
-    leaves : tuple of int
-        Numbers of the leaves that it reads.
-    node : int
-        Where the tree evaluates it.
-    is_between : bool
-        Whether it compares the events of one Kleene closure with one another.
-    is_closing : bool
-        Whether it is evaluated for complete sets of a Kleene closure.
-    """
+    """A condition of a tree and how it is bound."""
 
     bound: LeafCondition
-    leaves: tuple[int, ...]
-    node: int
-    is_between: bool
-    is_closing: bool
+    leaves: tuple[int, ...]  # numbers of the leaves that it reads
+    node: int  # where the tree evaluates it
+    is_between: bool  # whether it compares the events of one Kleene closure with one another
+    is_closing: bool  # whether it is evaluated for complete sets of a Kleene closure
 
 
 def pattern_conditions(program: TreeProgram) -> tuple[PatternCondition, ...]:
@@ -107,13 +94,7 @@ def _terms(bound: BoundBranch, leaf_of: list[int]) -> Iterator[tuple]:
 
 @dataclass(frozen=True, eq=False)
 class StreamColumns:
-    """The columns of a stream as the conditions of a program read them.
-
-    Parameters
-    ----------
-    program : TreeProgram
-    events : Events
-    """
+    """The columns of a stream as the conditions of a program read them."""
 
     program: TreeProgram
     events: Events
@@ -179,25 +160,16 @@ class StreamColumns:
 
 @dataclass(frozen=True, eq=False)
 class PatternStatistics:
-    """What the cost model and the utilities need of a stream.
+    """What the cost model and the utilities need of a stream."""
 
-    Parameters
-    ----------
-    in_window : ndarray of float64, shape (n_types,)
-        Mean number of events of each type in the window before an event.
-    selectivity : tuple of float
-        SEL: for each condition of the program, the share of evaluations that hold.
-    evaluations : tuple of float
-        For each condition, evaluations per event of its leaf, or per combination at its node. It is below 1
-        when a condition before it fails often.
-    samples : mapping of int to columns
-        Events that were seen, by type.
-    """
-
+    # float64, (n_types,): mean number of events of each type in the window before an event
     in_window: np.ndarray
+    # SEL: for each condition of the program, the share of evaluations that hold.
     selectivity: tuple[float, ...]
+    # For each condition, evaluations per event of its leaf, or per combination at its node. It is below 1
+    # when a condition before it fails often.
     evaluations: tuple[float, ...]
-    samples: Mapping[int, Columns]
+    samples: Mapping[int, Columns]  # events that were seen, by type
 
 
 def statistics_of_warm_up(
@@ -211,22 +183,8 @@ def statistics_of_warm_up(
 ) -> PatternStatistics:
     """Return the statistics of the first events of a stream.
 
-    Parameters
-    ----------
-    stream : StreamColumns
-    n_events : int
-        Number of events that were processed.
-    evaluated, passed : ndarray of int64, shape (n_conditions,)
-        How often the tree evaluated each condition, and how often it held.
-    size : int
-        Events to keep of each type.
-    seed : int
-        Seed of the choice of these events.
-
-    Notes
-    -----
-    Each type keeps a uniform sample without replacement, as a reservoir would. A condition that was evaluated
-    seldom has the selectivity of the samples.
+    Each type keeps a uniform sample without replacement, as a reservoir would. A condition that was
+    evaluated seldom has the selectivity of the samples.
     """
     program, kinds = stream.program, stream.type_of_event[:n_events]
     draw = np.random.default_rng(seed)
@@ -258,19 +216,6 @@ def renew_statistics(
 ) -> PatternStatistics:
     """Return the statistics of the newest events, after a drift.
 
-    Parameters
-    ----------
-    stream : StreamColumns
-        The newest batch of the stream.
-    samples : mapping of int to columns
-        The newest events by type. A type without any keeps its sample.
-    positions : sequence of ndarray
-        The places of newest events in the batch, ascending.
-    before : PatternStatistics
-        The statistics until now.
-
-    Notes
-    -----
     Selectivities come from the samples. The number of evaluations stays.
     """
     program, samples = stream.program, {**before.samples, **samples}
@@ -319,9 +264,8 @@ def _evaluations(
 def events_in_window(stream: StreamColumns, start: int, stop: int) -> np.ndarray:
     """Return the mean number of events of each type in the window before an event, float64, (n_types,).
 
-    Notes
-    -----
     The events of the second half are counted, whose windows are full, within their partitions.
+
     Source: DARLING, R(T) w. Differs: counted in the time of the events and by the clock of the window,
     because arrivals may be faster or slower. So bursts and partitions count as events meet them.
     """
@@ -380,17 +324,6 @@ def cost_trees(
 ) -> tuple[tuple[CostTree, tuple[int, ...]], ...]:
     """Return the trees of a program with their costs, and the leaves of the program that each of them has.
 
-    Parameters
-    ----------
-    program : TreeProgram
-    statistics : PatternStatistics
-    prices : mapping of str to float
-        Seconds of a ``"condition"``, of ``"create"`` and ``"remove"``.
-    order_aware : bool
-        Whether the corrected form uses the order of a sequence.
-
-    Notes
-    -----
     The window is 1, and rates count events per window. So rates need not be those of the arrivals.
     """
     conditions = pattern_conditions(program)

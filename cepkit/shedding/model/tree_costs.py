@@ -17,21 +17,11 @@ _MOST_EVENTS, _LARGEST_TERM = 160, 1e150  # of a match in sums; 160! is still a 
 
 @dataclass(frozen=True, slots=True)
 class CostedCondition:
-    """A condition of a pattern with what it costs and how often it holds.
+    """A condition of a pattern with what it costs and how often it holds."""
 
-    Parameters
-    ----------
-    components : frozenset of int
-        Numbers of the components that it reads, at least one.
-    cost_s : float
-        f_c: seconds of one evaluation.
-    selectivity : float
-        SEL(c): share of the combinations for which it holds, 0 to 1.
-    """
-
-    components: frozenset[int]
-    cost_s: float
-    selectivity: float
+    components: frozenset[int]  # numbers of the components that it reads, at least one
+    cost_s: float  # f_c: seconds of one evaluation
+    selectivity: float  # SEL(c): share of the combinations for which it holds, 0 to 1
 
     def __post_init__(self) -> None:
         _not_negative("cost_s", self.cost_s)
@@ -43,29 +33,15 @@ class CostedCondition:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A component of a pattern: its type and how often such events arrive.
-
-    Parameters
-    ----------
-    event_type : str
-    rate_hz : float
-        R: events per second.
-    is_kleene : bool
-        Whether it takes several events.
-    is_negated : bool
-        Whether its events must be absent.
-    most : int, optional
-        How many events a Kleene closure takes at most. The corrected form uses this.
-    extending : float
-        Share of the events that fit after a given event in a Kleene closure, by the conditions between them.
-        The corrected form uses this.
-    """
+    """A component of a pattern: its type and how often such events arrive."""
 
     event_type: str
-    rate_hz: float
-    is_kleene: bool = False
-    is_negated: bool = False
-    most: int | None = None
+    rate_hz: float  # R: events per second
+    is_kleene: bool = False  # whether it takes several events
+    is_negated: bool = False  # whether its events must be absent
+    most: int | None = None  # how many events a Kleene closure takes at most. The corrected form uses this.
+    # Share of the events that fit after a given event in a Kleene closure, by the conditions between them.
+    # The corrected form uses this.
     extending: float = 1.0
 
     def __post_init__(self) -> None:
@@ -79,35 +55,16 @@ class CostTree:
     The first inner node joins components 0 and 1. Inner node k joins inner node k - 1 with component k. A
     condition belongs to the lowest node that knows all of its components. A negated component joins nothing:
     its events wait in the leaf until a match is complete.
-
-    Parameters
-    ----------
-    leaves : tuple of Leaf
-        One per component, in the order of the tree.
-    conditions : tuple of CostedCondition
-    window_s : float
-        w, in seconds.
-    create_s, remove_s : float
-        V_n and V_r: seconds to create and to remove a partial match.
-    is_sequence : bool
-        Whether components must arrive in an order. The corrected form uses this.
-    place_of_leaf : tuple of int
-        Place of each leaf in this order; empty: the order of the leaves.
-
-    Raises
-    ------
-    CepError
-        When a number is negative, when there are no leaves, or when a condition reads a component that does
-        not exist.
     """
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[Leaf, ...]  # one per component, in the order of the tree
     conditions: tuple[CostedCondition, ...]
-    window_s: float
+    window_s: float  # w, in seconds
+    # create_s, remove_s: V_n and V_r: seconds to create and to remove a partial match
     create_s: float
     remove_s: float
-    is_sequence: bool = True
-    place_of_leaf: tuple[int, ...] = ()
+    is_sequence: bool = True  # whether components must arrive in an order. The corrected form uses this.
+    place_of_leaf: tuple[int, ...] = ()  # place of each leaf in this order; empty: the order of the leaves
 
     def __post_init__(self) -> None:
         for name in ("window_s", "create_s", "remove_s"):
@@ -131,6 +88,7 @@ def node_conditions(tree: CostTree, node: int) -> tuple[CostedCondition, ...]:
     """Return the conditions of inner node ``node`` >= 1: the last component that they read is ``node``.
 
     Those of negated components are not among them.
+
     """
     return tuple(
         c for c in tree.conditions
@@ -141,8 +99,6 @@ def node_conditions(tree: CostTree, node: int) -> tuple[CostedCondition, ...]:
 def condition_cost(conditions: Iterable[CostedCondition]) -> float:
     """Return L_cond: seconds to evaluate all conditions of a node for one combination.
 
-    Notes
-    -----
     Source: DARLING, equation 5.
     """
     return sum(condition.cost_s for condition in conditions)
@@ -156,8 +112,6 @@ def selectivity(conditions: Iterable[CostedCondition]) -> float:
 def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     """Return PM(L): how many partial matches a leaf holds.
 
-    Notes
-    -----
     Source: DARLING, equation 10, first case.
     Differs: for a Kleene closure, the paper replaces the rate R by 2^R, which depends on the unit of time.
     The corrected form counts the non-empty sets of the events in a window. Their number is Poisson with mean
@@ -176,8 +130,6 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
 def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     """Return PM(L, T): how many partial matches an event of the leaf's type creates there.
 
-    Notes
-    -----
     Source: DARLING, equation 8.
     Differs: for a Kleene closure, the paper multiplies by 2^R w. In the corrected form, the event extends
     each set in the leaf and begins one: SEL e^n sets.
@@ -195,8 +147,6 @@ def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
 def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
     """Return PM(N): how many partial matches an inner node holds. Node 0 is leaf 0.
 
-    Notes
-    -----
     Source: DARLING, equation 10, second case.
     Differs: in a sequence, the events of a combination also need their order, which is one of n! orders of
     n events. So the corrected form divides by n!. A set in a Kleene closure counts with all its events.
@@ -213,8 +163,6 @@ def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
 def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> float:
     """Return PM(N, T): how many partial matches an event of a leaf's type creates at an inner node.
 
-    Notes
-    -----
     Source: DARLING, equations 8 and 9.
     Differs: the event is the newest one. So in a sequence, it creates partial matches only at nodes where
     its component is the last one, and the corrected form is 0 elsewhere.
@@ -235,30 +183,10 @@ def new_matches(tree: CostTree, node: int, leaf: int, form: str = CORRECTED) -> 
 def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     """Return Z(T): the expected seconds to process an event of a leaf's type.
 
-    Parameters
-    ----------
-    tree : CostTree
-    leaf : int
-        The component that the event fits.
-    form : str
-        ``"printed"``: the paper's equations. ``"corrected"``: with the differences below.
-
-    Notes
-    -----
-    Time O(leaves^2). Source: DARLING, equations 6 and 7.
-    Differs: equation 7 leaves out the conditions of the leaf itself; the corrected form adds them. In a
-    sequence, the engine compares the order before it evaluates a condition, and a new event is after all
-    events of the leaves to its right. So the corrected form charges no conditions there. Both forms charge
-    conditions between a negated component and others to the event that completes a match, because the
-    events of a negated component are compared with complete matches only.
-
-    Examples
-    --------
-    >>> rising = CostedCondition(frozenset({0, 1}), cost_s=1e-6, selectivity=0.5)
-    >>> leaves = Leaf("A", rate_hz=2.0), Leaf("B", rate_hz=5.0)
-    >>> tree = CostTree(leaves, (rising,), window_s=10.0, create_s=1e-6, remove_s=1e-6)
-    >>> round(event_cost(tree, 1) * 1e6, 6)  # 20 evaluations; its own partial match and 10 at the root
-    42.0
+    Source: DARLING, equations 6 and 7. Differs: equation 7 leaves out the conditions of the leaf itself;
+    the corrected form adds them. In a sequence, the engine compares the order before it evaluates a
+    condition, and a new event is after all events of the leaves to its right. So the corrected form charges
+    no conditions there.
     """
     _check_form(form)
     joined = [k for k, one in enumerate(tree.leaves) if not one.is_negated]
@@ -300,6 +228,7 @@ def _absence_cost(tree: CostTree, form: str) -> float:
 
     These events lie between two components. In the corrected form, a gap of k components in order is the
     (k + 1)-th part of the window.
+
     """
     n_joined = sum(not one.is_negated for one in tree.leaves)
     share = 1 / (n_joined + 1) if _is_ordered(tree, form) else 1.0
@@ -344,6 +273,7 @@ def _in_order(tree: CostTree, node: int, newest: int | None = None) -> float:
 
     With the leaf of the newest event, only combinations with this event count. Otherwise n events have one
     of n! orders, and sets of k events in a Kleene closure bring k events.
+
     """
     factor, n_single, sets = 1.0, 0, [1.0]  # sets[k]: with k events in closures, apart from the newest one
     for k in range(node + 1):

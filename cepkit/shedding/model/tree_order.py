@@ -21,16 +21,9 @@ _WORK = {"condition": 1.0, "create": 0.5, "remove": 0.2}  # as the default price
 def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, ...]:
     """Return the variables of a query in the order in which its trees should join them.
 
-    Parameters
-    ----------
-    program : SequenceProgram
-        A program that the tree can run.
-    events : Events
-
-    Notes
-    -----
     The first 20,000 events give the rates, and samples of them the selectivities. Alternatives share one
     order: that of the largest tree comes first.
+
     Source: ZStream (Mei and Madden, SIGMOD 2009) reorders a plan by its cost. The cost is that of DARLING,
     the sum of Z(T) R(T) over the types. The search is that of Kolchinsky and Schuster, PVLDB 11(11), 2018.
     Differs: ZStream also builds bushy trees; here all trees are left-deep.
@@ -56,15 +49,7 @@ def cheapest_order_of_tree(tree: CostTree) -> tuple[int, ...]:
 
 
 def cost_of_order(tree: CostTree, order: Sequence[int]) -> float:
-    """Return the work in a window, for a tree that joins its leaves in an order.
-
-    Parameters
-    ----------
-    tree : CostTree
-        Its leaves that join come before those of absent events.
-    order : sequence of int
-        Leaves that join. The others, and their conditions, do not count.
-    """
+    """Return the work in a window, for a tree that joins its leaves in an order."""
     absent = [i for i, leaf in enumerate(tree.leaves) if leaf.is_negated]
     kept = [*order, *absent]
     place = {leaf: i for i, leaf in enumerate(kept)}

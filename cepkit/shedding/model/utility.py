@@ -16,17 +16,9 @@ SAMPLE = 1000  # values that stand for the distribution of another attribute
 
 @dataclass(frozen=True, slots=True)
 class AttributeComparison:
-    """The condition ``one op factor * other + offset`` between attributes of two components.
+    """The condition ``one op factor * other + offset`` between attributes of two components."""
 
-    Parameters
-    ----------
-    one, other : tuple of (int, str)
-        A component's number and its attribute.
-    op : str
-        ``"<"``, ``"<="``, ``">"`` or ``">="``.
-    factor, offset : float
-    """
-
+    # one, other: A component's number and its attribute
     one: tuple[int, str]
     op: str
     other: tuple[int, str]
@@ -40,17 +32,10 @@ class AttributeComparison:
 
 @dataclass(frozen=True, slots=True)
 class SampledCondition:
-    """Any condition: a function of arrays, one per attribute.
+    """Any condition: a function of arrays, one per attribute."""
 
-    Parameters
-    ----------
-    attributes : tuple of (int, str)
-        Component numbers and their attributes.
-    holds : callable
-        Takes one float64 array per attribute, all of one shape, and returns booleans of this shape.
-    """
-
-    attributes: tuple[tuple[int, str], ...]
+    attributes: tuple[tuple[int, str], ...]  # component numbers and their attributes
+    # Takes one float64 array per attribute, all of one shape, and returns booleans of this shape.
     holds: Callable[..., np.ndarray]
 
 
@@ -63,35 +48,9 @@ def pass_probability(
 ) -> float:
     """Return phi: the probability that a condition holds for an event, by the distributions of other events.
 
-    Parameters
-    ----------
-    condition : AttributeComparison or SampledCondition
-    component : int
-        Of the event.
-    event : mapping
-        The event's attributes.
-    distributions : mapping of (component, attribute) to Distribution
-    sample : int
-        Values that stand for the distribution of each other attribute, for a `SampledCondition`.
-
-    Returns
-    -------
-    float
-        From 0 to 1; 1 for a condition that does not read the component.
-
-    Notes
-    -----
-    A comparison takes O(log values) with the empirical distribution, and a sampled condition O(sample).
     Attributes of other components are independent of one another.
-    Source: DARLING, section 4.3. Differs: any condition, not only comparisons of normal attributes.
 
-    Examples
-    --------
-    >>> from cepkit.shedding.model.distributions import Normal
-    >>> cheaper = AttributeComparison((0, "price"), "<", (1, "price"))
-    >>> known = {(0, "price"): Normal(500, 300), (1, "price"): Normal(400, 200)}
-    >>> [round(pass_probability(cheaper, 0, {"price": price}, known), 4) for price in (200, 700)]
-    [0.8413, 0.0668]
+    Source: DARLING, section 4.3. Differs: any condition, not only comparisons of normal attributes.
     """
     if isinstance(condition, AttributeComparison):
         return _compare(condition, component, event, distributions)
@@ -116,9 +75,8 @@ def event_utility(
 ) -> float:
     """Return U_T: the product of `pass_probability` over all conditions, from 0 to 1.
 
-    Notes
-    -----
-    Conditions count as independent. Time, order and the window are left out, as in the paper.
+    Conditions count as independent.
+
     Source: DARLING, equation 11.
     """
     return prod(pass_probability(c, component, event, distributions, sample) for c in conditions)
@@ -127,15 +85,9 @@ def event_utility(
 def utility_slot(utility: float, n_slots: int) -> int:
     """Return the number of the utility array of an event, from 0 to ``n_slots``.
 
-    Notes
-    -----
     There are ``n_slots`` + 1 arrays, because a utility of exactly 1 has its own.
-    Source: DARLING, section 4.4.
 
-    Examples
-    --------
-    >>> utility_slot(0.305, 100), utility_slot(1.0, 100), utility_slot(0.0, 100)
-    (30, 100, 0)
+    Source: DARLING, section 4.4.
     """
     return int(utility * n_slots)
 

@@ -27,35 +27,20 @@ _WIDTH, _LEFT, _RIGHT, _PANEL, _STRIP = 900, 156, 130, 96, 20
 
 @dataclass(frozen=True, eq=False)
 class LoadHistory:
-    """What happened in a run, by time or by number of arrived events.
+    """What happened in a run, by time or by number of arrived events."""
 
-    Parameters
-    ----------
-    by : str
-        ``"time"``: places are nanoseconds since the start of the run. ``"arrivals"``: places are numbers of
-        events that had arrived, so that short peaks of many events are wide.
-    extent : (float, float)
-        First and last place.
-    at : mapping of str to ndarray of float64
-        For each of `ROWS`, the places of its values, in ascending order.
-    values : mapping of str to ndarray of float64
-        For each of `ROWS`, its values.
-    arrived, dropped : mapping of str to ndarray of float64
-        By event type, the places where its events arrived, and where those that were dropped had arrived.
-    peaks : sequence of (float, float)
-        Where each peak of the arrivals begins and ends.
-    latency_bound : float
-        In seconds; infinite for none.
-    """
-
+    # ``"time"``: places are nanoseconds since the start of the run. ``"arrivals"``: places are numbers of
+    # events that had arrived, so that short peaks of many events are wide.
     by: str
-    extent: tuple[float, float]
-    at: Mapping[str, np.ndarray]
-    values: Mapping[str, np.ndarray]
+    extent: tuple[float, float]  # first and last place
+    at: Mapping[str, np.ndarray]  # for each of `ROWS`, the places of its values, in ascending order
+    values: Mapping[str, np.ndarray]  # for each of `ROWS`, its values
+    # arrived, dropped: by event type, the places where its events arrived, and where those that were dropped
+    # had arrived
     arrived: Mapping[str, np.ndarray]
     dropped: Mapping[str, np.ndarray]
-    peaks: Sequence[tuple[float, float]]
-    latency_bound: float
+    peaks: Sequence[tuple[float, float]]  # where each peak of the arrivals begins and ends
+    latency_bound: float  # in seconds; infinite for none
 
     @property
     def unit(self) -> tuple[str, float]:
@@ -88,15 +73,6 @@ def load_in_bins(
     """Return a part of a history in bins; None: from the start, to the end.
 
     Backlogs keep their last value in bins without a reading. Latencies have gaps there.
-
-    Examples
-    --------
-    >>> at, nothing = np.array([0.0, 1.0, 3.0]), np.empty(0)
-    >>> one = LoadHistory("time", (0.0, 4.0), {"latency": nothing, "waiting": at, "partial_matches": at},
-    ...     {"latency": nothing, "waiting": at, "partial_matches": at}, {"a": at}, {"a": at[1:2]}, (), 1.5)
-    >>> made = load_in_bins(one, n_bins=4)
-    >>> made.greatest[1].tolist(), made.arrived.tolist(), made.dropped.tolist()
-    ([0.0, 1.0, 1.0, 3.0], [[1, 1, 0, 1]], [[0, 1, 0, 0]])
     """
     whole_number("load_in_bins: n_bins", n_bins, 1)
     low = history.extent[0] if low is None else low

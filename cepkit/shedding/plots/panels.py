@@ -33,19 +33,6 @@ def panels_figure(
 ) -> go.Figure:
     """Draw panels, three in a row, with means over seeds and their standard deviations.
 
-    Parameters
-    ----------
-    tables : sequence of pandas.DataFrame
-        A panel each: ``x``, ``value``, ``strategy``. Their ``attrs`` name the panel: ``title``, ``measure``
-        (a key of `MEASURES`) and ``by`` (a key of `AXES`). ``printed`` is the strategy that has the
-        numbers of the paper, if there is one.
-    latency_bound : float, optional
-        A thin line in panels of latencies, in seconds.
-    title : str, optional
-        Heading.
-
-    Notes
-    -----
     A point without matches has no latency. Its line has a gap there.
     """
     panels = []

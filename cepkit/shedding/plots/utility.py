@@ -28,6 +28,7 @@ class Utilities(NamedTuple):
 
     A row is a state, an event type, or both. ``edges`` bound the bins of positions. A table without positions
     has one bin.
+
     """
 
     rows: tuple[dict, ...]  # label, and state and event_type if the table has them
@@ -50,51 +51,9 @@ class Utilities(NamedTuple):
 def utilities(frame: pd.DataFrame) -> Utilities:
     """Return a frame of utilities as a table for plots, with positions in bins.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        A row per cell of a utility table, in any order:
-
-        ``utility`` : number, at least 0
-            In any unit, such as shares of 1 or of 100.
-        ``event_type``, ``state`` : text, number or categorical
-            At least one of the two. With both, a cell describes the events of a type that meet partial
-            matches in a state.
-        ``position`` : number, optional
-            Start of a bin in the window, or one position, such as the number of events since the window
-            opened.
-        ``n`` : number, at least 0, optional
-            Number of events or partial matches in the cell; default: one each.
-        ``dropped`` : number, from 0 to n, optional
-            How many of them were dropped; default: none.
-
-    Returns
-    -------
-    Utilities
-        At most 60 rows, those with the greatest ``n``. Categories and numbers are sorted, other values keep
-        their order of appearance. The means are weighted by ``n``, in at most 96 bins of positions.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        When the frame lacks ``utility``, or both ``event_type`` and ``state``.
-    CepError
-        When a value is missing or is not a finite number, or a utility or ``n`` is negative. The message
-        names the column and the row.
-
-    Notes
-    -----
-    O(n) for n cells.
     Source: these papers define such tables. eSPICE: UT(T, P), with ``event_type, position``. hSPICE:
     UT(T, P, s), with all three columns. pSPICE: the utility of a partial match by the rest of its window,
     with ``state, position``.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"event_type": ["A", "A", "B"], "position": [0, 1, 0], "utility": [90, 10, 40]})
-    >>> made = utilities(frame)
-    >>> [row["label"] for row in made.rows], made.mean.tolist()
-    (['A', 'B'], [[90.0, 10.0], [40.0, nan]])
     """
     if not isinstance(frame, pd.DataFrame):
         raise CepError(
@@ -207,6 +166,7 @@ def share_up_to(made: Utilities, threshold: float) -> float:
     """Return the share of events or partial matches with a utility up to a threshold.
 
     The bin that contains the threshold counts in proportion to its part below the threshold.
+
     """
     n = made.n_of_utility.sum(axis=0)
     low, high = made.utility_edges[:-1], made.utility_edges[1:]

@@ -19,17 +19,7 @@ class Arrivals(Protocol):
     """A schedule of arrivals."""
 
     def times(self, n: int, service: float, seed: int) -> np.ndarray:
-        """Return the seconds at which ``n`` events arrive, float64, never falling.
-
-        Parameters
-        ----------
-        n : int
-            Number of events.
-        service : float
-            Mean seconds to process an event, measured in the warm-up.
-        seed : int
-            Seed of random schedules.
-        """
+        """Return the seconds at which ``n`` events arrive, float64, never falling."""
         ...
 
     def peaks(self, n: int) -> tuple[tuple[int, int], ...]:
@@ -39,19 +29,9 @@ class Arrivals(Protocol):
 
 @dataclass(frozen=True)
 class ConstantArrivals:
-    """Events arrive at equal distances.
+    """Events arrive at equal distances."""
 
-    Parameters
-    ----------
-    load : float
-        Arrivals per second, divided by the events that the server can process in a second.
-
-    Examples
-    --------
-    >>> ConstantArrivals(load=0.5).times(4, 0.001, 0).tolist()
-    [0.002, 0.004, 0.006, 0.008]
-    """
-
+    # Arrivals per second, divided by the events that the server can process in a second.
     load: float = REGULAR_LOAD
 
     def __post_init__(self) -> None:
@@ -68,20 +48,9 @@ class ConstantArrivals:
 
 @dataclass(frozen=True)
 class PoissonArrivals:
-    """Events arrive at random, independently of each other.
+    """Events arrive at random, independently of each other."""
 
-    Parameters
-    ----------
-    load : float
-        As for `ConstantArrivals`, on average.
-
-    Examples
-    --------
-    >>> bool(PoissonArrivals(load=2).times(10_000, 0.001, seed=1)[-1].round(0) == 5)
-    True
-    """
-
-    load: float = REGULAR_LOAD
+    load: float = REGULAR_LOAD  # as for `ConstantArrivals`, on average
 
     def __post_init__(self) -> None:
         _check_positive("load", self.load)
@@ -99,34 +68,14 @@ class PoissonArrivals:
 class PeakArrivals:
     """Events arrive at equal distances, and much faster in peaks.
 
-    Parameters
-    ----------
-    load : float
-        Load outside of the peaks, as for `ConstantArrivals`.
-    factor : float
-        How many times faster events arrive in a peak.
-    shares : tuple of (float, float)
-        Start and length of each peak, as shares of the events. The default has 70 % of the events in peaks.
-    poisson : bool
-        Whether the distances are random, with the same means.
-
-    Notes
-    -----
     Source: DARLING, section 5.1, with the peaks of the authors' programs.
-
-    Examples
-    --------
-    >>> arrivals = PeakArrivals(factor=100, shares=((0.25, 0.5),))
-    >>> arrivals.times(8, 0.001, 0).round(6).tolist()
-    [0.002, 0.004, 0.00402, 0.00404, 0.00406, 0.00408, 0.00608, 0.00808]
-    >>> arrivals.peaks(8)
-    ((2, 6),)
     """
 
-    load: float = REGULAR_LOAD
-    factor: float = 1000.0
+    load: float = REGULAR_LOAD  # load outside of the peaks, as for `ConstantArrivals`
+    factor: float = 1000.0  # how many times faster events arrive in a peak
+    # Start and length of each peak, as shares of the events. The default has 70 % of the events in peaks.
     shares: tuple[tuple[float, float], ...] = BOOST
-    poisson: bool = False
+    poisson: bool = False  # whether the distances are random, with the same means
 
     def __post_init__(self) -> None:
         _check_positive("load", self.load)
@@ -159,22 +108,10 @@ class PeakArrivals:
 class OverloadArrivals:
     """More events than the server can process arrive all the time.
 
-    Parameters
-    ----------
-    excess : float
-        r: events arrive at (1 + r) times the server's capacity.
-
-    Notes
-    -----
     DARLING's figure 9 has an "overload rate" that the paper does not define. This is one reading of it.
-
-    Examples
-    --------
-    >>> OverloadArrivals(excess=1.0).times(3, 0.001, 0).tolist()
-    [0.0005, 0.001, 0.0015]
     """
 
-    excess: float = 0.4
+    excess: float = 0.4  # r: events arrive at (1 + r) times the server's capacity
 
     def __post_init__(self) -> None:
         _check_positive("excess", self.excess)
@@ -190,23 +127,10 @@ class OverloadArrivals:
 
 @dataclass(frozen=True)
 class ColumnArrivals:
-    """Events arrive at the times of a column.
+    """Events arrive at the times of a column."""
 
-    Parameters
-    ----------
-    column : str
-        Column of times, durations, or numbers in seconds. Its times must not fall in stream order.
-    speed : float
-        How many times faster than the column says.
-
-    Examples
-    --------
-    >>> ColumnArrivals("ts", speed=60)
-    ColumnArrivals(column='ts', speed=60)
-    """
-
-    column: str
-    speed: float = 1.0
+    column: str  # column of times, durations, or numbers in seconds. Its times must not fall in stream order.
+    speed: float = 1.0  # how many times faster than the column says
 
     def __post_init__(self) -> None:
         _check_positive("speed", self.speed)
@@ -224,19 +148,9 @@ class ColumnArrivals:
 
 @dataclass(frozen=True, eq=False)
 class GivenArrivals:
-    """Events arrive at given times, those of the warm-up too.
+    """Events arrive at given times, those of the warm-up too."""
 
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (n_events,)
-        One number per row of the frame. They must not fall in stream order.
-
-    Examples
-    --------
-    >>> GivenArrivals(np.array([0.0, 0.5, 0.5])).times(3, 0.001, 0).tolist()
-    [0.0, 0.5, 0.5]
-    """
-
+    # float64, (n_events,): one number per row of the frame. They must not fall in stream order.
     seconds: np.ndarray
 
     def __post_init__(self) -> None:
@@ -275,17 +189,7 @@ ARRIVALS: dict[str, Callable[[], Arrivals]] = {
 
 
 def as_arrivals(given: Any) -> Arrivals:
-    """Return a schedule for its name, for a schedule, or for times in stream order.
-
-    Examples
-    --------
-    >>> as_arrivals("poisson")
-    PoissonArrivals(load=0.5)
-    >>> as_arrivals("poison")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: arrivals='poison' is not known. Did you mean 'poisson'? Schedules: ['constant', \
-'poisson', 'peaks', 'overload']. For the times of a column, give cep.shedding.ColumnArrivals('poison')
-    """
+    """Return a schedule for its name, for a schedule, or for times in stream order."""
     if given is None:
         return PeakArrivals()
     if isinstance(given, str):
@@ -318,6 +222,7 @@ def schedule(arrivals: Arrivals, n_warm: int, n: int, service: float, seed: int)
     """Return when the events of the warm-up and the ``n`` events after it arrive, float64, (n_warm + n,).
 
     The warm-up has the regular load. Given times include it.
+
     """
     if isinstance(arrivals, GivenArrivals):
         return check_order(arrivals.times(n_warm + n, service, seed))

@@ -23,25 +23,6 @@ def measure_prices(
 ) -> Prices:
     """Measure the prices of work on this machine, for the conditions of one pattern.
 
-    Parameters
-    ----------
-    tree : TreeProgram
-    events : Events
-    positions : ndarray of int64
-        Events to process.
-    repeats : int
-        Number of runs. Each time is the least of them.
-    seed : int
-        Seed of the numbers that shedders' steps are timed on.
-
-    Returns
-    -------
-    Prices
-        The work of the tree is the best fit, with prices of 0 or more, to the times of single events. The
-        work of shedders is the time of numpy's compiled step for many items, divided by their number.
-
-    Notes
-    -----
     Two measurements differ. For reproducible runs, measure once and keep the result.
     """
     counts, seconds = _time_events(tree, events, positions, repeats)

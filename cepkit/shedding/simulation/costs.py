@@ -11,67 +11,22 @@ from cepkit.errors import CepError, nearest
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds per unit of work. One table serves all strategies, and nothing is set for a single strategy.
+    """Seconds per unit of work. One table serves all strategies, and nothing is set for a single strategy."""
 
-    Parameters
-    ----------
-    event : float
-        Take an event out of its buffer and hand it to the tree.
-    condition : float
-        f: evaluate a condition on a pair of partial matches.
-    create, remove : float
-        V_n and V_r: create a partial match, and remove one.
-    admit : float
-        Put an arriving event into its buffer. Every strategy pays it, also ``"none"``.
-    drop : float
-        Take a waiting event out of its buffer without processing it.
-    lookup : float
-        Read one entry of a table of utilities or a threshold.
-    classify : float
-        Find the class of a partial match or an event with a decision tree.
-    sort : float
-        Sort or select one item among others, per item.
-    draw : float
-        Draw a random number.
-    utility : float
-        y: evaluate the utility of one condition for one event.
-    array : float
-        Put a pointer to an event into an array of utilities, or take it out.
-    update : float
-        Add to a counter, a moving average or a drift detector.
-    others : mapping of str to float
-        Prices of names that a strategy of your own charges.
-
-    See Also
-    --------
-    measure_prices : the same table, measured on this machine.
-
-    Examples
-    --------
-    >>> Prices().condition, Prices(lookup=2e-7)["lookup"]
-    (1e-06, 2e-07)
-    >>> Prices(others={"ask_model": 5e-6})["ask_model"]
-    5e-06
-    >>> Prices()["look_up"]
-    Traceback (most recent call last):
-    cepkit.errors.CepError: there is no price of 'look_up'. Did you mean 'lookup'? Prices: ['event', \
-'condition', 'create', 'remove', 'admit', 'drop', 'lookup', 'classify', 'sort', 'draw', 'utility', 'array', \
-'update']. For work of your own, give others={'look_up': seconds}
-    """
-
-    event: float = 2e-7
-    condition: float = 1e-6
+    event: float = 2e-7  # take an event out of its buffer and hand it to the tree
+    condition: float = 1e-6  # f: evaluate a condition on a pair of partial matches
+    # create, remove: V_n and V_r: create a partial match, and remove one
     create: float = 5e-7
     remove: float = 2e-7
-    admit: float = 1e-7
-    drop: float = 1e-7
-    lookup: float = 1e-7
-    classify: float = 5e-7
-    sort: float = 1e-7
-    draw: float = 1e-7
-    utility: float = 2e-7
-    array: float = 1e-7
-    update: float = 5e-8
+    admit: float = 1e-7  # put an arriving event into its buffer. Every strategy pays it, also ``"none"``.
+    drop: float = 1e-7  # take a waiting event out of its buffer without processing it
+    lookup: float = 1e-7  # read one entry of a table of utilities or a threshold
+    classify: float = 5e-7  # find the class of a partial match or an event with a decision tree
+    sort: float = 1e-7  # sort or select one item among others, per item
+    draw: float = 1e-7  # draw a random number
+    utility: float = 2e-7  # y: evaluate the utility of one condition for one event
+    array: float = 1e-7  # put a pointer to an event into an array of utilities, or take it out
+    update: float = 5e-8  # add to a counter, a moving average or a drift detector
     others: Mapping[str, float] = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -81,13 +36,7 @@ class Prices:
                 raise CepError(f"price {name}={seconds!r}: expected seconds, 0 or more")
 
     def table(self) -> dict[str, float]:
-        """Return all prices by name.
-
-        Examples
-        --------
-        >>> Prices().table()["create"]
-        5e-07
-        """
+        """Return all prices by name."""
         own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "others"}
         return {**own, **dict(self.others)}
 

@@ -16,16 +16,10 @@ LATE = 1800.0  # seconds: a match that comes later than this does not count as f
 
 @dataclass(frozen=True, eq=False)
 class FoundOnce:
-    """The matches of a run in canonical order.
-
-    Parameters
-    ----------
-    block : MatchBlock
-    latency : ndarray of float64, shape (n_matches,)
-        Seconds from the arrival of the last event of each match until it was found.
-    """
+    """The matches of a run in canonical order."""
 
     block: MatchBlock
+    # float64, (n_matches,): seconds from the arrival of the last event of each match until it was found
     latency: np.ndarray
 
 
@@ -36,18 +30,7 @@ def collect_matches(
     end: float,
     arrival_of_event: np.ndarray,
 ) -> FoundOnce:
-    """Return the matches of a machine with their latencies.
-
-    Parameters
-    ----------
-    machine : TreeMachine
-        The matches that still wait for the end of a window are found at the time ``end``.
-    matches : sequence of TreeMatches
-    found_at : sequence of ndarray of float64
-        When each of these matches was found, in seconds.
-    end : float
-    arrival_of_event : ndarray of float64, shape (n_events,)
-    """
+    """Return the matches of a machine with their latencies."""
     waiting = machine.finish()
     every = join_matches([*matches, waiting])
     times = np.concatenate([*found_at, np.full(len(waiting), end)])
@@ -66,6 +49,7 @@ def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
     """Return whether each match of ``one`` is in ``other``, bool, (n_matches,).
 
     Matches are equal when they have the same events for the same components.
+
     """
     if not len(one) or not len(other):
         return np.zeros(len(one), bool)

@@ -44,35 +44,18 @@ _SHARE = 5  # of a short stream, one in this many
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """The checked arguments of a replay that need no frame.
-
-    Parameters
-    ----------
-    queries : tuple of SequenceQuery
-    arrivals : Arrivals
-    latency_bound : float
-        In seconds; infinite for none.
-    strategy : Strategy
-    costs : Prices or "measured"
-    weights : tuple of float
-        One per query.
-    weight_of_type : mapping of str to float
-    warm_up : int, optional
-    seed : int
-    negation : str
-        As for `cepkit.shedding.tree.program.TreeProgram`.
-    """
+    """The checked arguments of a replay that need no frame."""
 
     queries: tuple[SequenceQuery, ...]
     arrivals: Arrivals
-    latency_bound: float
+    latency_bound: float  # in seconds; infinite for none
     strategy: Strategy
     costs: Prices | str
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  # one per query
     weight_of_type: Mapping[str, float]
     warm_up: int | None
     seed: int
-    negation: str = KILLS_IF
+    negation: str = KILLS_IF  # as for `cepkit.shedding.tree.program.TreeProgram`
 
 
 def check_settings(
@@ -120,16 +103,7 @@ def check_settings(
 
 
 def seconds_of(name: str, duration: Any) -> float:
-    """Return a duration in seconds: text, a timedelta, or a number of seconds.
-
-    Examples
-    --------
-    >>> seconds_of("latency_bound", "1.5 s"), seconds_of("latency_bound", timedelta(minutes=1))
-    (1.5, 60.0)
-    >>> seconds_of("latency_bound", "0 s")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: latency_bound='0 s': expected a duration above 0, as in '1.5 s'
-    """
+    """Return a duration in seconds: text, a timedelta, or a number of seconds."""
     wanted = f"{name}={duration!r}: expected a duration above 0, as in '1.5 s'"
     if isinstance(duration, str):
         try:
@@ -174,14 +148,7 @@ def _weight(of: object, weight: Any) -> float:
 
 
 def make_scene(settings: ReplaySettings, source: Source) -> Scene:
-    """Return the scene of a replay over a frame.
-
-    Raises
-    ------
-    CepError
-        As `cepkit.match`; when the tree cannot run a query; when arrivals, weights or the warm-up do not fit
-        the events.
-    """
+    """Return the scene of a replay over a frame."""
     programs, trees = [], []
     for query in settings.queries:
         program = compile_checked(query, source)

@@ -38,20 +38,11 @@ class PatternResult:
     """The matches of one pattern in a replay.
 
     Latencies, recall and precision are those of matches that end after the warm-up.
-
-    Parameters
-    ----------
-    run : ReplayRun
-    number : int
-        Number of the pattern in the replay.
-    native : callable
-        Converts results to the kind of the frame. It makes them say what was dropped.
-    source : Source
-    engine : Engine
     """
 
     run: ReplayRun
-    number: int
+    number: int  # number of the pattern in the replay
+    # Converts results to the kind of the frame. It makes them say what was dropped.
     native: Callable[[Frame], Frame]
     source: Source
     engine: Engine
@@ -91,6 +82,7 @@ class PatternResult:
         """Matches in common with the run without shedding, matches found, and matches without shedding.
 
         Matches that come later than 1,800 s are not in common.
+
         """
         own = self._own.take(np.flatnonzero(self._is_counted))
         truth = self.run.scene.truth[self.number]
@@ -109,6 +101,7 @@ class PatternResult:
         """Share of the found matches that the run without shedding finds, too; NaN without matches.
 
         Only patterns with negation can find others.
+
         """
         n = int(self._is_counted.sum())
         return self.compared[1] / n if n else nan
@@ -152,17 +145,6 @@ class ReplayResult:
     """What a replay kept, dropped and found; see `cepkit.replay`.
 
     Matches that end in the warm-up count in ``matches``, and nowhere else.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-    >>> query = "PATTERN SEQ(a x, b y) WITHIN 20"
-    >>> result = cep.replay(
-    ...     frame, query, latency_bound="100 us", shedding="random_input", event_type="kind", order_by="ts")
-    >>> result.n_dropped == sum(result.dropped.values()), 0 < result.recall < 1, result.precision
-    (True, True, 1.0)
     """
 
     def __init__(self, run: ReplayRun, source: Source, native: Callable[[Frame], Frame]):
@@ -236,8 +218,6 @@ class ReplayResult:
     def recall(self) -> float:
         """Share of the matches without shedding that the run found, weighted by pattern; NaN without any.
 
-        Notes
-        -----
         Source: DARLING, equation 4. Matches later than 1,800 s count as lost.
         """
         wanted = sum(one.weight * one.compared[2] for one in self.patterns)
@@ -251,42 +231,11 @@ class ReplayResult:
         return sum(one.weight * one.compared[1] for one in self.patterns) / found if found else nan
 
     def series(self) -> pd.DataFrame:
-        """Return the state after each event that left the buffers.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``time`` in seconds, ``waiting`` events, ``partial_matches``, and ``dropped`` events so far.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> series = result.series()
-        >>> list(series), len(series) + result.n_dropped
-        (['time', 'waiting', 'partial_matches', 'dropped'], 640)
-        """
+        """Return the state after each event that left the buffers."""
         return pd.DataFrame(dict(self._run.series))
 
     def drops(self) -> pd.DataFrame:
-        """Return the kept and dropped events of each type, and the share that was dropped.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> drops = result.drops()
-        >>> list(drops), int(drops["dropped"].sum()) == result.n_dropped
-        (['type', 'kept', 'dropped', 'share_dropped'], True)
-        """
+        """Return the kept and dropped events of each type, and the share that was dropped."""
         table = pd.DataFrame(
             {"type": list(self.kept), "kept": self.kept.values(), "dropped": self.dropped.values()}
         )
@@ -295,19 +244,7 @@ class ReplayResult:
         return table
 
     def peaks(self) -> list[tuple[float, float]]:
-        """Return when each peak of the arrivals begins and ends, in seconds.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> len(result.peaks()), all(start <= end for start, end in result.peaks())
-        (4, True)
-        """
+        """Return when each peak of the arrivals begins and ends, in seconds."""
         scene = self._run.scene
         own = self._run.arrival_of_event[scene.positions][scene.n_warm :]
         bounds = scene.arrivals.peaks(len(own))
@@ -315,56 +252,20 @@ class ReplayResult:
 
     @show_progress("replaying without shedding")
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> result.to_frame()[["strategy", "events", "precision"]].values.tolist()
-        [['random_input', 800, 1.0]]
-        """
+        """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches."""
         frame = pd.DataFrame([one.summary() for one in self.patterns], columns=list(COLUMNS))
         if said := losses(self._run):
             frame.attrs["shedding"] = said
         return frame
 
     def report(self) -> dict[str, object]:
-        """Return what the strategy says about itself, such as thresholds; for several patterns, by number.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> list(result.report())
-        ['room']
-        """
+        """Return what the strategy says about itself, such as thresholds; for several patterns, by number."""
         if len(self.patterns) == 1:
             return dict(self._run.report[0])
         return {str(number): report for number, report in enumerate(self._run.report)}
 
     def explain(self) -> Explanation:
-        """Return how the query was read and run, and what was dropped.
-
-        Examples
-        --------
-        >>> import cepkit as cep
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"kind": list("ab") * 400, "ts": range(800)})
-        >>> result = cep.replay(
-        ...     frame, "PATTERN SEQ(a x, b y) WITHIN 20", latency_bound="100 us", shedding="random_input",
-        ...     event_type="kind", order_by="ts")
-        >>> "events were dropped" in str(result.explain())
-        True
-        """
+        """Return how the query was read and run, and what was dropped."""
         one = self._only
         note = ("shedding", losses(self._run) or f"{self._run.strategy.name}: nothing was dropped")
         notes = [note]

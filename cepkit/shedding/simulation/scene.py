@@ -33,35 +33,17 @@ class Scene:
 
     Every run processes the same events with the same arrivals. `run` is reproducible: a strategy and a seed
     give the same result, bit by bit.
-
-    Parameters
-    ----------
-    programs : tuple of SequenceProgram
-        The patterns.
-    trees : tuple of TreeProgram
-        The same patterns as trees.
-    events : tuple of Events
-        The stream, with the columns of each pattern.
-    weights : tuple of float
-        Weight of each pattern.
-    arrivals : Arrivals
-    prices : Prices
-    latency_bound : float
-        In seconds; infinite for no bound.
-    n_warm : int
-        Events of the warm-up, among those that a pattern names.
-    weight_of_type : mapping of str to float
-        Weights of event types that differ from 1.
     """
 
-    programs: tuple[SequenceProgram, ...]
-    trees: tuple[TreeProgram, ...]
-    events: tuple[Events, ...]
-    weights: tuple[float, ...]
+    programs: tuple[SequenceProgram, ...]  # the patterns
+    trees: tuple[TreeProgram, ...]  # the same patterns as trees
+    events: tuple[Events, ...]  # the stream, with the columns of each pattern
+    weights: tuple[float, ...]  # weight of each pattern
     arrivals: Arrivals
     prices: Prices
-    latency_bound: float
-    n_warm: int
+    latency_bound: float  # in seconds; infinite for no bound
+    n_warm: int  # events of the warm-up, among those that a pattern names
+    # Weights of event types that differ from 1.
     weight_of_type: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
@@ -136,32 +118,7 @@ class WarmUp:
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun:
-    """The numbers of one run in virtual time.
-
-    Attributes
-    ----------
-    scene : Scene
-    strategy : Strategy
-    seed : int
-    found : tuple of FoundOnce
-        Per pattern, the matches with the time when each was found.
-    arrival_of_event : ndarray of float64, shape (n_events,)
-        In seconds; NaN for events that no pattern names.
-    series : mapping of str to ndarray
-        ``time``, ``waiting``, ``partial_matches`` and ``dropped`` after each event that left the buffers.
-    processed_of_type, dropped_of_type, waiting_of_type : tuple of int
-        Events after the warm-up, by type.
-    dropped : ndarray of int64
-        Positions of the dropped events.
-    n_partial_dropped, n_skipped_pairs : int
-        Partial matches that the strategy dropped, and pairs that the tree did not combine for it.
-    most_waiting, most_alive, peak_bytes : int
-        Greatest numbers of waiting events and partial matches, and greatest memory.
-    shedding_seconds, seconds : float
-        Time of the strategy's own work, and of the whole run.
-    report : tuple of mapping
-        What the shedder of each pattern reports.
-    """
+    """The numbers of one run in virtual time."""
 
     scene: Scene
     strategy: Strategy
@@ -256,6 +213,7 @@ def choose_bins(tree: TreeProgram, events: Events, n: int) -> tuple[int, int]:
     """Return the number of bins of positions in a window, and events per bin, for the first ``n`` events.
 
     Bins cover the window of most events in the middle of these events, with a quarter to spare.
+
     """
     window = tree.program.window
     size = n if window.within_events is None else window.within_events
@@ -318,6 +276,7 @@ def _serve_freely(
     """Admit and serve all events for a shedder that decides nothing, as `_serve_all` would.
 
     The tree processes all events in one call, because none of them can be dropped.
+
     """
     (lane,) = server.lanes
     work = server.work.feed_many(lane.machine, positions, is_shown=True)

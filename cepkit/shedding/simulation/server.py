@@ -59,29 +59,10 @@ class VirtualClock:
 
 @dataclass
 class Lane:
-    """One pattern in a server: its tree, its shedder and what it has found.
-
-    Parameters
-    ----------
-    machine : TreeMachine
-    type_of_event : sequence of int
-        Per position of the stream, the number of its type in the tree; -1 for events of other types.
-    shedder : Shedder
-    weight : float
-
-    Attributes
-    ----------
-    matches : list of TreeMatches
-        The matches of each event that completed any.
-    found_at : list of ndarray of float64
-        When each of these matches was found, in seconds.
-    n_partial_dropped : int
-        Partial matches that the shedder dropped.
-    most_alive : int
-        Greatest number of partial matches.
-    """
+    """One pattern in a server: its tree, its shedder and what it has found."""
 
     machine: TreeMachine
+    # Per position of the stream, the number of its type in the tree; -1 for events of other types.
     type_of_event: Sequence[int]
     shedder: Shedder
     weight: float = 1.0
@@ -98,50 +79,27 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the tree did with one event.
+    """What the tree did with one event."""
 
-    Parameters
-    ----------
-    seconds : float
-        Price of all work for the event.
-    found_after : ndarray of float64, shape (n_matches,)
-        Price of the work before each match.
-    outcome : EventOutcome
-        The matches and counts.
-    """
-
-    seconds: float
-    found_after: np.ndarray
-    outcome: EventOutcome
+    seconds: float  # price of all work for the event
+    found_after: np.ndarray  # float64, (n_matches,): price of the work before each match
+    outcome: EventOutcome  # the matches and counts
 
 
 @dataclass(frozen=True, slots=True)
 class WorkOfEvents:
-    """What the tree did with several events in a row.
+    """What the tree did with several events in a row."""
 
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (n_events,)
-        Price of all work for each event.
-    evaluated, passed : ndarray of int64, shape (n_conditions,)
-        How often each condition was evaluated and held.
-    alive, length : ndarray of int64, shape (n_events,)
-        Partial matches after each event, and the number of their events.
-    matches : list of TreeMatches
-    event_of_match : ndarray of int64, shape (n_matches,)
-        Which of the events completed each match.
-    found_after : ndarray of float64, shape (n_matches,)
-        Price of the work for this event before the match.
-    """
-
-    seconds: np.ndarray
+    seconds: np.ndarray  # float64, (n_events,): price of all work for each event
+    # evaluated, passed: int64, (n_conditions,): how often each condition was evaluated and held
     evaluated: np.ndarray
     passed: np.ndarray
+    # alive, length: int64, (n_events,): partial matches after each event, and the number of their events
     alive: np.ndarray
     length: np.ndarray
     matches: list[TreeMatches]
-    event_of_match: np.ndarray
-    found_after: np.ndarray
+    event_of_match: np.ndarray  # int64, (n_matches,): which of the events completed each match
+    found_after: np.ndarray  # float64, (n_matches,): price of the work for this event before the match
 
 
 _NONE = np.empty(0)
@@ -206,35 +164,7 @@ class WorkPrices:
 class Server:
     """Serve events one by one, the oldest first, and let shedders drop some.
 
-    Parameters
-    ----------
-    lanes : sequence of Lane
-        The patterns. The shedder of the first lane decides which events wait.
-    type_of_event : sequence of int
-        Per position of the stream, the number of its type among the types of all patterns; -1 for events
-        that no pattern names. Those must not be admitted.
-    arrival_of_event : sequence of float
-        Per position, when it arrives, in seconds. It may grow while the server runs.
-    n_types : int
-        Number of types of all patterns.
-    prices : Prices
-    clock : ServerClock
-    service, arrival_rate : float
-        Where the moving averages start: seconds per event, and events per second.
-    event_bytes : int
-        Memory of a waiting event.
-
-    Attributes
-    ----------
-    n_waiting, n_processed, n_dropped : int
-        Every admitted event is in exactly one of these numbers.
-    waiting_of_type, dropped_of_type, processed_of_type : list of int
-        The same numbers by type.
-
-    Notes
-    -----
     An event that all patterns refuse when it leaves the buffers counts as dropped.
-    Each event takes O(1) besides the work of the tree and of the shedder.
     """
 
     def __init__(
@@ -301,6 +231,7 @@ class Server:
         """Take in an event that arrives, and return the positions of the events that are dropped for it.
 
         ``seen`` is the time that counts for rates, by default the arrival: events of a batch arrive together.
+
         """
         number = self._type[position]
         arrival = self._arrival[position] if seen is None else seen
@@ -337,15 +268,7 @@ class Server:
         return self._prices.admit
 
     def serve_many(self, positions: np.ndarray, work: WorkOfEvents, waiting: np.ndarray) -> None:
-        """Take note of events that the tree has processed, of an own pattern that decides nothing.
-
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n_events,)
-        work : WorkOfEvents
-        waiting : ndarray of int64, shape (n_events,)
-            Events that waited while each one was served.
-        """
+        """Take note of events that the tree has processed, of an own pattern that decides nothing."""
         if not len(positions):
             return
         (lane,) = self.lanes
@@ -361,13 +284,7 @@ class Server:
         self.peak_bytes = max(self.peak_bytes, int(used.max()))
 
     def drop(self, positions: Iterable[int]) -> None:
-        """Drop waiting events.
-
-        Raises
-        ------
-        CepError
-            When one of them does not wait: the strategy has an error.
-        """
+        """Drop waiting events."""
         for position in positions:
             if position not in self._waiting:
                 raise CepError(

@@ -19,12 +19,7 @@ PROBLEM = "problem"
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """Replays a table and returns its summary, one row per pattern.
-
-    Parameters
-    ----------
-    settings : ReplaySettings
-    """
+    """Replays a table and returns its summary, one row per pattern."""
 
     settings: ReplaySettings
 

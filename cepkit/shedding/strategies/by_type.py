@@ -21,25 +21,14 @@ _CHANGE = 1.1  # factor of the arrival rate from which shares are computed again
 class IntegralShedding:
     """Drop all events of some types while too many events wait.
 
-    Parameters
-    ----------
-    safety : float
-        Share of the latency bound to aim at.
+    The types that stay have the patterns of greatest total weight among the sets that the server can
+    process at the current rate; if several do, those with the most events. With more than 12 types,
+    patterns are added by weight per work instead. A single pattern loses all matches when it loses a type.
 
-    Notes
-    -----
-    The types that stay have the patterns of greatest total weight among the sets that the server can process
-    at the current rate; if several do, those with the most events. With more than 12 types, patterns are
-    added by weight per work instead. A single pattern loses all matches when it loses a type.
     Source: He, Barman and Naughton, "On Load Shedding in Complex Event Processing", ICDT 2014.
-
-    Examples
-    --------
-    >>> IntegralShedding()
-    IntegralShedding(safety=0.8)
     """
 
-    safety: float = SAFETY
+    safety: float = SAFETY  # share of the latency bound to aim at
     name: ClassVar[str] = "integral"
 
     def __post_init__(self) -> None:
@@ -54,26 +43,15 @@ class IntegralShedding:
 class FractionalShedding:
     """Keep a share of the events of each type, at random, while too many events wait.
 
-    Parameters
-    ----------
-    safety : float
-        Share of the latency bound to aim at.
-
-    Notes
-    -----
     A pattern keeps the product of the shares of its types. The shares maximise the mean of its logarithm,
-    weighted by pattern, among those that the server can process. In closed form, each type gets the same part
-    of the server's time for each unit of weight, and no more than it needs.
+    weighted by pattern, among those that the server can process. In closed form, each type gets the same
+    part of the server's time for each unit of weight, and no more than it needs.
+
     Source: He, Barman and Naughton, ICDT 2014. Differs: they maximise the weighted sum of the products, which
     is hard for several patterns. For one pattern the shares are the same.
-
-    Examples
-    --------
-    >>> FractionalShedding().name
-    'fractional'
     """
 
-    safety: float = SAFETY
+    safety: float = SAFETY  # share of the latency bound to aim at
     name: ClassVar[str] = "fractional"
 
     def __post_init__(self) -> None:
@@ -85,22 +63,7 @@ class FractionalShedding:
 
 
 def whole_types(work: np.ndarray, patterns: Sequence[frozenset[int]], weights: Sequence[float]) -> np.ndarray:
-    """Return which types to keep, as shares of 0 and 1.
-
-    Parameters
-    ----------
-    work : ndarray of float64, shape (n_types,)
-        Seconds of work that each type brings in a second.
-    patterns : sequence of sets of int
-        Types of each pattern.
-    weights : sequence of float
-        Weight of each pattern.
-
-    Examples
-    --------
-    >>> whole_types(np.array([0.5, 0.6, 0.4]), [frozenset({0, 1}), frozenset({0, 2})], [1.0, 2.0]).tolist()
-    [1.0, 0.0, 1.0]
-    """
+    """Return which types to keep, as shares of 0 and 1."""
     n = len(work)
     if n > MOST_TYPES:
         return _by_density(work, patterns, weights)
@@ -131,13 +94,7 @@ def _by_density(work: np.ndarray, patterns: Sequence[frozenset[int]], weights: S
 def shares_of_types(
     work: np.ndarray, patterns: Sequence[frozenset[int]], weights: Sequence[float]
 ) -> np.ndarray:
-    """Return the share of each type to keep; the arguments are those of `whole_types`.
-
-    Examples
-    --------
-    >>> shares_of_types(np.array([0.2, 0.8, 2.0]), [frozenset({0, 1, 2})], [1.0]).round(3).tolist()
-    [1.0, 0.5, 0.2]
-    """
+    """Return the share of each type to keep; the arguments are those of `whole_types`."""
     weight = np.zeros(len(work))
     for own, w in zip(patterns, weights, strict=True):
         weight[list(own)] += w

@@ -325,26 +325,7 @@ class _Pattern:
 
 
 class DarlingShedder(Shedder):
-    """The state of `Darling` in one run.
-
-    Parameters
-    ----------
-    settings : Darling
-    training : Training
-
-    Attributes
-    ----------
-    n_in : float
-        N_in: events that may wait so that the last one meets the bound.
-    limit : float
-        Waiting events above which events are dropped.
-    cost, rate : dict of str to float
-        Z(T), in seconds, and R(T), per second, by type.
-    n_utilities : int
-        Utilities that were put into arrays so far.
-    n_recomputed : int
-        How often drift made the shedder compute everything again.
-    """
+    """The state of `Darling` in one run."""
 
     def __init__(self, settings: Darling, training: Training):
         super().__init__()
@@ -587,17 +568,7 @@ class DarlingShedder(Shedder):
         return sum(8 * (len(own) + n_slots) for own in arrays if own is not None)
 
     def report(self) -> Mapping[str, object]:
-        """Return limits, costs, drops by utility, and the state of drift detection.
-
-        Returns
-        -------
-        mapping
-            ``n_in``, ``limit``: N_in and the number of waiting events above which events are dropped.
-            ``types``: for each type ``limit`` (N_T), ``threshold`` (gamma_T), ``rate``, ``cost`` (Z(T)),
-            ``measured_cost`` in the warm-up, ``waiting``, ``has_arrays``, and ``seen`` and ``dropped``: how
-            many events had each step of utility. ``drift``: ``alarms`` with their times, ``tests`` and
-            ``recomputed``, or None when it is off. ``unknown_conditions``: those that utilities leave out.
-        """
+        """Return limits, costs, drops by utility, and the state of drift detection."""
         of_types = {}
         for number, name in enumerate(self._types):
             measured = [pattern.measured()[own] for pattern, own in self._of_type[number]]
@@ -647,13 +618,7 @@ class DarlingShedder(Shedder):
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `save` returned. The events that follow have the positions after those before.
-
-        Raises
-        ------
-        CepError
-            When it comes from a run of other event types.
-        """
+        """Take back what `save` returned. The events that follow have the positions after those before."""
         if list(saved["types"]) != list(self._types):
             raise CepError(
                 f"the saved run has the types {list(saved['types'])}, and this one {list(self._types)}"

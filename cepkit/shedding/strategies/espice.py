@@ -19,20 +19,6 @@ from cepkit.shedding.strategies.strategy import Shedder, Training
 class ESpice:
     """Skip an event in the windows where its type at its position rarely belongs to a match.
 
-    Parameters
-    ----------
-    safety : float
-        f: share of the queue limit from which the shedder skips.
-    interval : int
-        Number of events after which thresholds are computed again during an overload.
-    backlog : bool
-        Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
-        one latency bound. False: the arrival rate alone decides how much to skip, as published.
-    always : bool
-        Whether to pay for lookups also without an overload. This shows the overhead alone.
-
-    Notes
-    -----
     Source: Slo, Bhowmik, Flaig, Rothermel, "eSPICE: Probabilistic Load Shedding from Input Event Streams in
     Complex Event Processing", Middleware 2019. Written from knowledge of the published algorithm only.
     Differs: the published amount to skip does not know the queue, so nothing is skipped after a short peak,
@@ -40,16 +26,14 @@ class ESpice:
     events of the pattern's types in each part of a window. Events of other types never wait here. Position
     bins are the same for all windows, so one mean size of windows scales them. An event whose type must be
     absent is never skipped.
-
-    Examples
-    --------
-    >>> ESpice()
-    ESpice(safety=0.8, interval=100, backlog=True, always=False)
     """
 
-    safety: float = SAFETY
-    interval: int = INTERVAL
+    safety: float = SAFETY  # f: share of the queue limit from which the shedder skips
+    interval: int = INTERVAL  # number of events after which thresholds are computed again during an overload
+    # Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
+    # one latency bound. False: the arrival rate alone decides how much to skip, as published.
     backlog: bool = True
+    # Whether to pay for lookups also without an overload. This shows the overhead alone.
     always: bool = False
     name: ClassVar[str] = "espice"
 
@@ -67,10 +51,6 @@ def event_utilities(training: Training, safety: float) -> UtilityTable:
 
     A part has (1 - f) q_max events: what the queue can take in until it is full. The bins of positions are
     those of the machine.
-
-    Notes
-    -----
-    O(windows bins types log events + events of matches).
     """
     machine, n_types = training.machine, len(training.program.types)
     windows, types, partition = read_windows(training)

@@ -22,35 +22,20 @@ if TYPE_CHECKING:
 class HSpice:
     """Skip pairs of an event and a partial match that rarely lead to a match.
 
-    Parameters
-    ----------
-    safety : float
-        f: share of the queue limit from which the shedder skips.
-    interval : int
-        Number of events after which the threshold is computed again during an overload.
-    backlog : bool
-        Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
-        one latency bound. False: the arrival rate alone decides how much to skip, as published.
-    always : bool
-        Whether to pay for lookups also without an overload. This shows the overhead alone.
-
-    Notes
-    -----
     Source: Slo, Bhowmik, Rothermel, "hSPICE: State-Aware Event Shedding in Complex Event Processing",
     DEBS 2020. Written from knowledge of the published algorithm only.
     Differs: the published amount to skip does not know the queue; see `ESpice`. The table has the probability
     that the pair makes a partial match that completes, divided by the greatest one. An event that opens a
     window counts as a pair with state 0. One mean size of windows scales the position bins.
-
-    Examples
-    --------
-    >>> HSpice().name
-    'hspice'
     """
 
-    safety: float = SAFETY
+    safety: float = SAFETY  # f: share of the queue limit from which the shedder skips
+    # Number of events after which the threshold is computed again during an overload.
     interval: int = INTERVAL
+    # Whether the events that wait beyond the safe share add to the arrival rate, as if they arrived within
+    # one latency bound. False: the arrival rate alone decides how much to skip, as published.
     backlog: bool = True
+    # Whether to pay for lookups also without an overload. This shows the overhead alone.
     always: bool = False
     name: ClassVar[str] = "hspice"
 
@@ -67,6 +52,7 @@ def pair_utilities(training: Training) -> UtilityTable:
     """Return UT(T, P, s) of a warm-up, and the expected number of pairs of a window in each cell.
 
     The bins of positions are those of the machine.
+
     """
     machine, windows = training.machine, read_windows(training)[0]
     lineage = read_lineage(machine)

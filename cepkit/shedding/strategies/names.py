@@ -24,13 +24,7 @@ _STRATEGIES: dict[str, tuple[str, str]] = {
 
 
 def strategy_names() -> tuple[str, ...]:
-    """Return the names of all strategies.
-
-    Examples
-    --------
-    >>> strategy_names()[:2]
-    ('none', 'random')
-    """
+    """Return the names of all strategies."""
     return tuple(_STRATEGIES)
 
 
@@ -46,17 +40,7 @@ def modules_of_strategies() -> dict[str, str]:
 
 
 def as_strategy(given: Any) -> Strategy:
-    """Return a strategy for its name or for a value of its own.
-
-    Examples
-    --------
-    >>> as_strategy("random")
-    Random(safety=0.8)
-    >>> as_strategy("randon")
-    Traceback (most recent call last):
-    cepkit.errors.CepError: shedding='randon' is not known. Did you mean 'random'? Strategies: ['none', \
-'random', 'random_input', 'integral', 'fractional', 'espice', 'hspice', 'pspice', 'zhao', 'darling']
-    """
+    """Return a strategy for its name or for a value of its own."""
     if isinstance(given, str):
         if given not in _STRATEGIES:
             known = strategy_names()

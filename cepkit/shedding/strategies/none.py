@@ -10,13 +10,7 @@ from cepkit.shedding.strategies.strategy import Shedder, Training
 
 @dataclass(frozen=True)
 class NoShedding:
-    """Process every event, however late.
-
-    Examples
-    --------
-    >>> NoShedding().name
-    'none'
-    """
+    """Process every event, however late."""
 
     name: ClassVar[str] = "none"
 

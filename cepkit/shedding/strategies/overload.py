@@ -17,14 +17,7 @@ _STEP = 1e-12
 
 @dataclass(frozen=True)
 class ServiceLine:
-    """Seconds to process an event among ``n`` partial matches: ``fixed + slope n``.
-
-    Examples
-    --------
-    >>> line = ServiceLine(fixed=1.0, slope=0.5)
-    >>> line.seconds(4), line.partial_matches(3.0)
-    (3.0, 4)
-    """
+    """Seconds to process an event among ``n`` partial matches: ``fixed + slope n``."""
 
     fixed: float
     slope: float
@@ -45,8 +38,6 @@ class ServiceLine:
 def fit_service(training: Training) -> ServiceLine:
     """Return the line of least squares through the service times of the warm-up; it does not fall.
 
-    Notes
-    -----
     Source: pSPICE, the regression f. Differs: a line through the means of 20 equal groups of events, sorted
     by the number of partial matches, so that O(n log n) time and rare numbers weigh little.
     """
@@ -71,22 +62,8 @@ def surplus(
 ) -> int:
     """Return rho: how many partial matches must go so that the next event meets the bound.
 
-    Parameters
-    ----------
-    load : Load
-    waited : float
-        l_q: how long the event has waited, in seconds.
-    bound : float
-        Latency to meet, in seconds.
-    service : ServiceLine
-        f: time to process an event.
-    drop_seconds : callable
-        g: seconds to choose and drop, by the number of partial matches.
-
-    Notes
-    -----
-    Nothing is dropped while waited + f(n) + g(n) is within the bound. Otherwise n' =
-    f^-1(bound - waited - g(n)) partial matches remain. Source: pSPICE.
+    Nothing is dropped while waited + f(n) + g(n) is within the bound. Otherwise n' = f^-1(bound - waited -
+    g(n)) partial matches remain. Source: pSPICE.
     """
     own = drop_seconds(load.alive)
     if waited + service.seconds(load.alive) + own <= bound:

@@ -30,29 +30,15 @@ class PSpice:
 
     The utility is the chance to complete, divided by the seconds of work until then.
 
-    Parameters
-    ----------
-    safety : float
-        Share of the latency bound to aim at.
-    bins : int
-        Number of bins for the events left in a window.
-
-    Notes
-    -----
     Source: Slo, Bhowmik, Rothermel, "pSPICE: Partial Match Shedding for Complex Event Processing", IEEE
     BigData 2019. Written from knowledge of the published algorithm only.
     Differs: the states of the Markov chain are the nodes of the tree, so that every pattern has a chain. The
     published detector compares with the bound itself; ``safety`` compares with a share of it, as the other
     strategies do. The time to shed, g, comes from the prices and not from a regression.
-
-    Examples
-    --------
-    >>> PSpice()
-    PSpice(safety=0.8, bins=100)
     """
 
-    safety: float = SAFETY
-    bins: int = 100
+    safety: float = SAFETY  # share of the latency bound to aim at
+    bins: int = 100  # number of bins for the events left in a window
     name: ClassVar[str] = "pspice"
 
     def __post_init__(self) -> None:
@@ -65,17 +51,7 @@ class PSpice:
 
 
 class StateUtilities(NamedTuple):
-    """Utilities of partial matches by their node and the events left in their window.
-
-    Attributes
-    ----------
-    utility, chance, seconds : ndarray of float64, (n_bins, n_nodes + 1)
-        U, P_gamma and tau_gamma. The last column stands for a match.
-    bin_size : int
-        Events per bin.
-    mean_size : float
-        Mean number of events in a window.
-    """
+    """Utilities of partial matches by their node and the events left in their window."""
 
     utility: np.ndarray
     chance: np.ndarray
@@ -94,6 +70,7 @@ def state_utilities(training: Training, bins: int) -> StateUtilities:
     """Return the utilities of partial matches from a warm-up.
 
     An event counts as a pair with every partial match that is kept and whose window contains it.
+
     """
     windows, types, _ = read_windows(training)
     size = windows.mean_size
@@ -114,23 +91,7 @@ def state_utilities(training: Training, bins: int) -> StateUtilities:
 def count_moves(
     lineage: PartialLineage, n_seen: np.ndarray, size: float, n_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how often events moved partial matches from node to node, and how often they met them.
-
-    Parameters
-    ----------
-    lineage : PartialLineage
-    n_seen : ndarray of int64, (n_events,)
-        Number of events of the pattern's types up to each position, itself included.
-    size : float
-        Events in a window.
-    n_nodes : int
-
-    Returns
-    -------
-    moves : ndarray of float64, (n_nodes + 1, n_nodes + 1)
-        The last number stands for a match.
-    observed : ndarray of float64, (n_nodes + 1,)
-    """
+    """Return how often events moved partial matches from node to node, and how often they met them."""
     moves, observed = np.zeros((n_nodes + 1, n_nodes + 1)), np.zeros(n_nodes + 1)
     position = np.append(lineage.position, -1)
     target = np.where(lineage.is_match, n_nodes, lineage.node)
@@ -152,6 +113,7 @@ def work_of_moves(
     """Return r(s, s'): seconds of work per event on a partial match, float64, shape of ``moves``.
 
     Every event spends the mean cost of the conditions. A move also creates a partial match.
+
     """
     # The cost of a pair that failed is on the older side; that of a pair that held is on the new one.
     older = np.where(lineage.left >= 0, lineage.left, lineage.right)

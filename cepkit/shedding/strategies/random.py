@@ -25,23 +25,11 @@ if TYPE_CHECKING:
 class Random:
     """Drop partial matches at random when the next event would come too late.
 
-    Parameters
-    ----------
-    safety : float
-        Share of the latency bound to aim at.
-
-    Notes
-    -----
     pSPICE's rule says how many partial matches to drop, see `cepkit.shedding.strategies.overload.surplus`.
     Each dropped partial match costs one random number.
-
-    Examples
-    --------
-    >>> Random()
-    Random(safety=0.8)
     """
 
-    safety: float = SAFETY
+    safety: float = SAFETY  # share of the latency bound to aim at
     name: ClassVar[str] = "random"
 
     def __post_init__(self) -> None:
@@ -91,24 +79,12 @@ class _RandomMatches(Shedder):
 class RandomInput:
     """Drop arriving events at random while too many wait.
 
-    Parameters
-    ----------
-    safety : float
-        Share of the latency bound to aim at.
-
-    Notes
-    -----
     Events are dropped while the waiting ones take longer than the bound times ``safety``. The share to drop
     is (R - th) / R, where R is the arrival rate and th the events that the server processes in a second.
     When the waiting events take longer than the bound itself, every new one is dropped.
-
-    Examples
-    --------
-    >>> RandomInput(safety=0.9).name
-    'random_input'
     """
 
-    safety: float = SAFETY
+    safety: float = SAFETY  # share of the latency bound to aim at
     name: ClassVar[str] = "random_input"
 
     def __post_init__(self) -> None:

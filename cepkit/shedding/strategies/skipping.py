@@ -32,21 +32,7 @@ INTERVAL = 100  # processed events after which thresholds are computed again
 
 
 class UtilityTable(NamedTuple):
-    """What a warm-up says about pairs of an arriving event and a window or a partial match.
-
-    Attributes
-    ----------
-    utility : ndarray of int64, (n_types, n_bins, n_states)
-        UT, 0 to 100. One state when the state of partial matches does not matter.
-    expected : ndarray of float64, same shape
-        Expected number of pairs of a window in each cell.
-    part_of_bin : ndarray of int64, (n_bins,)
-        The part of the window that a bin belongs to. Each part has a threshold.
-    bin_size : int
-        Events per bin of positions.
-    mean_size : float
-        N: mean number of events in a window.
-    """
+    """What a warm-up says about pairs of an arriving event and a window or a partial match."""
 
     utility: np.ndarray
     expected: np.ndarray
@@ -107,14 +93,7 @@ def check_skipping(safety: float, interval: int) -> None:
 
 
 class SkippingShedder(Shedder):
-    """Skips pairs of low utility while more events wait than the safe share of the queue limit.
-
-    Parameters
-    ----------
-    training : Training
-    table : UtilityTable
-    settings : ESpice or HSpice
-    """
+    """Skips pairs of low utility while more events wait than the safe share of the queue limit."""
 
     def __init__(self, training: Training, table: UtilityTable, settings: SkippingSettings):
         super().__init__()
@@ -188,14 +167,7 @@ class SkippingShedder(Shedder):
         return self._table.utility.nbytes + self._table.expected.nbytes
 
     def report(self) -> Mapping[str, Any]:
-        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups.
-
-        Returns
-        -------
-        mapping
-            ``last_thresholds``: those of the last overload, also after it has ended. ``table``: ``utility``
-            and ``expected`` of `UtilityTable` as lists, and ``bin_size``.
-        """
+        """Return the share of pairs to skip, the thresholds, the mean size of windows, and the lookups."""
         table = self._table
         return {
             "is_shedding": self._is_shedding,

@@ -17,109 +17,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """An event as strategies see it.
+    """An event as strategies see it."""
 
-    Parameters
-    ----------
-    position : int
-        Its place in the stream. It names the event.
-    type : int
-        Number of its event type in `Training.types`, which begins with the types of the shedder's own query.
-    arrival : float
-        When it arrived, in seconds.
-    """
-
-    position: int
+    position: int  # its place in the stream. It names the event.
+    # Number of its event type in `Training.types`, which begins with the types of the shedder's own query.
     type: int
-    arrival: float
+    arrival: float  # when it arrived, in seconds
 
 
 @dataclass(frozen=True)
 class Load:
-    """The situation of the server when it asks a shedder.
+    """The situation of the server when it asks a shedder."""
 
-    Parameters
-    ----------
-    clock : float
-        The time now, in seconds.
-    waiting : int
-        Number of events in the buffers.
-    oldest_arrival : float
-        When the oldest waiting event arrived, in seconds. It equals ``clock`` when none waits.
-    arrival_rate : float
-        Events per second, as a moving average.
-    service : float
-        Mean time to process one event in this run, in seconds, as a moving average.
-    latency : float
-        Latency of processed events, in seconds, as a moving average.
-    alive : int
-        Number of partial matches.
-    """
-
-    clock: float
-    waiting: int
+    clock: float  # the time now, in seconds
+    waiting: int  # number of events in the buffers
+    # When the oldest waiting event arrived, in seconds. It equals ``clock`` when none waits.
     oldest_arrival: float
-    arrival_rate: float
-    service: float
-    latency: float
-    alive: int
+    arrival_rate: float  # events per second, as a moving average
+    service: float  # mean time to process one event in this run, in seconds, as a moving average
+    latency: float  # latency of processed events, in seconds, as a moving average
+    alive: int  # number of partial matches
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a warm-up without shedding has measured.
+    """What a warm-up without shedding has measured."""
 
-    Parameters
-    ----------
-    program : TreeProgram
-        The query as a tree.
-    events : Events
-        The stream. The warm-up processed the positions below ``n_events``.
-    n_events : int
-        Number of events of the warm-up.
-    latency_bound : float
-        The bound, in seconds.
-    rates : ndarray of float64, shape (n_types,)
-        Events per second of each type at regular load.
-    service : float
-        Mean time to process one event, in seconds.
-    passed, evaluated : ndarray of int64, shape (n_conditions,)
-        How often each condition held, and how often the tree evaluated it.
-    prices : mapping of str to float
-        Seconds per unit of work: ``"condition"``, ``"create"``, ``"remove"``, and one for each name that
-        shedders charge.
-    machine : TreeMachine
-        The machine after the warm-up. It has what it learned: ``considered``, ``contributed``, ``ancestry``.
-    seed : int
-        Seed of random decisions.
-    service_of_event : ndarray of float64, shape (n_processed,)
-        Seconds to process each event of the warm-up whose type a query names.
-    type_of_event, alive_before : ndarray of int64, shape (n_processed,)
-        Type of each of these events, and number of partial matches before it.
-    weight : float
-        Weight of the pattern, 1 for a single one.
-    weight_of_type : mapping of str to float
-        Weights that the user gave to event types; missing types have weight 1.
-    others : tuple of Training
-        The other patterns of the run. They share its buffers. Empty for a single pattern.
-    """
-
-    program: TreeProgram
-    events: Events
-    n_events: int
-    latency_bound: float
-    rates: np.ndarray
-    service: float
+    program: TreeProgram  # the query as a tree
+    events: Events  # the stream. The warm-up processed the positions below ``n_events``.
+    n_events: int  # number of events of the warm-up
+    latency_bound: float  # the bound, in seconds
+    rates: np.ndarray  # float64, (n_types,): events per second of each type at regular load
+    service: float  # mean time to process one event, in seconds
+    # passed, evaluated: int64, (n_conditions,): how often each condition held, and how often the tree
+    # evaluated it
     passed: np.ndarray
     evaluated: np.ndarray
+    # Seconds per unit of work: ``"condition"``, ``"create"``, ``"remove"``, and one for each name that
+    # shedders charge.
     prices: Mapping[str, float]
+    # The machine after the warm-up. It has what it learned: ``considered``, ``contributed``, ``ancestry``.
     machine: TreeMachine
-    seed: int = 0
+    seed: int = 0  # seed of random decisions
+    # float64, (n_processed,): seconds to process each event of the warm-up whose type a query names
     service_of_event: np.ndarray = field(default_factory=lambda: np.empty(0))
+    # type_of_event, alive_before: int64, (n_processed,): type of each of these events, and number of partial
+    # matches before it
     type_of_event: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     alive_before: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    weight: float = 1.0
+    weight: float = 1.0  # weight of the pattern, 1 for a single one
+    # Weights that the user gave to event types; missing types have weight 1.
     weight_of_type: Mapping[str, float] = field(default_factory=dict)
+    # The other patterns of the run. They share its buffers. Empty for a single pattern.
     others: tuple[Training, ...] = ()
 
     @property
@@ -136,12 +85,10 @@ class Training:
 class Strategy(Protocol):
     """The settings of a strategy. They are small, frozen and comparable.
 
-    Notes
-    -----
     Several patterns share one buffer. Each pattern has a shedder of its own, which `Shedder.before` and
     `Shedder.after` ask about its own machine. Only the shedder of the first pattern decides which events
-    enter the buffer. Its training has the `Training.others`, so it can weigh all patterns. Its ``before`` is
-    called for every event that leaves the buffer, also for types that only other patterns name.
+    enter the buffer. Its training has the `Training.others`, so it can weigh all patterns. Its ``before``
+    is called for every event that leaves the buffer, also for types that only other patterns name.
     """
 
     @property
@@ -156,25 +103,7 @@ class Strategy(Protocol):
 
 @dataclass
 class Shedder:
-    """What decides in one run. Every method does nothing here, so that a strategy writes only what it needs.
-
-    Attributes
-    ----------
-    charged : Counter of str
-        Units of its own work since the server last asked. The server adds their time to the clock. The names
-        are those of `cepkit.shedding.Prices`.
-
-    Examples
-    --------
-    A strategy that drops every second event while more than 10 wait:
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class EverySecond(Shedder):
-    ...     def admit(self, event, load):
-    ...         self.charged["lookup"] += 1
-    ...         return [event.position] if load.waiting > 10 and event.position % 2 else []
-    """
+    """What decides in one run. Every method does nothing here: a strategy writes what it needs."""
 
     charged: Counter[str] = field(default_factory=Counter)
 
@@ -186,6 +115,7 @@ class Shedder:
         """Prepare the machine for an event that leaves the buffers: drop partial matches, skip pairs.
 
         Return whether the machine may process the event.
+
         """
         return True
 

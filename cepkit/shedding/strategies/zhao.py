@@ -25,44 +25,22 @@ SMOOTHING = 0.1  # weight of the newest events in the moving averages of classes
 class Zhao:
     """Drop classes of partial matches by contribution and consumption, then the events that would make more.
 
-    Parameters
-    ----------
-    clusters : int or ``"gap"``
-        Clusters of the partial matches of each node and time slice. ``"gap"``: the gap statistic chooses.
-    time_slices : int
-        Into how many slices the age of a partial match in its window is cut.
-    knapsack : str
-        ``"dynamic"``: the best shedding set. ``"greedy"``: by ascending contribution per consumption, with a
-        part of the last class.
-    interval : int
-        Number of processed events between two evaluations.
-    always : bool
-        Whether to classify arriving events also without an overload. This shows the overhead alone.
-
-    Raises
-    ------
-    MissingDependencyError
-        When scikit-learn is not installed.
-
-    Notes
-    -----
     Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing: Input-based and State-based
     Techniques", ICDE 2020. Written from knowledge of the published algorithm only; the number of clusters and
     the greedy choice are those of AthenaCEP, its code.
     Differs: a batch of ``interval`` events updates the moving averages, and not while classes are shed, since
     those would seem to contribute nothing. An event is dropped when all partial matches that it could make
     at once belong to the shedding set.
-
-    Examples
-    --------
-    >>> Zhao(knapsack="greedy").name
-    'zhao'
     """
 
+    # Clusters of the partial matches of each node and time slice. ``"gap"``: the gap statistic chooses.
     clusters: int | str = 4
-    time_slices: int = 2
+    time_slices: int = 2  # into how many slices the age of a partial match in its window is cut
+    # ``"dynamic"``: the best shedding set. ``"greedy"``: by ascending contribution per consumption, with a
+    # part of the last class.
     knapsack: str = DYNAMIC
-    interval: int = 100
+    interval: int = 100  # number of processed events between two evaluations
+    # Whether to classify arriving events also without an overload. This shows the overhead alone.
     always: bool = False
     name: ClassVar[str] = "zhao"
 

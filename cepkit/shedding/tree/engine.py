@@ -27,26 +27,13 @@ from cepkit.shedding.tree.program import TreeProgram, tree_unsupported
 
 @dataclass(frozen=True, slots=True)
 class TreeRun:
-    """What the trees did, in ``matches.run``.
+    """What the trees did, in ``matches.run``."""
 
-    Parameters
-    ----------
-    evaluated : int
-        Conditions that were evaluated.
-    created : int
-        Partial matches that were created, matches among them.
-    removed : int
-        Partial matches that left the window.
-    peak_alive : int
-        The most partial matches at a time.
-    order : tuple of str
-        The variables of each tree in the order in which it joins them, one tree after the other.
-    """
-
-    evaluated: int
-    created: int
-    removed: int
-    peak_alive: int
+    evaluated: int  # conditions that were evaluated
+    created: int  # partial matches that were created, matches among them
+    removed: int  # partial matches that left the window
+    peak_alive: int  # the most partial matches at a time
+    # The variables of each tree in the order in which it joins them, one tree after the other.
     order: tuple[str, ...] = ()
 
 

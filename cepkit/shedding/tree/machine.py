@@ -34,25 +34,18 @@ Match = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class TreeMatches:
-    """Complete matches as arrays.
+    """Complete matches as arrays."""
 
-    Parameters
-    ----------
-    positions, components : ndarray of int64, shape (n_items,)
-        Position and component of every event. The components are those of its tree.
-    first_item : ndarray of int64, shape (n_matches + 1,)
-        The first item of every match.
-    trees, ids : ndarray of int64, shape (n_matches,)
-        Tree of each match, and its number among all partial matches.
-    before : ndarray of int64, shape (n_matches, 2)
-        Conditions that the event evaluated, and partial matches that it created, until the match was found.
-    """
-
+    # positions, components: int64, (n_items,): position and component of every event. The components are
+    # those of its tree.
     positions: np.ndarray
     components: np.ndarray
-    first_item: np.ndarray
+    first_item: np.ndarray  # int64, (n_matches + 1,): the first item of every match
+    # trees, ids: int64, (n_matches,): tree of each match, and its number among all partial matches
     trees: np.ndarray
     ids: np.ndarray
+    # int64, (n_matches, 2): conditions that the event evaluated, and partial matches that it created, until
+    # the match was found
     before: np.ndarray
 
     def __len__(self) -> int:
@@ -65,26 +58,17 @@ NO_MATCHES = TreeMatches(_ZERO, _ZERO, np.zeros(1, np.int64), _ZERO, _ZERO, np.z
 
 @dataclass(frozen=True)
 class EventOutcome:
-    """What one event did. The matches become tuples when they are first read.
+    """What one event did. The matches become tuples when they are first read."""
 
-    Parameters
-    ----------
-    evaluated, passed : ndarray of int64, shape (n_conditions,)
-        How often each condition was evaluated, and how often it held.
-    created, removed : int
-        Partial matches that were created, matches among them, and that expired.
-    found : TreeMatches
-        The matches as arrays.
-    pairs : int
-        Stored partial matches that the event met in the right order and within the window: those that it was
-        combined with, and those that it skipped.
-    """
-
+    # evaluated, passed: int64, (n_conditions,): how often each condition was evaluated, and how often it held
     evaluated: np.ndarray
     passed: np.ndarray
+    # created, removed: partial matches that were created, matches among them, and that expired
     created: int
     removed: int
-    found: TreeMatches
+    found: TreeMatches  # the matches as arrays
+    # Stored partial matches that the event met in the right order and within the window: those that it was
+    # combined with, and those that it skipped.
     pairs: int
     _as_matches: Callable[[TreeMatches], list[Match]] = field(repr=False, compare=False)
 
@@ -106,58 +90,32 @@ class EventOutcome:
 
 @dataclass(frozen=True, slots=True)
 class EventOutcomes:
-    """What several events did, one row per event.
+    """What several events did, one row per event."""
 
-    Parameters
-    ----------
-    positions, created, removed : ndarray of int64, shape (n_events,)
-    evaluated, passed : ndarray of int64, shape (n_events, n_conditions)
-    matches : list
-        As in `EventOutcome`, in the order in which they were found.
-    event_of_match : ndarray of int64, shape (n_matches,)
-        The row of the event that completed each match.
-    before_match : ndarray of int64, shape (n_matches, 2)
-        As in `EventOutcome`.
-    """
-
+    # positions, created, removed: int64, (n_events,)
     positions: np.ndarray
     evaluated: np.ndarray
     passed: np.ndarray
     created: np.ndarray
     removed: np.ndarray
-    matches: list[Match]
-    event_of_match: np.ndarray
-    before_match: np.ndarray
+    matches: list[Match]  # as in `EventOutcome`, in the order in which they were found
+    event_of_match: np.ndarray  # int64, (n_matches,): the row of the event that completed each match
+    before_match: np.ndarray  # int64, (n_matches, 2): as in `EventOutcome`
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatches:
-    """The partial matches that are alive, by their numbers.
+    """The partial matches that are alive, by their numbers."""
 
-    Parameters
-    ----------
-    id : ndarray of int64, shape (n,)
-        Rising in the order of creation.
-    node : ndarray of int64, shape (n,)
-        The leaf or the inner node.
-    state : ndarray of int64, shape (n,)
-        Number of components that have events; 0 at leaves of absent events.
-    first_position, last_position : ndarray of int64, shape (n,)
-    first_time : ndarray of int64, shape (n,)
-        Ticks of the first event.
-    length : ndarray of int64, shape (n,)
-        Number of events.
-    members : ndarray of int64, shape (n, n_leaves)
-        Position of the event of each leaf, the last one of a set; -1: none.
-    """
-
-    id: np.ndarray
-    node: np.ndarray
-    state: np.ndarray
+    id: np.ndarray  # int64, (n,): rising in the order of creation
+    node: np.ndarray  # int64, (n,): the leaf or the inner node
+    state: np.ndarray  # int64, (n,): number of components that have events; 0 at leaves of absent events
+    # first_position, last_position: int64, (n,)
     first_position: np.ndarray
     last_position: np.ndarray
-    first_time: np.ndarray
-    length: np.ndarray
+    first_time: np.ndarray  # int64, (n,): ticks of the first event
+    length: np.ndarray  # int64, (n,): number of events
+    # int64, (n, n_leaves): position of the event of each leaf, the last one of a set; -1: none
     members: np.ndarray
 
     def __len__(self) -> int:
@@ -166,34 +124,23 @@ class PartialMatches:
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """The partial matches that a learning machine created, matches among them; row i has the id ``base + i``.
+    """The partial matches that a learning machine created; row i has the id ``base + i``."""
 
-    Parameters
-    ----------
-    base : int
-        Number of the first partial match.
-    left, right : ndarray of int64, shape (n,)
-        The partial matches that it came from; -1: none.
-    node, position : ndarray of int64, shape (n,)
-        Where it belongs, and the event that created it.
-    cost : ndarray of int64, shape (n,)
-        Conditions that were evaluated to build it, and in vain with it as the stored side of a pair.
-    type, bin, state : ndarray of int64, shape (n,)
-        The cell of ``considered`` and ``contributed`` of the pair that made it.
-    match_ids : ndarray of int64, shape (n_matches,)
-        Those that are reported matches.
-    """
-
-    base: int
+    base: int  # number of the first partial match
+    # left, right: int64, (n,): the partial matches that it came from; -1: none
     left: np.ndarray
     right: np.ndarray
+    # node, position: int64, (n,): where it belongs, and the event that created it
     node: np.ndarray
     position: np.ndarray
+    # int64, (n,): conditions that were evaluated to build it, and in vain with it as the stored side of a
+    # pair
     cost: np.ndarray
+    # type, bin, state: int64, (n,): the cell of ``considered`` and ``contributed`` of the pair that made it
     type: np.ndarray
     bin: np.ndarray
     state: np.ndarray
-    match_ids: np.ndarray
+    match_ids: np.ndarray  # int64, (n_matches,): those that are reported matches
 
     def ancestors_of(self, id: int) -> np.ndarray:
         """Return the numbers of the partial matches that one came from, itself among them, ascending."""
@@ -209,30 +156,9 @@ class Ancestry:
 class TreeMachine:
     """The open state of one evaluation.
 
-    Parameters
-    ----------
-    program : TreeProgram
-        The query as trees.
-    events : Events
-        The stream so far, with the columns of the program. Positions number its events.
-    max_partial_matches : int
-        The most partial matches. Sets of a Kleene closure grow exponentially.
-    n_bins, bin_size : int
-        Bins of positions in the tables ``skip``, ``considered`` and ``contributed``, and events per bin.
-
-    Attributes
-    ----------
-    skip : ndarray of bool, shape (n_types, n_bins, n_states + 1), or None
-        Pairs to leave out: an event of a type, and a stored partial match by the bin of its first event and
-        its state. State 0 means that the event opens a partial match of its own.
-    learning : bool
-        Whether the machine writes ``considered``, ``contributed`` and ``ancestry``.
-
-    Notes
-    -----
-    An event pays for the conditions that it evaluates and for the partial matches that it creates. Pairs that
-    the order of the pattern or the window excludes cost nothing. A partial match is kept only if later events
-    can extend it.
+    An event pays for the conditions that it evaluates and for the partial matches that it creates. Pairs
+    that the order of the pattern or the window excludes cost nothing. A partial match is kept only if later
+    events can extend it.
     """
 
     def __init__(
@@ -449,6 +375,7 @@ class TreeMachine:
         """Add later events of the stream; their positions continue. It takes O(new events) on average.
 
         Old events may leave, unless ``keep_all`` is true.
+
         """
         info = self._info
         self._stream.extend(events, 0 if keep_all else int(min(info[kernel.SWEEP], info[kernel.AT])))
@@ -471,6 +398,7 @@ class TreeMachine:
         """Return the values that conditions compare at positions of the stream, float64, (n, n_values).
 
         Tests of single events are not among them.
+
         """
         at = positions - self._stream.base
         return np.concatenate([self._stream.floats[:, at], self._stream.integers[:, at]]).T
@@ -496,6 +424,7 @@ class TreeMachine:
         """Report the matches whose windows end before the tick ``now``, since no later event comes before it.
 
         Partial matches whose windows are over are removed. Without a window of time, nothing happens.
+
         """
         if self._limits[kernel.WITHIN] < 0:
             return NO_MATCHES
@@ -557,23 +486,7 @@ class TreeMachine:
     def run(
         self, first: int, stop: int, *, only_typed: bool = False, is_shown: bool = True
     ) -> Iterator[tuple[np.ndarray, TreeMatches]]:
-        """Process the events from ``first`` to before ``stop``.
-
-        Parameters
-        ----------
-        first, stop : int
-        only_typed : bool
-            Whether to leave out events of other types than the query's, as if they were not fed.
-        is_shown : bool
-            Whether the progress bar shows this run.
-
-        Yields
-        ------
-        counts : ndarray of int64, shape (n_events, n_counts)
-            Created, removed, matches, evaluations by condition, evaluations that held, for some next events.
-        matches : TreeMatches
-            Their matches. The third column of the counts says how many belong to each event.
-        """
+        """Process the events from ``first`` to before ``stop``."""
         at = first
         while at < stop:
             checkpoint((at - first) / (stop - first) if is_shown else None)
@@ -630,13 +543,7 @@ class TreeMachine:
 
     @classmethod
     def load(cls, program: TreeProgram, saved: Mapping[str, object]) -> TreeMachine:
-        """Return a machine in the state that `save` returned.
-
-        Raises
-        ------
-        CepError
-            When the state belongs to another query.
-        """
+        """Return a machine in the state that `save` returned."""
         if list(saved["query"]) != [condition.text for condition in program.conditions]:
             raise CepError("the saved state belongs to another query: its conditions differ")
         made = cls(

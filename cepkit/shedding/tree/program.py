@@ -31,51 +31,27 @@ _MOST_LEAVES = 4096
 
 @dataclass(frozen=True, slots=True)
 class TreeCondition:
-    """A condition at its node.
+    """A condition at its node."""
 
-    Parameters
-    ----------
-    text : str
-        As the user wrote it.
-    leaves : tuple of int
-        Numbers of the leaves whose events it reads, ascending.
-    node : int
-        Where it is evaluated: the number of a leaf, or of an inner node. Inner node k has the number
-        ``n_leaves + k``. A condition on an absent event belongs to the leaf of that event.
-    """
-
-    text: str
-    leaves: tuple[int, ...]
+    text: str  # as the user wrote it
+    leaves: tuple[int, ...]  # numbers of the leaves whose events it reads, ascending
+    # Where it is evaluated: the number of a leaf, or of an inner node. Inner node k has the number ``n_leaves
+    # + k``. A condition on an absent event belongs to the leaf of that event.
     node: int
 
 
 @dataclass(frozen=True, slots=True)
 class TreeLeaf:
-    """A leaf: the events of one type that one component of a pattern takes, or that must be absent.
+    """A leaf: the events of one type that one component of a pattern takes, or that must be absent."""
 
-    Parameters
-    ----------
-    variable : str
-        Name of the component.
-    type : int
-        Number of its event type in ``TreeProgram.types``.
-    tree : int
-        Number of its tree. A query with alternatives has several trees.
-    is_absent : bool
-        Whether its events must be absent.
-    low, high : int
-        How many events it takes; -1 for ``high``: no limit.
-    is_group : bool
-        Whether it can take several events.
-    """
-
-    variable: str
-    type: int
-    tree: int
-    is_absent: bool = False
+    variable: str  # name of the component
+    type: int  # number of its event type in ``TreeProgram.types``
+    tree: int  # number of its tree. A query with alternatives has several trees.
+    is_absent: bool = False  # whether its events must be absent
+    # low, high: how many events it takes; -1 for ``high``: no limit
     low: int = 1
     high: int = 1
-    is_group: bool = False
+    is_group: bool = False  # whether it can take several events
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +70,19 @@ class TreeProgram:
 
     A query without alternatives has one tree. ``all_of`` is one tree without an order between its events if
     every part is a single event. Every other alternative has a tree of its own.
-
-    Parameters
-    ----------
-    program : SequenceProgram
-        The bound query.
-    negation : str
-        ``"kills_if"``: an absent event forbids a match when its conditions hold. ``"allowed_if"``: it forbids
-        a match unless they hold.
-    types : tuple of str
-        Names of the event types, in the order of the leaves. In a sequence of different types, type i belongs
-        to leaf i.
-    leaves : tuple of TreeLeaf
-        The leaves of all trees. In each tree, those of absent events follow the others.
-    nodes : tuple of TreeNode
-        The inner nodes of all trees. Node k has the number ``n_leaves + k``.
-    conditions : tuple of TreeCondition
-        In the order of the query at each node.
     """
 
-    program: SequenceProgram
+    program: SequenceProgram  # the bound query
+    # ``"kills_if"``: an absent event forbids a match when its conditions hold. ``"allowed_if"``: it forbids a
+    # match unless they hold.
     negation: str
+    # Names of the event types, in the order of the leaves. In a sequence of different types, type i belongs
+    # to leaf i.
     types: tuple[str, ...]
+    # The leaves of all trees. In each tree, those of absent events follow the others.
     leaves: tuple[TreeLeaf, ...]
-    nodes: tuple[TreeNode, ...]
-    conditions: tuple[TreeCondition, ...]
+    nodes: tuple[TreeNode, ...]  # the inner nodes of all trees. Node k has the number ``n_leaves + k``.
+    conditions: tuple[TreeCondition, ...]  # in the order of the query at each node
     code: TreeCode = field(repr=False)
 
     @property
@@ -139,23 +103,7 @@ class TreeProgram:
         negation: str = KILLS_IF,
         order: Sequence[str] | None = None,
     ) -> TreeProgram | str:
-        """Return a bound query as trees, or the reason why it cannot run, to complete "it …".
-
-        Parameters
-        ----------
-        program : SequenceProgram
-            The bound query.
-        negation : str
-            The reading of conditions on absent events.
-        order : sequence of str, optional
-            All variables in the order in which the tree joins them. Without it: the query's
-            ``evaluation_order``, else the order of the pattern.
-
-        Raises
-        ------
-        CepError
-            When ``negation`` is unknown, or when ``order`` does not name every variable once.
-        """
+        """Return a bound query as trees, or the reason why it cannot run, to complete "it …"."""
         check_reading(negation)
         if reason := _unsupported(program):
             return reason
@@ -167,32 +115,16 @@ class TreeProgram:
 
 @dataclass(frozen=True, eq=False)
 class TreeCode:
-    """What the kernel reads of a program; see `cepkit.kernels.shedding.tree.advance`.
+    """What the kernel reads of a program; see `cepkit.kernels.shedding.tree.advance`."""
 
-    Parameters
-    ----------
-    tests : tuple of Term
-        Tests of single events. Their terms name no variable.
-    type_tests : tuple of (int or None)
-        For each event type, its row among the tests; None for any type.
-    floats, integers, constants, n_registers
-        As in `cepkit.compile.interpreted.walk.WalkCode`.
-    nodes, listed, unary, orders, trees, absences, groups : ndarray of int64
-        The trees.
-    walk : tuple of ndarray of int64
-        Conditions, loops, loads, groups and instructions.
-    branch_of_order : tuple of dict
-        For each tree, the number of the branch that has its components in an order.
-    leaf_of_component : tuple of tuple of int
-        For each tree, the leaf of every component.
-    """
-
-    tests: tuple[Term, ...]
-    type_tests: tuple[int | None, ...]
+    tests: tuple[Term, ...]  # tests of single events. Their terms name no variable.
+    type_tests: tuple[int | None, ...]  # for each event type, its row among the tests; None for any type
+    # floats, integers, constants, n_registers: as in `cepkit.compile.interpreted.walk.WalkCode`
     floats: tuple[EventValue, ...]
     integers: tuple[EventValue, ...]
     constants: tuple[tuple[int, bool, int | None, int], ...]
     n_registers: int
+    # nodes, listed, unary, orders, trees, absences, groups: int64: the trees
     nodes: np.ndarray
     listed: np.ndarray
     unary: np.ndarray
@@ -200,9 +132,10 @@ class TreeCode:
     trees: np.ndarray
     absences: np.ndarray
     groups: np.ndarray
-    walk: tuple[np.ndarray, ...]
+    walk: tuple[np.ndarray, ...]  # conditions, loops, loads, groups and instructions
+    # For each tree, the number of the branch that has its components in an order.
     branch_of_order: tuple[dict[tuple[int, ...], int], ...]
-    leaf_of_component: tuple[tuple[int, ...], ...]
+    leaf_of_component: tuple[tuple[int, ...], ...]  # for each tree, the leaf of every component
 
 
 def check_reading(negation: str) -> None:

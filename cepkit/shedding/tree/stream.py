@@ -19,22 +19,7 @@ _OF_EVENTS = ("kind", "partition", "time", "rank", "chain", "accept", "floats", 
 
 
 class TreeStream:
-    """The events of a machine from position ``base`` to before ``end``.
-
-    Parameters
-    ----------
-    program : TreeProgram
-        The query as trees.
-
-    Attributes
-    ----------
-    kind, partition, time, rank : ndarray of int64
-        Type, partition, ticks and number in its partition of every event.
-    chain : ndarray of int64
-        The first of the partial matches that begin with each event; the machine writes it.
-    accept, floats, integers : ndarray, shape (n_values, n_events)
-        What tests and conditions read.
-    """
+    """The events of a machine from position ``base`` to before ``end``."""
 
     def __init__(self, program: TreeProgram):
         code, bound = program.code, program.program
@@ -52,13 +37,7 @@ class TreeStream:
         self._n_of_partition = np.zeros(0, np.int64)
 
     def extend(self, events: Events, keep: int) -> None:
-        """Add events. Events before position ``keep`` may leave.
-
-        Raises
-        ------
-        CepError
-            When texts are ordered by the query, and new ones come without an order of their own.
-        """
+        """Add events. Events before position ``keep`` may leave."""
         start = self._make_room(events.n_events, keep)
         stop = start + events.n_events
         columns = self._coded(events.columns)

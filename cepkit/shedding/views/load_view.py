@@ -36,21 +36,9 @@ class LoadView(View):
     and double-click to see the whole run. The left and right keys move the time, up and down change the row,
     ``+``, ``-`` and ``0`` zoom, and Escape clears the selection.
 
-    Parameters
-    ----------
-    result : ReplayResult
-        Result of `cepkit.replay`.
-    by : str
-        ``"time"``, or ``"arrivals"``: the axis then counts the events that have arrived, so that short peaks
-        of many events are wide.
-    title : str, optional
-        Heading; default: the strategy and what it dropped.
-
-    Notes
-    -----
     ``selected`` is None or a dict with ``row``, ``start`` and ``end`` of the bin. Row ``"latency"``,
     ``"waiting"`` or ``"partial_matches"`` has ``mean`` and ``greatest``, and a type has ``arrived`` and
-    ``dropped``. Times are in nanoseconds.
+    ``dropped``.
     """
 
     _esm, _css = browser_half("load_view", "time_window.js")
@@ -136,13 +124,7 @@ class LoadView(View):
 
 
 def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
-    """Return what happened in a replay after its warm-up, for plots.
-
-    Raises
-    ------
-    CepError
-        When ``by`` is not known.
-    """
+    """Return what happened in a replay after its warm-up, for plots."""
     if by not in (TIME, ARRIVALS):
         raise CepError(f"by={by!r} is not known. There are {TIME!r} and {ARRIVALS!r}")
     run, scene = result.run, result.run.scene

@@ -28,30 +28,9 @@ class UtilityView(View):
     range of the selected bar. Orange parts of bars were dropped. The arrow keys move between cells, and
     Escape clears the selection.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        A row per cell with ``utility``, at least one of ``event_type`` and ``state``, and optionally
-        ``position``, ``n`` and ``dropped``. `cepkit.shedding.plots.utility.utilities` describes the columns.
-    threshold : float, optional
-        Load shedding would drop events with this utility or a lower one. The line shows the threshold, and
-        you can assign it later.
-    title : str
-        Heading of the view.
-
-    Notes
-    -----
-    ``selected`` is None or a dict with these keys:
-
-    * row: ``row`` (its label), and ``state``, ``event_type`` or both;
-    * cell: those of its row, ``position`` ([from, to]), ``utility`` and ``n``;
-    * bar: ``utility`` ([from, to]) and ``n``.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"event_type": ["A", "A", "B"], "position": [0, 1, 0], "utility": [90, 10, 40]})
-    >>> UtilityView(frame, threshold=40)
-    UtilityView(2 rows, 2 positions, 3 seen)
+    ``selected`` is None or a dict with these keys: * row: ``row`` (its label), and ``state``,
+    ``event_type`` or both; * cell: those of its row, ``position`` ([from, to]), ``utility`` and ``n``; *
+    bar: ``utility`` ([from, to]) and ``n``.
     """
 
     _esm, _css = browser_half("utility_view")
@@ -113,22 +92,7 @@ class UtilityView(View):
 
 
 def utility_view_of(result: ReplayResult, *, title: str | None = None, pattern: int = 0) -> UtilityView:
-    """Return the utilities that the shedder of a replay has used, with what it dropped.
-
-    Parameters
-    ----------
-    result : ReplayResult
-        The result of a replay with DARLING, eSPICE or hSPICE.
-    title : str, optional
-        Heading; default: the strategy.
-    pattern : int
-        Number of the pattern.
-
-    Raises
-    ------
-    CepError
-        When the strategy has no utilities, or there is no such pattern.
-    """
+    """Return the utilities that the shedder of a replay has used, with what it dropped."""
     run = result.run
     if not 0 <= pattern < len(run.report):
         raise CepError(f"pattern={pattern!r}: the replay has {len(run.report)} patterns, from 0")
@@ -143,34 +107,7 @@ def utility_view_of(result: ReplayResult, *, title: str | None = None, pattern: 
 def reported_utilities(
     report: Mapping[str, Any], types: Sequence[str]
 ) -> tuple[pd.DataFrame | None, float | None]:
-    """Return the utilities in a report of a shedder as a frame for views, and its threshold.
-
-    Parameters
-    ----------
-    report : mapping
-        With ``types``, as DARLING reports: by type, ``seen`` and ``dropped``, the number of events with each
-        step of utility. The threshold is the greatest utility of a dropped event. Or with ``table``, as
-        eSPICE and hSPICE report: ``utility`` and ``expected``, (n_types, n_bins, n_states), and ``bin_size``.
-        The threshold is the greatest of ``last_thresholds``.
-    types : sequence of str
-        Names of the types in tables.
-
-    Returns
-    -------
-    frame : pandas.DataFrame or None
-        For `UtilityView`; None when the report has no utilities.
-    threshold : float or None
-
-    Examples
-    --------
-    >>> frame, threshold = reported_utilities({"types": {"a": {"seen": [2, 5], "dropped": [1, 0]}}}, ["a"])
-    >>> frame
-      event_type  utility  n  dropped
-    0          a      0.0  2        1
-    1          a      1.0  5        0
-    >>> threshold
-    0.0
-    """
+    """Return the utilities in a report of a shedder as a frame for views, and its threshold."""
     if isinstance(of_type := report.get("types"), Mapping):
         parts = [
             pd.DataFrame(

@@ -37,13 +37,7 @@ def _whole(n_bits: int) -> Callable[[Any], int | None]:
 
 
 def to_double(value: Any) -> float | None:
-    """Return a value as a double; null if it has none.
-
-    Examples
-    --------
-    >>> to_double("2.5"), to_double(" 1e3f"), to_double(True), to_double("abc"), to_double("1_000")
-    (2.5, 1000.0, 1.0, None, None)
-    """
+    """Return a value as a double; null if it has none."""
     if isinstance(value, str):
         found = _DECIMAL.fullmatch(value)
         return None if found is None else float(found[1])
@@ -63,13 +57,7 @@ def to_bool(value: Any) -> bool | None:
 
 
 def to_text(value: Any) -> str:
-    """Return a value as Java prints it.
-
-    Examples
-    --------
-    >>> to_text(True), to_text(12), to_text(2.5), to_text(1e10), to_text(0.00012), to_text(float("inf"))
-    ('true', '12', '2.5', '1.0E10', '1.2E-4', 'Infinity')
-    """
+    """Return a value as Java prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, float):

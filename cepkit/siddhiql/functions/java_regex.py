@@ -15,18 +15,7 @@ _SAME = frozenset("dDwWsSbBAtnrfuxa")  # escapes with the same meaning in both
 
 @lru_cache(maxsize=256)
 def java_pattern(text: str) -> re.Pattern[str]:
-    """Return a regular expression of Java as a compiled one of Python.
-
-    Raises
-    ------
-    PredicateError
-        For text that is no regular expression, and for constructs that mean something else in Python.
-
-    Examples
-    --------
-    >>> java_pattern("WSO2(?<rest>[a-z]*)").pattern
-    'WSO2(?P<rest>[a-z]*)'
-    """
+    """Return a regular expression of Java as a compiled one of Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)
@@ -94,13 +83,7 @@ _REFERENCE = re.compile(
 
 
 def java_replacement(found: re.Match[str], replacement: str) -> str:
-    """Return the text for a match: ``$1`` and ``${name}`` are groups, and a backslash quotes a sign.
-
-    Raises
-    ------
-    PredicateError
-        For a group that does not exist, and a ``$`` without one.
-    """
+    """Return the text for a match: ``$1`` and ``${name}`` are groups, and a backslash quotes a sign."""
 
     def one(part: re.Match[str]) -> str:
         if part["sign"] is not None:

@@ -27,11 +27,6 @@ def common_type(types: Sequence[Type]) -> Type | None:
     """Return the one type of several values; None if they differ.
 
     int and long are one type here, and so are float and double: the values are the same.
-
-    Examples
-    --------
-    >>> common_type(["int", "long"]), common_type(["double", "int"]), common_type(["string", "object"])
-    ('long', None, 'object')
     """
     if OBJECT in types:
         return OBJECT
@@ -50,6 +45,7 @@ class Function:
     further arguments if the function ``repeats``. The last ``n_optional`` arguments may be left out.
     ``result`` is None if the arguments from ``first_alike`` on have one type, and the result has it as well.
     ``regex_at`` is the argument that may be a regular expression.
+
     """
 
     takes: tuple[tuple[Type, ...], ...]

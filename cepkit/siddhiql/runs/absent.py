@@ -16,6 +16,7 @@ class AbsentWait(WaitingState):
 
     The wait begins with the last event of the partial match. At the start of a pattern it begins with the
     run, and again with each event of A.
+
     """
 
     waits = True

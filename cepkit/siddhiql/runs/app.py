@@ -20,21 +20,7 @@ Send = Callable[[str, list[Row]], None]
 def run_app(
     plan: AppPlan, events: Iterable[tuple[str, Event]], n_events: int, start: int, end: int | None
 ) -> dict[str, list[Row]]:
-    """Run an app over events in order, and return the rows of each stream that it writes.
-
-    Parameters
-    ----------
-    plan : AppPlan
-        The app.
-    events : iterable of (str, tuple)
-        Streams and events; times do not decrease.
-    n_events : int
-        The number of events, for the progress bar.
-    start : int
-        The time at which the app starts; waits for absent events begin then.
-    end : int, optional
-        The time up to which timers fire after the last event.
-    """
+    """Run an app over events in order, and return the rows of each stream that it writes."""
     return _AppRun(plan, start).run(events, n_events, end)
 
 

@@ -25,6 +25,7 @@ class KeyedState(WaitingState):
 
     An event with another key changes nothing here, so the state does not offer it. The key of a partial match
     stays the same: its events come from states that it has passed, and that take one event.
+
     """
 
     def __init__(self, slot: int, n_slots: int, equalities: tuple[Equality, ...], **keywords: bool):

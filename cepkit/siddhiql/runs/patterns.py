@@ -21,6 +21,7 @@ class PatternPlan:
     """A pattern whose states have slots: slot ``i`` reads stream ``streams[i]`` under ``tests[i]``.
 
     ``keys[i]`` has what the test needs to be equal, for states that take one event.
+
     """
 
     pattern: sp.StatePattern
@@ -200,6 +201,7 @@ class PatternRun:
         """Offer an event to the states of its stream, the last state first, and yield complete matches.
 
         Read the values of a match before the next one: earlier states may still add events to it.
+
         """
         time = event[0]
         if self._plan.within is not None:

@@ -60,6 +60,7 @@ class WaitingState:
 
     ``completed`` is the state whose completion a taken event reports; it is the last state of the pattern for
     the first state, and the state itself otherwise.
+
     """
 
     waits = False  # whether an absent event is part of the state
@@ -235,6 +236,7 @@ class CountState(WaitingState):
 
     From the ``low``-th event on, the partial match waits in the next state, too. In a pattern it still takes
     events here until the next state has one.
+
     """
 
     def __init__(self, slot: int, n_slots: int, low: int, high: int | None, **keywords: bool):

@@ -23,6 +23,7 @@ class JoinSearch:
 
     A row of the left side is certain when the right side has reached its time. A row of the right side is
     certain when the left side has passed its time. Both wait until then.
+
     """
 
     def __init__(self, query: Join, schemas: tuple[StreamSchema, ...], options: Options):
@@ -49,6 +50,7 @@ class JoinSearch:
         """Read the next rows of both sides, and return the complete pairs; a refused batch has no effect.
 
         ``are_certain`` says that no later row comes before any of these.
+
         """
         early, newest = list(self._early), list(self._newest)
         for which, batch in enumerate(batches):

@@ -23,21 +23,7 @@ _KIND = "stream of a join"
 
 
 class JoinStream:
-    """An open stream of a join; call `cepkit.stream` to open one. Only one thread at a time may use it.
-
-    Examples
-    --------
-    >>> import cepkit as cep
-    >>> join = cep.Join(cep.Window(time=5), cep.Window(time=5), on="symbol", order_by="ts")
-    >>> sides = {"left": {"ts": "int64", "symbol": "string"}, "right": {"ts": "int64", "symbol": "string"}}
-    >>> with cep.stream(join, sides) as pairs:
-    ...     pairs.push(left=[{"ts": 1, "symbol": "X"}])
-    ...     pairs.push(right=[{"ts": 2, "symbol": "X"}])
-    ...     pairs.push(left=[{"ts": 3, "symbol": "Y"}])
-    []
-    []
-    [{'ts_left': 1, 'symbol': 'X', 'ts_right': 2, 'emitted': 2}]
-    """
+    """An open stream of a join; call `cepkit.stream` to open one. Only one thread at a time may use it."""
 
     def __init__(self, query: Join | Chain, schemas: tuple[StreamSchema, ...], options: Options):
         self.query, self.schemas, self.options = query, schemas, options
@@ -55,16 +41,6 @@ class JoinStream:
         """Read the next rows of one side or of both, and return the complete results.
 
         A result is complete when both sides have reached its time. A refused batch has no effect.
-
-        Parameters
-        ----------
-        left, right : DataFrame, table or list of dict, optional
-            As for `Stream.push`. No row may come before the newest row of its side.
-
-        Returns
-        -------
-        DataFrame, table or list of dict
-            The same kind as the batch.
         """
         self._check_open()
         given = [batch for batch in (left, right) if batch is not None]

@@ -17,6 +17,7 @@ class TimeSoFar:
     """The time of a stream: the latest one so far, and when it came.
 
     ``times`` has the times of the newest batch in ticks, and ``first`` the position of its first event.
+
     """
 
     now: int | None
@@ -41,6 +42,7 @@ class Decided:
 
     ``position`` is that of the event that decided it. ``row``, and the rows of ``match``, count from the
     first row that is kept.
+
     """
 
     row: int
@@ -50,40 +52,21 @@ class Decided:
 
 @dataclass
 class OpenRows:
-    """The rows of a key from the first open one on, with as many rows before it as conditions look back.
+    """The rows of a key from the first open one on, with as many rows before it as conditions look back."""
 
-    Parameters
-    ----------
-    key : tuple
-        The values of the partition columns.
-    rows : list of tuple
-        The values of the kept rows, in the order of the columns that the search keeps.
-    columns : dict of str to list
-        The columns that conditions and measures read, times as ticks.
-    positions : list of int
-        The position of each kept row in the stream.
-    first : int
-        Number of rows of the key before the kept ones.
-    start : int
-        The first row that can begin a match, counted from the first kept row.
-    n_found, decided : int
-        Number of matches so far, and the position of the event that decided the last one.
-    end : int
-        The end of all matches so far, counted from the first kept row; at least ``start``, or below it.
-    queued : int, optional
-        The deadline that the stream waits for.
-    """
-
-    key: tuple
-    columns: dict[str, list[Any]]
+    key: tuple  # the values of the partition columns
+    columns: dict[str, list[Any]]  # the columns that conditions and measures read, times as ticks
+    # The values of the kept rows, in the order of the columns that the search keeps.
     rows: list[tuple] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-    first: int = 0
-    start: int = 0
+    positions: list[int] = field(default_factory=list)  # the position of each kept row in the stream
+    first: int = 0  # number of rows of the key before the kept ones
+    start: int = 0  # the first row that can begin a match, counted from the first kept row
+    # n_found, decided: number of matches so far, and the position of the event that decided the last one
     n_found: int = 0
     decided: int = -1
+    # The end of all matches so far, counted from the first kept row; at least ``start``, or below it.
     end: int = 0
-    queued: int | None = None
+    queued: int | None = None  # the deadline that the stream waits for
 
     def decide(self, program: RowProgram, ahead: int, clock: TimeSoFar, *, closed: bool) -> list[Decided]:
         """Return what no later row can change, and move ``start`` to the first open row.
@@ -91,6 +74,7 @@ class OpenRows:
         A match is decided if the search found it in the rows so far, and did not look for a further row. The
         same holds for a row without a match. ``ahead`` is how many rows after a row its conditions and
         measures read.
+
         """
         n_rows = len(self.rows)
         n_known = n_rows if closed else max(n_rows - ahead, 0)

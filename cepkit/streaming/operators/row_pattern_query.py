@@ -15,19 +15,11 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 
 @dataclass(frozen=True)
 class RowPatternStream:
-    """The text of MATCH_RECOGNIZE for a stream, with the names that the columns of the stream have.
+    """The text of MATCH_RECOGNIZE for a stream, with the names that the columns of the stream have."""
 
-    Parameters
-    ----------
-    text : str
-        As for `parse_match_recognize`.
-    params : tuple of (str, value)
-    partition_by, order_by : tuple of str
-        The columns of the clauses, spelled as in the stream.
-    """
-
-    text: str
+    text: str  # as for `parse_match_recognize`
     params: tuple[tuple[str, Any], ...] = ()
+    # partition_by, order_by: the columns of the clauses, spelled as in the stream
     partition_by: tuple[str, ...] = ()
     order_by: tuple[str, ...] = ()
 
@@ -57,17 +49,7 @@ class RowPatternStream:
 def row_pattern_stream(
     text: str, schema: Mapping[str, Any], params: Mapping[str, Any] | None = None
 ) -> RowPatternStream:
-    """Return the text of MATCH_RECOGNIZE as the query of a stream with these columns.
-
-    Raises
-    ------
-    PatternSyntaxError
-        If the text cannot be read.
-    ColumnNotFoundError
-        For a column of PARTITION BY or ORDER BY that does not exist.
-    UnsupportedQueryError
-        If the result needs rows that the stream does not have yet. The message names the clause.
-    """
+    """Return the text of MATCH_RECOGNIZE as the query of a stream with these columns."""
     query = parse_match_recognize(text)
     if isinstance(query, WindowedRows):
         raise UnsupportedQueryError(

@@ -65,6 +65,7 @@ class OpenPatternSearch(Search):
 
     The state has the rows of each key from its first open row on, and as many rows before it as PREV looks
     back. Each batch searches the open match of its keys again.
+
     """
 
     def __init__(self, query: RowPatternStream, schema: StreamSchema, options: Options):

@@ -19,17 +19,10 @@ SIDE = "side"  # the column with the number of the side: 0 is the left one
 
 @dataclass(frozen=True)
 class Sides:
-    """A join with the schemas of its sides, as the query of rows that come in one table.
-
-    Parameters
-    ----------
-    join : Join
-    schemas : tuple of StreamSchema
-        Of the left and of the right side.
-    """
+    """A join with the schemas of its sides, as the query of rows that come in one table."""
 
     join: Join
-    schemas: tuple[StreamSchema, StreamSchema]
+    schemas: tuple[StreamSchema, StreamSchema]  # of the left and of the right side
 
     @property
     def order_by(self) -> tuple[str, ...]:
@@ -57,6 +50,7 @@ class Sides:
 
         A window of rows counts the rows of all keys, and measures range over the pairs of all keys. Keys of
         different types have different hashes.
+
         """
         if not self.is_timed or self.join.measures:
             return {}

@@ -41,6 +41,7 @@ class WindowSearch(Search):
 
     Sums are exact, so they do not depend on rows that left. The state is the rows in the window. Every batch
     looks at all of them, so batches should not be much smaller than the window.
+
     """
 
     def __init__(self, query: Window, schema: StreamSchema, options: Options):

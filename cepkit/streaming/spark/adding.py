@@ -19,57 +19,18 @@ CHAIN = "chain in a Spark stream"
 
 
 class NextStep:
-    """What can read the results of a step: a query or a window. ``rows.cep`` returns it.
-
-    Parameters
-    ----------
-    frames : tuple of DataFrame
-        The streaming frames that the first step reads.
-    steps : tuple
-        The steps so far.
-    """
+    """What can read the results of a step: a query or a window. ``rows.cep`` returns it."""
 
     def __init__(self, frames: tuple[DataFrame, ...], steps: tuple[Any, ...]):
         self._frames, self._steps = frames, steps
 
     @takes_query_keywords
     def match(self, query: Query, **keywords: Unpack[QueryKeywords]) -> Any:
-        """Find the matches of a query in the results.
-
-        Parameters
-        ----------
-        query
-            As for `cepkit.match`.
-        **keywords
-
-        Returns
-        -------
-        SparkStreamRows
-
-        Examples
-        --------
-        >>> sums.cep.match("PATTERN SEQ(_ a, _ b) WITHIN 9 s", order_by="ts")  # doctest: +SKIP
-        """
+        """Find the matches of a query in the results."""
         return self._with(as_value(query, read_arguments(type(self).match, keywords)))
 
     def window(self, aggregates: Any = None, **settings: Any) -> Any:
-        """Compute running aggregates of the results over a window, with the parameters of `cepkit.window`.
-
-        Parameters
-        ----------
-        aggregates : mapping of str to str, or Window
-            Columns by name.
-        **settings
-            As for `cepkit.Window`.
-
-        Returns
-        -------
-        SparkStreamRows
-
-        Examples
-        --------
-        >>> found.cep.window({"n": "count()"}, time="1 hour", order_by="b_ts")  # doctest: +SKIP
-        """
+        """Compute running aggregates of the results over a window, with the parameters of `cepkit.window`."""
         return self._with(window_of(aggregates, **settings) if settings else _window(aggregates))
 
     def _with(self, step: Any) -> Any:

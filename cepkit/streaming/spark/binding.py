@@ -44,21 +44,6 @@ def match_stream(
     """Return the matches of a query in a streaming frame; no job runs.
 
     ``bounded`` has the keywords of load shedding, as for `cepkit.match`.
-
-    Raises
-    ------
-    OrderError
-        Without ``order_by``, without a watermark, or when the watermark is on another column than the first
-        one of ``order_by``.
-    UnsupportedQueryError
-        For a sequence query without a window, for a named engine, and as `cepkit.match` on a Spark frame.
-    CepError
-        As `cepkit.match`.
-
-    Warns
-    -----
-    CepWarning
-        Without ``partition_by``, when one bucket must hold all events.
     """
     if engine != "auto":
         raise UnsupportedQueryError(
@@ -80,21 +65,7 @@ def match_stream(
 
 
 def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
-    """Return the rows that a window emits in a streaming frame; no job runs.
-
-    Raises
-    ------
-    OrderError
-        Without ``order_by``, without a watermark, or when the watermark is on another column than the first
-        one of ``order_by``.
-    CepError
-        As `cepkit.window`.
-
-    Warns
-    -----
-    CepWarning
-        When one bucket must hold all rows.
-    """
+    """Return the rows that a window emits in a streaming frame; no job runs."""
     if not window.order_by:
         raise _order_missing()
     check_functions(dict(window.functions))
@@ -112,36 +83,12 @@ def window_stream(frame: DataFrame, window: Window) -> SparkStreamRows:
 
 
 def join_stream(frame: DataFrame, other: DataFrame, join: Join) -> SparkStreamPairs:
-    """Return the pairs of a join of two streaming frames; no job runs.
-
-    Raises
-    ------
-    OrderError
-        Without a watermark on the clock of each side.
-    CepError
-        As `cepkit.join`.
-
-    Warns
-    -----
-    CepWarning
-        When one bucket must hold all rows.
-    """
+    """Return the pairs of a join of two streaming frames; no job runs."""
     return _pairs((frame, other), join)
 
 
 def chain_stream(frames: tuple[DataFrame, ...], chain: Chain) -> SparkStreamRows:
-    """Return the results of a chain in a streaming frame, or in two if it begins with a join; no job runs.
-
-    Raises
-    ------
-    OrderError
-        As `match_stream` and `window_stream`; also when a step is ordered by a column that is not in order in
-        the results of the step before.
-    UnsupportedQueryError
-        For a sequence query without a window, and a join of one frame.
-    CepError
-        As `cepkit.match` and `cepkit.window`.
-    """
+    """Return the results of a chain in a streaming frame, or in two if it begins with a join; no job runs."""
     _check_clocks(chain)
     for step in chain.steps:
         check_functions(dict(step.functions))
@@ -225,15 +172,7 @@ def _check_sequence(program: Any) -> None:
 
 
 def check_watermark(source: EmptySource, clock: str) -> None:
-    """Raise if a stream has no watermark on a column of times.
-
-    Raises
-    ------
-    OrderError
-        Without a watermark, or when it is on another column, or no time.
-    UnsupportedQueryError
-        For a stream of results.
-    """
+    """Raise if a stream has no watermark on a column of times."""
     results = [field.metadata[RESULT] for field in source.fields if RESULT in field.metadata]
     if results:
         raise UnsupportedQueryError(

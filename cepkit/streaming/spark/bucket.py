@@ -36,25 +36,16 @@ _KIND = "bucket of a Spark stream"
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """What all buckets of a stream share; it travels to Spark's workers.
-
-    Parameters
-    ----------
-    query : RegexQuery, SequenceQuery, Window, RowPatternStream, Sides or Chain
-    schema : StreamSchema
-        The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
-    n_buckets : int
-    identity : mapping
-        The query and the settings as plain values. State of another identity is refused.
-    shedding : optional
-        What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is
-        ever dropped.
-    """
+    """What all buckets of a stream share; it travels to Spark's workers."""
 
     query: BucketQuery
+    # The columns that a bucket receives; the first column of ``query.order_by`` has the event times.
     schema: StreamSchema
     n_buckets: int = 1
+    # The query and the settings as plain values. State of another identity is refused.
     identity: Mapping[str, Any] = field(default_factory=dict)
+    # What opens searches with a latency bound, see `cepkit.shedding.live.buckets`. Without it, no row is ever
+    # dropped.
     shedding: Any = None
 
     def open_search(self) -> Any:
@@ -93,6 +84,7 @@ def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
     """Return the columns by which buckets may divide the rows; none when one bucket needs all of them.
 
     The steps of a chain must share a key: it has the same values in the rows and in the results of each step.
+
     """
     if isinstance(query, Chain):
         first, *others = query.steps
@@ -123,6 +115,7 @@ class Bucket:
     Rows may come in any order. A row waits until the watermark is after its time; then it is searched with
     all others in the order of the query. So the matches do not depend on how the stream was cut into
     micro-batches. A row is late if its bucket has already passed its time; it is not searched.
+
     """
 
     def __init__(self, plan: BucketPlan):
@@ -138,20 +131,7 @@ class Bucket:
     # --- rows in, matches out
 
     def receive(self, rows: pa.Table, watermark: int | None) -> Received:
-        """Take rows in any order, and search those before the watermark.
-
-        Parameters
-        ----------
-        rows : pyarrow.Table
-            With the columns of the schema.
-        watermark : int, optional
-            In ticks of the clock; None before the first one.
-
-        Raises
-        ------
-        OrderError
-            For rows without a time, and for rows of one key that are equal in all columns of ``order_by``.
-        """
+        """Take rows in any order, and search those before the watermark."""
         sheds = self.plan.shedding is not None
         before = self._search.begin_counts() if sheds else {}
         n_rows = rows.num_rows
@@ -243,13 +223,7 @@ class Bucket:
 
     @classmethod
     def unpack(cls, plan: BucketPlan, content: bytes) -> Bucket:
-        """Return the bucket that `pack` wrote.
-
-        Raises
-        ------
-        CepError
-            When another query, other settings or another version of cepkit wrote it.
-        """
+        """Return the bucket that `pack` wrote."""
         saved = load_bytes(content, "the checkpoint of the stream", _KIND)
         header = saved.header
         if differ := _differences(header["identity"], plan.identity):

@@ -28,6 +28,7 @@ class SparkStreamPairs(SparkStreamRows):
     the watermark passes them. Spark's watermark is the earlier one of both sides, unless you change
     ``spark.sql.streaming.multipleWatermarkPolicy``. All outputs together are the pairs that `cepkit.join`
     finds in all rows that were not late.
+
     """
 
     def __init__(

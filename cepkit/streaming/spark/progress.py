@@ -45,18 +45,7 @@ _PANELS = {
 def progress_frame(
     queries: Iterable[StreamingQuery], name: str, n_buckets: int, types: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Return a row per micro-batch of these queries that reports under this name.
-
-    Parameters
-    ----------
-    queries : iterable of StreamingQuery
-    name : str
-        Name of the observation.
-    n_buckets : int
-        A batch without new rows asks only some buckets; then the numbers of the batch before it stay.
-    types : sequence of str
-        The event types of a stream that sheds load, whose numbers are further columns.
-    """
+    """Return a row per micro-batch of these queries that reports under this name."""
     dropped = {f"dropped {of}": "int64" for of in types}
     more = {**_OF_SHEDDING, **dropped} if types else {}
     types_of_columns = {**_COLUMNS, **more}
@@ -76,15 +65,7 @@ def progress_frame(
 
 
 def draw_progress(progress: pd.DataFrame, title: str) -> go.Figure:
-    """Draw what goes in and out of each micro-batch, and what waits after it.
-
-    Parameters
-    ----------
-    progress : pandas.DataFrame
-        The value of `progress_frame`.
-    title : str
-        Title of the figure.
-    """
+    """Draw what goes in and out of each micro-batch, and what waits after it."""
     from cepkit.plots.sweeps import SweepPanel, sweep_figure
 
     panels = []

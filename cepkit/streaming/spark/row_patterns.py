@@ -20,23 +20,7 @@ if TYPE_CHECKING:
 def row_patterns_of_stream(
     frame: DataFrame, text: str, params: Mapping[str, Any] | None = None
 ) -> SparkStreamRowPatterns:
-    """Return the matches of MATCH_RECOGNIZE in a streaming frame; no job runs.
-
-    Raises
-    ------
-    OrderError
-        Without ORDER BY, without a watermark, or when the watermark is on another column than the first one
-        of ORDER BY.
-    UnsupportedQueryError
-        If the result needs the end of the stream.
-    CepError
-        As `cepkit.match`.
-
-    Warns
-    -----
-    CepWarning
-        Without PARTITION BY, when one bucket must hold all rows.
-    """
+    """Return the matches of MATCH_RECOGNIZE in a streaming frame; no job runs."""
     source = EmptySource(frame)
     query = row_pattern_stream(text, source.schema, params)
     if not query.order_by:
@@ -63,77 +47,31 @@ class SparkStreamRowPatterns(SparkStreamResults):
     `to_frame` is a streaming frame with the rows of the result, and `writeStream` writes it as any streaming
     frame. Nothing runs until Spark starts that writer.
 
-    Notes
-    -----
     Rows wait for the watermark as for `SparkStreamMatches`. A match comes out when no later row can change
     it. With WITHIN the watermark says when it runs out of time. What is open when the stream stops does not
     come out.
-
-    Examples
-    --------
-    >>> found = stream.withWatermark("ts", "1 minute").cep.match('''MATCH_RECOGNIZE (
-    ...     PARTITION BY symbol ORDER BY ts MEASURES LAST(down.price) AS bottom
-    ...     PATTERN (down+ up) DEFINE down AS price < PREV(price), up AS price > PREV(price))'''
-    ... )  # doctest: +SKIP
-    >>> found.writeStream.option("checkpointLocation", "state").start("bottoms")  # doctest: +SKIP
     """
 
     @property
     def query(self) -> RowPatternStream:
-        """The query as a value.
-
-        Examples
-        --------
-        >>> found.query.pattern  # doctest: +SKIP
-        Concatenation(…)
-        """
+        """The query as a value."""
         assert isinstance(self._query, RowPatternStream)
         return self._query
 
     @property
     def n_buckets(self) -> int:
-        """Number of buckets: one without PARTITION BY, otherwise two per shuffle partition of Spark.
-
-        Examples
-        --------
-        >>> found.n_buckets  # doctest: +SKIP
-        400
-        """
+        """Number of buckets: one without PARTITION BY, otherwise two per shuffle partition of Spark."""
         return self._plan.n_buckets
 
     def configure(self, *, buckets: int | None = None, late: str | None = None) -> SparkStreamRowPatterns:
-        """Return the same matches with other settings. A checkpoint belongs to its settings.
-
-        Parameters
-        ----------
-        buckets : int, optional
-            Number of buckets of keys, as for `SparkStreamMatches.configure`.
-        late : str, optional
-            ``"count"``: late rows appear in `progress` only. ``"rows"``: `to_frame` has a last column
-            ``late`` with the late rows as structs, in rows of their own; it is null for matches.
-
-        Raises
-        ------
-        CepError
-            For a wrong value.
-
-        Examples
-        --------
-        >>> found.configure(buckets=8).n_buckets  # doctest: +SKIP
-        8
-        """
+        """Return the same matches with other settings. A checkpoint belongs to its settings."""
         if buckets is not None and not self._keys:
             raise CepError("buckets: without PARTITION BY all rows are one partition, which is one bucket")
         n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
         return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late or self._late)
 
     def explain(self) -> OperatorExplanation:
-        """Say how the query is read and how the stream runs, without running it.
-
-        Examples
-        --------
-        >>> found.explain()  # doctest: +SKIP
-        """
+        """Say how the query is read and how the stream runs, without running it."""
         notes = self._notes("without PARTITION BY all rows are one partition, which one task must hold")
         return OperatorExplanation(
             (("pattern", self._text), ("result", "rows that no later row changes"), *notes)

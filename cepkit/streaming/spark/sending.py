@@ -44,6 +44,7 @@ class Sending:
     Results of plain types are columns of the operator, in rows of their own. Spark converts nested values
     one by one, and makes null of NaN inside them. So nested results are bytes in the row of the statistics,
     and further Python workers open them.
+
     """
 
     output: pa.Schema  # of the result's columns

@@ -11,21 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParquetByBatch:
-    """Writes each micro-batch into a folder of its own; a repeated batch replaces its folder.
+    """Writes each micro-batch into a folder of its own; a repeated batch replaces its folder."""
 
-    Parameters
-    ----------
-    path : str
-        The folder of the matches. Reading it gives a further column ``batch``.
-    late : str, optional
-        The folder of the late rows.
-    has_late_rows : bool
-        Whether the batches have the column ``late``.
-    """
-
-    path: str
-    late: str | None = None
-    has_late_rows: bool = False
+    path: str  # the folder of the matches. Reading it gives a further column ``batch``.
+    late: str | None = None  # the folder of the late rows
+    has_late_rows: bool = False  # whether the batches have the column ``late``
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write a micro-batch; Spark calls it with the number of the batch."""

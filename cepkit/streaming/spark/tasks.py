@@ -28,6 +28,7 @@ class Dealer:
 
     Every bucket gets a row in every micro-batch that has rows, perhaps without content. So every bucket
     checks its state and learns the watermark.
+
     """
 
     columns: tuple[str, ...]  # of the batches; the last one, without a name here, is the bucket's number
@@ -70,6 +71,7 @@ class BucketProcessor(StatefulProcessor):
 
     A worker keeps its buckets open. A bucket in memory serves only if its token equals the token in Spark's
     state; after a failed or repeated task the state is read again.
+
     """
 
     def __init__(self, plan: BucketPlan, sending: Sending, kernel_cache: str | None = None):
@@ -149,6 +151,7 @@ def labels_of_buckets(n_buckets: int, n_partitions: int) -> tuple[int, ...]:
     """Return a key for every bucket, so that Spark's partitions of the state get equally many buckets.
 
     The first one is 0 for any numbers. So at least one bucket finds and refuses the state of other settings.
+
     """
     labels, label = [], 0
     n_in = [0] * n_partitions

@@ -23,6 +23,7 @@ def check_arguments(tree: ex.Call, types: Sequence[ColumnType]) -> None:
 
     A function of integers takes a float, because integer columns with missing values are often floats. A
     function of times takes a constant text.
+
     """
     signature = SIGNATURES.get(tree.function)
     if signature is None:

@@ -22,13 +22,7 @@ def _digits(x: float, n: int, rounding: str) -> float:
 
 
 def truncated(x: float, n: int = 0) -> float:
-    """Return a number with ``n`` digits after the point, as TRUNCATE does. The others are cut off.
-
-    Examples
-    --------
-    >>> truncated(-2.675, 2), truncated(1259, -2), truncated(0.3, 1)
-    (-2.67, 1200, 0.3)
-    """
+    """Return a number with ``n`` digits after the point, as TRUNCATE does. The others are cut off."""
     if isinstance(x, int):
         size = 10 ** min(max(-n, 0), 30)
         return abs(x) // size * size * (1 if x >= 0 else -1)
@@ -40,15 +34,6 @@ def as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
 
     It rounds to ``scale`` digits, and halves away from zero. Numbers that need more than ``precision``
     digits have no value.
-
-    Examples
-    --------
-    >>> cast = as_decimal(5, 2)
-    >>> cast(2.675), cast(-0.125), cast("7"), cast(999)
-    (2.68, -0.13, 7.0, 999.0)
-    >>> cast(1000)
-    Traceback (most recent call last):
-    ValueError: 1000 does not fit into DECIMAL(5,2)
     """
 
     def cast(item: Any) -> float:

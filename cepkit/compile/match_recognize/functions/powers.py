@@ -21,20 +21,7 @@ POWERS: dict[str, Callable[..., float]] = {
 
 
 def powers(function: str, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of a function, and where it has none, as ``LN(0)``.
-
-    Parameters
-    ----------
-    function : str
-        One of ``POWERS``.
-    parts : sequence of ndarray or number
-        The arguments; at least one is an array.
-
-    Examples
-    --------
-    >>> powers("power", [np.array([2.0, -8.0, 0.0]), -1])
-    (array([ 0.5  , -0.125,  0.   ]), array([False, False,  True]))
-    """
+    """Return the values of a function, and where it has none, as ``LN(0)``."""
     call = POWERS[function]
 
     def value(*arguments: float) -> float | None:

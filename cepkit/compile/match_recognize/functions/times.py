@@ -28,23 +28,7 @@ TIME_FUNCTIONS = frozenset(
 def function_of_times(
     function: str, unit: str | None, of: ColumnType
 ) -> tuple[Callable[..., Any], ColumnType]:
-    """Return a function of ticks with the type of its values.
-
-    Parameters
-    ----------
-    function : str
-        One of ``TIME_FUNCTIONS``.
-    unit : str, optional
-        The unit of time, for functions that take one.
-    of : ColumnType
-        The type of the times, with their unit of ticks and their time zone.
-
-    Examples
-    --------
-    >>> year, _ = function_of_times("year", None, ColumnType("time", "s"))
-    >>> year(0), year(-1), year(np.array([951_782_400, 978_307_200])).tolist()
-    (1970, 1969, [2000, 2001])
-    """
+    """Return a function of ticks with the type of its values."""
     if function == "epoch":
         per_second = _PER_SECOND[of.unit or "ns"]
         return lambda ticks: ticks / per_second, ColumnType(FLOAT)

@@ -33,13 +33,7 @@ def compare(sign: str, left: Vector, right: Vector) -> Vector:
 
 
 def comparing(sign: str, left: Vector, right: Vector) -> Callable[..., Any]:
-    """Return the function of numpy that compares the values of two operands in one unit.
-
-    Raises
-    ------
-    NotVectorizedError
-        If Python must compare them one by one.
-    """
+    """Return the function of numpy that compares the values of two operands in one unit."""
     kinds = {left.type.kind, right.type.kind}
     if kinds == {TEXT}:
         texts = left.texts

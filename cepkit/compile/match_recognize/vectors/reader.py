@@ -35,15 +35,7 @@ _OF_ROWS = (*_OF_MATCHES, ex.Attribute, ex.Reference, rp.MatchRowtime, rp.TimedO
 
 
 class VectorReader(ABC):
-    """Reads expressions at ``n`` places. Its subclasses know which rows the places mean.
-
-    Parameters
-    ----------
-    n : int
-        The number of places.
-    schema, params
-        As for `compile_value`.
-    """
+    """Reads expressions at ``n`` places. Its subclasses know which rows the places mean."""
 
     def __init__(self, n: int, schema: Mapping[str, ColumnType], params: Mapping[str, Any] | None):
         self.n, self.schema, self.params = n, schema, params
@@ -96,13 +88,7 @@ class VectorReader(ABC):
         return found
 
     def value(self, tree: ex.Expression, at: Any = None) -> Vector:
-        """Return the values of an expression.
-
-        Raises
-        ------
-        NotVectorizedError
-            If Python must compute the expression place by place.
-        """
+        """Return the values of an expression."""
         if isinstance(tree, ex.Attribute | ex.Reference):
             name = column_of(tree.name or "", self.schema)
             variable = tree.variable if isinstance(tree, ex.Reference) else None

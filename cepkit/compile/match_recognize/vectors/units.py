@@ -15,6 +15,7 @@ def converted(parts: list[Vector]) -> list[Vector]:
     """Return operands in the finest unit of the columns, with texts in ticks next to a time or a duration.
 
     Python converts times with and without zones, and constants between two ticks.
+
     """
     timed = [part for part in parts if part.type.kind in TIMED]
     if not timed:

@@ -31,27 +31,13 @@ class NotVectorizedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The values of an expression at many places.
+    """The values of an expression at many places."""
 
-    Parameters
-    ----------
-    values : ndarray, number or text
-        bool, int64 or float64, with ``texts`` codes; or one value for all places.
-    type : ColumnType
-        A time or a duration has ticks.
-    missing : tuple of ndarray
-        Where the value is null: truths by place, or numbers of places.
-    texts : ndarray of objects, optional
-        The texts of the codes.
-    text : str, optional
-        What was written for a constant time.
-    """
-
-    values: Any
-    type: ColumnType
-    missing: tuple[np.ndarray, ...] = ()
-    texts: np.ndarray | None = None
-    text: str | None = None
+    values: Any  # bool, int64 or float64, with ``texts`` codes; or one value for all places
+    type: ColumnType  # A time or a duration has ticks
+    missing: tuple[np.ndarray, ...] = ()  # where the value is null: truths by place, or numbers of places
+    texts: np.ndarray | None = None  # objects: the texts of the codes
+    text: str | None = None  # what was written for a constant time
 
     @property
     def is_one(self) -> bool:
@@ -112,13 +98,7 @@ def vector_of_column(
 
 
 def column_parts(column: Column) -> tuple[ColumnType, np.ndarray, np.ndarray | None]:
-    """Return type, values and texts of a column that has vectors.
-
-    Raises
-    ------
-    NotVectorizedError
-        For lists and other objects.
-    """
+    """Return type, values and texts of a column that has vectors."""
     kinds = (*WHOLE, FLOAT, BOOLEAN, TEXT)
     if column.type.kind not in kinds or column.values.ndim != 1 or column.values.dtype == object:
         raise NotVectorizedError

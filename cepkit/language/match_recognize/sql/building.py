@@ -25,13 +25,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
 
 def variable_name(token: str) -> str:
-    """Return the name of a variable: upper case, but as it is between quotes.
-
-    Examples
-    --------
-    >>> variable_name("down"), variable_name('"down"')
-    ('DOWN', 'down')
-    """
+    """Return the name of a variable: upper case, but as it is between quotes."""
     return unquoted(token) if token[0] in '"`' else token.upper()
 
 

@@ -23,13 +23,7 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]{0,9})?")
 
 
 def read_interval(children: Sequence[Any]) -> ex.Expression:
-    """Return the literal of the tokens of an interval; a negative interval is the opposite of one.
-
-    Raises
-    ------
-    Refusal
-        For months and years, units that do not exist, and texts that do not fit the unit.
-    """
+    """Return the literal of the tokens of an interval; a negative interval is the opposite of one."""
     _, minus, text, first, *rest = children
     given = [child for child in children if child is not None]
     span = span_of(given)
@@ -78,13 +72,7 @@ def _duration(amount: str, first: str, last: str, span: tuple[int, int]) -> str:
 
 
 def print_interval(duration: str) -> str:
-    """Return the literal of a duration as SQL text.
-
-    Examples
-    --------
-    >>> print_interval("5 min"), print_interval("1 d 2 h")
-    ("INTERVAL '5' MINUTE", "INTERVAL '1 02:00:00' DAY TO SECOND")
-    """
+    """Return the literal of a duration as SQL text."""
     parts = duration.split()
     if len(parts) == 2:
         return f"INTERVAL '{parts[0]}' {_WORDS[parts[1]]}"

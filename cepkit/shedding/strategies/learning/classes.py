@@ -19,12 +19,7 @@ MISSING = np.float32(np.iinfo(np.int64).min)
 
 
 def require_scikit_learn() -> None:
-    """Raise an error that says what to install, when scikit-learn is missing.
-
-    Raises
-    ------
-    MissingDependencyError
-    """
+    """Raise an error that says what to install, when scikit-learn is missing."""
     if find_spec("sklearn") is None:
         raise MissingDependencyError(
             "the strategy Zhao needs scikit-learn, which is not installed. "
@@ -34,18 +29,7 @@ def require_scikit_learn() -> None:
 
 @dataclass(frozen=True)
 class ClassTree:
-    """A decision tree as arrays, so that it can be saved and read without scikit-learn.
-
-    Attributes
-    ----------
-    feature : ndarray of int64, (n_nodes,)
-        Column that a node compares; -1 at leaves.
-    threshold : ndarray of float64, (n_nodes,)
-        Values of at most this go to ``left``, others to ``right``.
-    left, right : ndarray of int64, (n_nodes,)
-    label : ndarray of int64, (n_nodes,)
-        Cluster of the rows that end at a node.
-    """
+    """A decision tree as arrays, so that it can be saved and read without scikit-learn."""
 
     feature: np.ndarray
     threshold: np.ndarray
@@ -54,20 +38,7 @@ class ClassTree:
     label: np.ndarray
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """Return the cluster of each row.
-
-        Parameters
-        ----------
-        rows : ndarray of float32, (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of int64, (n_rows,)
-
-        Notes
-        -----
-        O(n_rows depth).
-        """
+        """Return the cluster of each row."""
         at = np.zeros(len(rows), np.int64)
         while True:
             feature = self.feature[at]
@@ -96,28 +67,8 @@ def to_features(columns: list[np.ndarray]) -> np.ndarray:
 def cluster(points: np.ndarray, n_clusters: int | str, seed: int) -> np.ndarray:
     """Return the cluster of each point by k-means, numbered by first appearance.
 
-    Parameters
-    ----------
-    points : ndarray of float64, (n_points, 2)
-        Consumption and contribution. Each column is divided by its standard deviation.
-    n_clusters : int or ``"gap"``
-        ``"gap"`` chooses the number by the gap statistic.
-    seed : int
-
-    Returns
-    -------
-    ndarray of int64, (n_points,)
-
-    Notes
-    -----
     Source: Tibshirani, Walther, Hastie, "Estimating the number of clusters in a data set via the gap
     statistic", JRSS B 63(2), 2001: the least k with Gap(k) >= Gap(k + 1) - s(k + 1).
-
-    Examples
-    --------
-    >>> points = np.array([[0.0, 0.0], [9.0, 5.0], [0.1, 0.0], [9.1, 5.0]])
-    >>> cluster(points, 2, seed=0).tolist()
-    [0, 1, 0, 1]
     """
     spread = points.std(axis=0)
     scaled = points / np.where(spread > 0, spread, 1.0)
@@ -165,23 +116,7 @@ def _clusters_by_gap(points: np.ndarray, most: int, seed: int) -> int:
 
 
 def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int, depth: int = MOST_DEPTH) -> ClassTree:
-    """Return a decision tree from attribute values to clusters.
-
-    Parameters
-    ----------
-    rows : ndarray of float32, (n_rows, n_features)
-        Result of `to_features`.
-    labels : ndarray of int64, (n_rows,)
-    seed : int
-    depth : int
-        Greatest number of comparisons for a row.
-
-    Examples
-    --------
-    >>> tree = grow_tree(np.array([[1.0], [2.0], [8.0]], np.float32), np.array([0, 0, 1]), seed=0)
-    >>> tree.predict(np.array([[0.0], [9.0]], np.float32)).tolist()
-    [0, 1]
-    """
+    """Return a decision tree from attribute values to clusters."""
     if len(np.unique(labels)) < 2 or not rows.shape[1]:
         return ClassTree(**{**ONE_CLASS.to_arrays(), "label": labels[:1].astype(np.int64)})
     from sklearn.tree import DecisionTreeClassifier

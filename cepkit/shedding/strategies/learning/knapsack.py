@@ -10,30 +10,9 @@ UNITS = 100  # consumption in hundredths
 def cheapest_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndarray:
     """Return the set of classes with the least loss that gains more than what is needed.
 
-    Parameters
-    ----------
-    loss : ndarray of float64, (n_classes,)
-        Delta+: share of the contribution to matches that goes with each class.
-    gain : ndarray of float64, (n_classes,)
-        Delta-: share of the consumption that each class saves.
-    needed : float
-        Share of the consumption to save.
+    Among sets of equal loss, the first one found.
 
-    Returns
-    -------
-    ndarray of bool, (n_classes,)
-        All classes when even they do not gain enough.
-
-    Notes
-    -----
-    Dynamic programming over hundredths of the gain, rounded down, O(100 n_classes). Among sets of equal
-    loss, the first one found.
     Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing", ICDE 2020: a 0/1 knapsack.
-
-    Examples
-    --------
-    >>> cheapest_cover(np.array([0.5, 0.1, 0.2]), np.array([0.6, 0.3, 0.3]), needed=0.5).tolist()
-    [False, True, True]
     """
     chosen = np.zeros(len(loss), bool)
     if needed < 0 or not len(loss):
@@ -62,20 +41,7 @@ def cheapest_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndar
 def greedy_cover(loss: np.ndarray, gain: np.ndarray, needed: float) -> np.ndarray:
     """Return the share of each class to shed: classes by ascending loss per gain, the last one in part.
 
-    Returns
-    -------
-    ndarray of float64, (n_classes,)
-        1: all of the class. All ones when even they do not gain enough.
-
-    Notes
-    -----
-    O(n_classes log n_classes). Source: AthenaCEP, the code of the ICDE 2020 paper
-    (``approximate_BKP_PMshedding``).
-
-    Examples
-    --------
-    >>> greedy_cover(np.array([0.5, 0.1, 0.2]), np.array([0.5, 0.25, 0.25]), needed=0.375).tolist()
-    [0.0, 1.0, 0.5]
+    Source: AthenaCEP, the code of the ICDE 2020 paper (``approximate_BKP_PMshedding``).
     """
     share = np.zeros(len(loss))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -11,25 +11,7 @@ if TYPE_CHECKING:
 
 
 class PartialLineage(NamedTuple):
-    """The partial matches of a warm-up, in the order in which they were created.
-
-    Attributes
-    ----------
-    left, right : ndarray of int64, (n,)
-        Rows of the parents; -1: none. A partial match of one event has none. A longer set of a Kleene closure
-        has only the shorter set.
-    node : ndarray of int64, (n,)
-        Node of the tree.
-    cost : ndarray of float64, (n,)
-        Conditions that were evaluated to build it, and later ones that did not hold.
-    position, type : ndarray of int64, (n,)
-        The event that created it, and the number of its type.
-    bin, state : ndarray of int64, (n,)
-        The cell of the pair that created it: position of the event in the window, and state of the older
-        partial match, 0 without one.
-    is_match : ndarray of bool, (n,)
-        Whether the tree reported it as a match.
-    """
+    """The partial matches of a warm-up, in the order in which they were created."""
 
     left: np.ndarray
     right: np.ndarray
@@ -48,12 +30,7 @@ class PartialLineage(NamedTuple):
 
 
 def generations(lineage: PartialLineage) -> list[np.ndarray]:
-    """Return the rows in groups, so that the parents of a row are in earlier groups.
-
-    Notes
-    -----
-    O(n depth).
-    """
+    """Return the rows in groups, so that the parents of a row are in earlier groups."""
     depth = np.zeros(len(lineage.left) + 1, np.int64)  # the last entry serves parents that do not exist
     has_parent = (lineage.left >= 0) | (lineage.right >= 0)
     while True:
@@ -97,9 +74,7 @@ def members(lineage: PartialLineage, n_leaves: int) -> np.ndarray:
 def contributions(lineage: PartialLineage) -> np.ndarray:
     """Return Gamma+: how many matches each partial match led to, itself included, int64, (n,).
 
-    Notes
-    -----
-    O(n depth). Source: Zhao, Hung, Weidlich, ICDE 2020.
+    Source: Zhao, Hung, Weidlich, ICDE 2020.
     """
     return _sum_of_descendants(lineage, lineage.is_match.astype(np.int64)) + lineage.is_match
 
@@ -107,9 +82,7 @@ def contributions(lineage: PartialLineage) -> np.ndarray:
 def consumptions(lineage: PartialLineage) -> np.ndarray:
     """Return Gamma-: the cost of what came from each partial match, weighted by length, float64, (n,).
 
-    Notes
-    -----
-    O(n depth). Source: Zhao, Hung, Weidlich, ICDE 2020.
+    Source: Zhao, Hung, Weidlich, ICDE 2020.
     """
     return _sum_of_descendants(lineage, lineage.cost * lengths(lineage))
 
@@ -123,17 +96,7 @@ def _sum_of_descendants(lineage: PartialLineage, value: np.ndarray) -> np.ndarra
 
 
 class MatchEvents(NamedTuple):
-    """The events of all matches of a warm-up: one entry for each event of each match.
-
-    Attributes
-    ----------
-    match : ndarray of int64
-        Row of the match.
-    row : ndarray of int64
-        Row of the partial match that took the event.
-    place : ndarray of int64
-        Number of events from the first event of the match to this one.
-    """
+    """The events of all matches of a warm-up: one entry for each event of each match."""
 
     match: np.ndarray
     row: np.ndarray
@@ -141,12 +104,7 @@ class MatchEvents(NamedTuple):
 
 
 def events_of_matches(lineage: PartialLineage) -> MatchEvents:
-    """Return the events of all matches.
-
-    Notes
-    -----
-    O(events of all matches).
-    """
+    """Return the events of all matches."""
     match = row = np.flatnonzero(lineage.is_match)
     first = first_positions(lineage)
     matches, rows = [], []

@@ -37,6 +37,7 @@ class StreamClock:
     """Where the events of a machine are on the axis that its window measures: ticks, or events.
 
     A window of a number of events counts the positions of the whole stream.
+
     """
 
     def __init__(self, machine: TreeMachine):
@@ -55,15 +56,7 @@ class StreamClock:
 
 
 class OpeningWindows(NamedTuple):
-    """The windows that events of a warm-up opened.
-
-    Attributes
-    ----------
-    opening : ndarray of int64, (n_windows,)
-        Position of the event that opens a window.
-    end : ndarray of int64, (n_windows,)
-        Position after the last event of the window.
-    """
+    """The windows that events of a warm-up opened."""
 
     opening: np.ndarray
     end: np.ndarray
@@ -75,34 +68,7 @@ class OpeningWindows(NamedTuple):
 
 
 def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span: int) -> OpeningWindows:
-    """Return the windows in a stream. A window ends with the stream position of its last event in time.
-
-    Parameters
-    ----------
-    opens : ndarray of bool, (n_events,)
-        Whether an event has the first type.
-    time : ndarray of int64, (n_events,)
-        Ascending within each partition.
-    partition : ndarray of int, (n_events,)
-    span : int
-        Greatest difference of time between the opening event and another event of its window.
-
-    Returns
-    -------
-    OpeningWindows
-        Only those that end before the stream does; all of them when none does.
-
-    Notes
-    -----
-    O(n_events log n_events).
-
-    Examples
-    --------
-    >>> opens, time = np.array([True, False, True, False, False]), np.array([0, 4, 6, 11, 20])
-    >>> found = windows_of(opens, time, np.zeros(5, int), span=5)
-    >>> found.opening.tolist(), found.end.tolist(), found.mean_size
-    ([0, 2], [2, 4], 2.0)
-    """
+    """Return the windows in a stream. A window ends with the stream position of its last event in time."""
     opening, end, is_complete = [], [], []
     for number in np.unique(partition[opens]):
         own = np.flatnonzero(partition == number)
@@ -129,32 +95,7 @@ def events_by_cell(
     n_bins: int,
     bin_size: int,
 ) -> np.ndarray:
-    """Return S: the mean number of events of each type in each bin of positions of a window.
-
-    Parameters
-    ----------
-    windows : OpeningWindows
-    type_of_event : ndarray of int, (n_events,)
-        -1: a type that the query does not name.
-    partition : ndarray of int, (n_events,)
-    n_types, n_bins, bin_size : int
-        The last bin has all later positions.
-
-    Returns
-    -------
-    ndarray of float64, (n_types, n_bins)
-
-    Notes
-    -----
-    O(n_windows n_bins n_types log n_events).
-
-    Examples
-    --------
-    >>> windows = OpeningWindows(np.array([0, 2]), np.array([2, 4]))
-    >>> events_by_cell(windows, np.array([0, 1, 0, 1]), np.zeros(4, int), n_types=2, n_bins=2, bin_size=1)
-    array([[1., 0.],
-           [0., 1.]])
-    """
+    """Return S: the mean number of events of each type in each bin of positions of a window."""
     share = np.zeros((n_types, n_bins))
     if not len(windows.opening):
         return share
@@ -171,25 +112,7 @@ def events_by_cell(
 
 
 class OpenWindows:
-    """How many windows are open now, and how large windows are, as events pass.
-
-    Parameters
-    ----------
-    span : int
-        Greatest difference of time between the opening event and another event of its window.
-    size : float
-        The size to start with, in events.
-
-    Notes
-    -----
-    `add` takes O(1), amortised over the windows.
-
-    Examples
-    --------
-    >>> now = OpenWindows(span=5, size=2.0)
-    >>> [now.add(at, time, 0, opens=True) for at, time in enumerate([0, 3, 5, 6])]
-    [1, 2, 3, 3]
-    """
+    """How many windows are open now, and how large windows are, as events pass."""
 
     def __init__(self, span: int, size: float):
         self.span = span

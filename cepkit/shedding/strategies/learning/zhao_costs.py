@@ -32,17 +32,7 @@ if TYPE_CHECKING:
 
 
 class NodeShape:
-    """Which partial matches of a tree are kept, and what they are made of.
-
-    Attributes
-    ----------
-    leaves : list of tuple of int
-        Leaves of each node, in the order in which the tree joins them.
-    ancestors : list of list of int
-        Kept nodes that the partial matches of each node come from.
-    kept : ndarray of bool, (n_nodes,)
-        Whether later events can extend the partial matches of a node. Absent events are not among them.
-    """
+    """Which partial matches of a tree are kept, and what they are made of."""
 
     def __init__(self, program: TreeProgram):
         code, n_leaves = program.code.nodes, program.n_leaves
@@ -88,23 +78,6 @@ class NodeShape:
 class ClassModel:
     """Classes of partial matches by node, age and attributes, with their consumption and contribution.
 
-    Parameters
-    ----------
-    training : Training
-    n_clusters : int or ``"gap"``
-        Clusters of each node and time slice.
-    time_slices : int
-        Into how many slices the age of a partial match in its window is cut.
-    interval : int
-        Number of events that one update covers.
-
-    Attributes
-    ----------
-    consumption, contribution : ndarray of float64, (n_classes,)
-        Seconds of work, weighted by length, and matches: moving averages for ``interval`` events.
-
-    Notes
-    -----
     Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing: Input-based and State-based
     Techniques", ICDE 2020, and AthenaCEP, its code.
     Differs: the work on a partial match itself counts, because pairs that fail are tried with it. The age is
@@ -189,19 +162,7 @@ class ClassModel:
         return np.clip(age * self._slices // (self._clock.span + 1), 0, self._slices - 1).astype(np.int64)
 
     def classify(self, machine: TreeMachine, node: int, member: np.ndarray) -> np.ndarray:
-        """Return the classes of partial matches of one node.
-
-        Parameters
-        ----------
-        machine : TreeMachine
-        node : int
-        member : ndarray of int64, (n, n_leaves)
-            The last event of each leaf; events of other leaves than those of the node do not matter.
-
-        Returns
-        -------
-        ndarray of int64, (n,)
-        """
+        """Return the classes of partial matches of one node."""
         own = np.full(member.shape, -1, np.int64)
         leaves = list(self.shape.leaves[node])
         own[:, leaves] = member[:, leaves]
@@ -230,18 +191,7 @@ class ClassModel:
         matches: np.ndarray,
         smoothing: float,
     ) -> int:
-        """Add new partial matches and matches to the moving averages; return the number of additions.
-
-        Parameters
-        ----------
-        machine : TreeMachine
-        node : ndarray of int64, (n,)
-        member : ndarray of int64, (n, n_leaves)
-        matches : ndarray of int64, (n_matches, n_leaves)
-            Result of `NodeShape.members_of_matches`.
-        smoothing : float
-            Weight of the new values.
-        """
+        """Add new partial matches and matches to the moving averages; return the number of additions."""
         spent, useful = np.zeros(self.n_classes), np.zeros(self.n_classes)
         n = 0
         for one in np.unique(node):
