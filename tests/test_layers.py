@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cepkit"
+PAPERS = PACKAGE.parent / "notebooks" / "papers"
 
 # Rooms by floor, from the ground up. A room is a folder or a loose module; rooms of one floor do not know
 # each other. The imports inside functions and under TYPE_CHECKING count as well.
@@ -23,14 +24,13 @@ FLOORS = (
     ("compile",),
     ("engines", "plots"),
     ("planning", "widgets"),
-    ("frames", "insight", "pipelines", "experiments"),
+    ("frames", "insight", "pipelines"),
     ("results",),
     ("windows",),
     ("streaming",),
     (
         "parallel",
         "linked",
-        "partition_and_compose",
         "shedding",
         "scaleout",
         "siddhiql",
@@ -61,23 +61,19 @@ SUB_FLOORS = {
         ("agents",),
         ("simulation",),
         ("engine",),
-        ("experiments",),
     ),
-    "partition_and_compose": (("operators",), ("experiments",)),
     "shedding": (
         ("tree",),
         ("model",),
         ("strategies",),
         ("simulation", "plots"),
         ("live", "views"),
-        ("experiments",),
     ),
     "scaleout": (
         ("model",),
         ("plan",),
         ("gather",),
-        ("engine", "simulation", "plots"),
-        ("experiments",),
+        ("engine", "simulation"),
     ),
     "plots": (("stills",), ("automata",), ("timeline",)),
     "streaming": (("operators",), ("spark",)),
@@ -246,11 +242,19 @@ def test_the_language_needs_no_arrays():
             assert outside(module) - set(sys.stdlib_module_names) <= {"lark"}, module
 
 
-def test_experiments_draw_nothing():
-    for module in MODULES:
-        if "experiments" in module.split("."):
-            assert "plotly" not in outside(module), module
-            assert not {target for target in imports(module) if "plots" in target.split(".")}, module
+def test_the_package_knows_no_papers():
+    assert [module for module in MODULES if outside(module) & {"papers", "notebooks", "tests"}] == []
+
+
+@pytest.mark.parametrize("path", sorted(PAPERS.rglob("*.py")), ids=lambda path: path.stem)
+def test_a_paper_draws_in_one_module_and_knows_no_other_paper(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if path.stem != "drawings":
+        assert not {name for name in names if {"plotly", "plots"} & set(name.split("."))}
+    folders = {name.split(".")[1] for name in names if name.startswith("papers.")}
+    assert folders <= {other.stem for other in PAPERS.glob("*.py")} | {path.parent.name} - {PAPERS.name}
 
 
 def test_pyspark_is_known_where_frames_are():

@@ -52,7 +52,7 @@ def third_parties(folder: str) -> dict[str, set[Path]]:
     found: dict[str, set[Path]] = {}
     for path in (ROOT / folder).rglob("*.py"):
         for module in imported(path):
-            if module not in sys.stdlib_module_names and module not in {"cepkit", "tests"}:
+            if module not in sys.stdlib_module_names and module not in {"cepkit", "papers", "tests"}:
                 name = canonicalize_name(NAMES.get(module, module))
                 found.setdefault(name, set()).add(path.relative_to(ROOT))
     return found
@@ -93,9 +93,10 @@ def bound_of(asked: Requirement) -> Version:
 # --- what the modules import, and what pyproject.toml declares ----------------------------------------------
 
 
-def test_everything_that_cepkit_imports_is_declared():
+@pytest.mark.parametrize("folder", ["cepkit", "notebooks"])
+def test_everything_that_cepkit_imports_is_declared(folder):
     declared = {name for place, name in DECLARED if place != "dev"}
-    others = {name: paths for name, paths in third_parties("cepkit").items() if name not in declared}
+    others = {name: paths for name, paths in third_parties(folder).items() if name not in declared}
     assert others.keys() <= BROUGHT_BY_USERS, f"pyproject.toml does not declare {others}"
 
 

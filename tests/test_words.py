@@ -206,7 +206,7 @@ PATHS = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in (
         "cepkit/**/*.py", "cepkit/**/*.lark", "cepkit/README.md", "widgets/*.js", "README.md", ".github/*.md",
-        "notebooks/*.ipynb",
+        "notebooks/*.ipynb", "notebooks/papers/**/*.py",
     )
     for path in ROOT.glob(pattern)
     if "_data" not in path.parts

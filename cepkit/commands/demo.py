@@ -8,11 +8,15 @@ from cepkit.api.matching import match
 from cepkit.datasets import load_sample
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
-from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS
 
 HEIGHT = 10  # lines of a drawing
 
-_SHAPE, _DEFINE = BENCHMARKS["finance1"].pattern, BENCHMARKS["finance1"].define
+_SHAPE = ". rise+ drop+ rise+ drop* deep"
+_DEFINE = {
+    "rise": "price > first(price) and price >= prev(price)",
+    "drop": "price >= first(price) and price < prev(price)",
+    "deep": "price < first(price) and price < prev(price)",
+}
 
 
 def m_shape() -> RegexQuery:

@@ -33,7 +33,6 @@ from cepkit.idioms.groups import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
 from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
 from cepkit.parallel.agents.agents import INTERPRETED as JOINS
-from cepkit.partition_and_compose.experiments.benchmarks import BENCHMARKS, benchmark_data
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
 from cepkit.windows.exact import SUMS
@@ -82,14 +81,10 @@ def _compile_all() -> Iterator[None]:
 
 def count_steps() -> int:
     """Return how many steps `warmup` has."""
-    n_benchmarks = sum(benchmark.pattern is not None for benchmark in BENCHMARKS.values())
-    return len(INTERPRETING) + n_benchmarks + 2  # peaks, trades
+    return len(INTERPRETING) + 2  # peaks, trades
 
 
 def bundled_queries() -> Iterator[tuple[str, RegexQuery, pd.DataFrame]]:
-    """Yield the queries of the demo and of the benchmarks, each with its name and with events."""
+    """Yield the query of the demo, over each bundled sample of prices, with the name of the sample."""
     yield "peaks", m_shape(), load_sample("peaks")
     yield "trades", m_shape(), load_sample("trades")
-    for name, benchmark in BENCHMARKS.items():
-        if benchmark.pattern is not None:
-            yield name, benchmark.query(), benchmark.prepared(benchmark_data(benchmark, repetitions=1))

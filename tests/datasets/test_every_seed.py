@@ -30,7 +30,7 @@ from cepkit.datasets import (
     tweets,
     window_attributes,
 )
-from cepkit.partition_and_compose.operators.tags import tag_mask
+from papers.match_regex.operators import tag_mask
 from tests.support.sizes import seeds
 
 TWITTER1, TWITTER2 = 0.1407, 0.0215  # table 5 of the MatchRegex paper: outputs per input

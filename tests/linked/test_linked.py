@@ -18,8 +18,6 @@ from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked import kernel_machine as plain_machine
 from cepkit.linked.chains import chains_of
-from cepkit.linked.experiments import figures as paper
-from cepkit.linked.experiments.counterexamples import COUNTEREXAMPLES, counterexamples
 from cepkit.linked.linked_cep import LinkedCEP, linked_unsupported
 from cepkit.linked.patterns import (
     ABSENT,
@@ -30,6 +28,8 @@ from cepkit.linked.patterns import (
     PlainPattern,
 )
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from papers.linked_cep import figures as paper
+from papers.linked_cep.counterexamples import COUNTEREXAMPLES, counterexamples
 from tests.oracle.naive_lines import lines
 from tests.oracle.naive_sequences import Search
 from tests.support.python_machine import AnyPattern, Predicate, PythonLinked, PythonRuns
@@ -645,7 +645,7 @@ def test_the_table_of_counterexamples():
 
 
 def test_the_printed_algorithm_finds_its_own_example():
-    from cepkit.linked.experiments.printed import PrintedQuery, combine_match, cover_match
+    from papers.linked_cep.counterexamples import PrintedQuery, combine_match, cover_match
 
     rows = [{"type": letter.upper(), "ts": i} for i, letter in enumerate("aabbabcc")]
     query = PrintedQuery(("a", "b", "c"))

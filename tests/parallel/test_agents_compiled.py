@@ -29,10 +29,10 @@ from cepkit.parallel.compile import join_source
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.experiments.details import evaluations_per_agent
 from cepkit.parallel.model.statistics import agent_statistics
 from cepkit.parallel.simulation.simulation import simulate_agents
 from cepkit.planning.planner import engines
+from papers.hybrid_parallel.details import evaluations_per_agent
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.partition_and_compose.experiments.stages import parse_tweets
 from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
 from cepkit.pipelines.target import TargetError, UnwritableTargetError, replacing, target_folder
+from papers.match_regex.benchmarks import parse_tweets
 
 ENTRY = (
     "<entry><id>7</id><published>2012-07-16T10:00:00.000000Z</published>"

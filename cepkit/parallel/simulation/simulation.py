@@ -34,7 +34,7 @@ def simulate_agents(
     """Run agents on threads in virtual time.
 
     Source: HYPERSONIC, sections III to V.
-    Differs: tickets and watermarks correct the protocol; see `cepkit.parallel.experiments.protocol`. No
+    Differs: tickets and watermarks correct the protocol. No
     thread waits for a lock: threads read buffers while others write them. Starting a buffer costs ``lock``.
     """
     run = AgentRun(agents, crew, settings, costs=costs, arrival=arrival, own=own, seed=seed, room=room)

@@ -1,1 +1,0 @@
-"""Experiments that belong to no single paper; their functions return tidy frames."""

@@ -1,1 +1,0 @@
-"""Kernels of the wing with the operators and experiments of the MatchRegex paper."""

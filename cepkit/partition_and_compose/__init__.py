@@ -1,1 +1,0 @@
-"""The paper on regex matching over partitioned streams: operators, experiments, pictures."""

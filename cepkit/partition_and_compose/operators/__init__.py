@@ -1,1 +1,0 @@
-"""Stream operators that the benchmarks of the paper need."""

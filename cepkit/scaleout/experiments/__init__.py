@@ -1,1 +1,0 @@
-"""The figures, tables and claims of the thesis."""

@@ -1,1 +1,0 @@
-"""The experiments of the DARLING paper: its queries and streams."""

@@ -1,0 +1,1 @@
+"""HYPERSONIC: its experiments, protocol and claims."""

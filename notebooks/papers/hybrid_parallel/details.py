@@ -1,0 +1,309 @@
+"""Run experiments on single agents: models and counts, buffers, bursts, real threads and virtual time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError
+from cepkit.parallel.agents.crew import Costs, Crew
+from cepkit.parallel.agents.outcome import ParallelRun
+from cepkit.parallel.engine.engines import Hybrid, Sequential
+from cepkit.parallel.model.costs import evaluation_rates, event_loads
+from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.model.statistics import agent_statistics
+from cepkit.parallel.simulation.calibration import calibrate_costs
+from cepkit.parallel.trace.trace import ACTIONS, Trace
+from papers.hybrid_parallel.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
+from papers.hybrid_parallel.workloads import VARIABLES, Workload, prepared, sensors
+
+
+def evaluations(workload: Workload, *, window_min: float | None = None, costs: Costs = COSTS) -> pd.DataFrame:
+    """Return how many pairs each agent evaluates, counted and by the models."""
+    program, events = prepared(workload, window_min or workload.windows_min[2])
+    (rates,) = agent_statistics(program, events)
+    run = simulated(Sequential(), program, events, costs)
+    seconds = (workload.frame["ts"].iloc[-1] - workload.frame["ts"].iloc[0]).total_seconds()
+    table = evaluations_per_agent(rates, run.compared.tolist(), seconds)
+    table.insert(0, "stream", workload.name)
+    return table
+
+
+def evaluations_per_agent(
+    rates: AgentRates, compared: Sequence[Sequence[float]], duration_s: float
+) -> pd.DataFrame:
+    """Return how many pairs each agent evaluates, counted and expected by the models.
+
+    Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
+    """
+    if len(compared) != len(rates.agents):
+        raise CepError(f"compared: {len(compared)} counts. There must be {len(rates.agents)}, one per agent")
+    if not duration_s > 0:
+        raise CepError(f"duration_s={duration_s}: events that span no time have no rates")
+    measured = [float(sum(counts)) / duration_s for counts in compared]
+    sources = {
+        "measured": measured,
+        "simplex": evaluation_rates(rates),
+        "paper": evaluation_rates(rates, "paper"),
+        "paper, one side": event_loads(rates, "paper"),
+    }
+    rows = [
+        (component + 1, source, values[a], values[a] / measured[a] - 1 if measured[a] else float("nan"))
+        for a, component in enumerate(rates.agents)
+        for source, values in sources.items()
+    ]
+    return pd.DataFrame(rows, columns=["agent", "source", "per_second", "error"])
+
+
+def by_cost_model(
+    workload: Workload,
+    threads: Sequence[int],
+    *,
+    window_min: float | None = None,
+    allocation: str = "state_dynamic",
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how well each cost model divides threads among agents."""
+    runs, rows = Runs([workload], costs), []
+    query = (workload.name, "SEQ", window_min or workload.windows_min[2], len(workload.types))
+    program, events = runs.prepared(*query)
+    for n in threads:
+        for model in ("paper", "simplex", "measured"):
+            engine = Hybrid(threads=n, allocation=allocation, cost_model=model)
+            run = engine.simulate(program, events, costs=costs)
+            of_agents = " ".join(map(str, engine.crew(program, events).of_agent))
+            speedup_of_run = runs.sequential(*query).makespan / run.makespan
+            rows.append((n, model, of_agents, speedup_of_run, run.idle_share))
+    columns = ["threads", "cost_model", "threads_of_agents", "speedup", "idle_share"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def work_of_agents(
+    workload: Workload,
+    *,
+    windows_min: Sequence[float] | None = None,
+    lengths: Sequence[int] = (4, 5, 6),
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how many pairs there are for an item, and how many threads the busiest agent gets."""
+    windows = tuple(windows_min or workload.windows_min)
+    shorter = [(windows[min(2, len(windows) - 1)], length) for length in lengths[:-1]]
+    runs, rows = Runs([workload], costs), []
+    for window_min, length in [*((window, lengths[-1]) for window in windows), *shorter]:
+        query = (workload.name, "SEQ", window_min, length)
+        program, events = runs.prepared(*query)
+        one = runs.sequential(*query)
+        pairs = one.looked.sum(axis=1)
+        busiest = int(np.argmax(pairs))
+        threads_of_busiest = []
+        for model in ("paper", "measured"):
+            engine = Hybrid(threads=threads, allocation="state_dynamic", cost_model=model)
+            threads_of_busiest.append(int(engine.crew(program, events).of_agent[busiest]))
+        share = pairs[busiest] / max(1, pairs.sum())
+        counted = pairs.sum() / one.n_items, busiest + 1, share
+        rows.append((workload.name, window_min, length, *counted, *threads_of_busiest))
+    columns = ["stream", "window_min", "length", "pairs_per_item", "busiest_agent", "share"]
+    return pd.DataFrame(rows, columns=[*columns, "threads_by_paper", "threads_by_counts"])
+
+
+def ceilings(
+    workload: Workload,
+    comparisons_ns: Sequence[float] = (5.0, 50.0, 500.0),
+    *,
+    window_min: float | None = None,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return how close speed-ups come to the number of threads, by the cost of a condition and of locks."""
+    window_min = window_min or workload.windows_min[2]
+    rows = []
+    for comparison in comparisons_ns:
+        for locks, lock in (("locks", costs.lock), ("locks are free", 0.0)):
+            own = replace(costs, comparison=comparison, lock=lock)
+            given = {"patterns": ("SEQ",), "systems": COMPARED[:1], "length": len(workload.types)}
+            made = speedup([workload], "window", [window_min], threads=threads, costs=own, **given)
+            (found,) = made.to_dict("records")
+            rows.append((comparison, locks, "equal work", found["speedup"]))
+            rows.append((comparison, locks, "looks at all", found["speedup_not_scoped"]))
+    return pd.DataFrame(rows, columns=["comparison_ns", "locks", "baseline", "speedup"])
+
+
+def buffers(
+    workload: Workload,
+    *,
+    window_min: float | None = None,
+    threads: int = 8,
+    load: float = 0.8,
+    allocation: str = "state_dynamic",
+    costs: Costs = COSTS,
+) -> pd.DataFrame:
+    """Return the lengths of event and match buffers, and those of the models.
+
+    Most of the delay comes from removal in passes, which become rarer with longer buffers. Threads take one
+    item at a time here, because a batch is removed only when none of its items is needed.
+
+    Source: HYPERSONIC, section IV-A: events stay for W + d, and partial matches for W - d, where d is the
+    delay of partial matches after the events.
+    """
+    window_min = window_min or workload.windows_min[2]
+    runs = Runs([workload], costs)
+    query = (workload.name, "SEQ", window_min, len(workload.types))
+    program, events = runs.prepared(*query)
+    (rates,) = agent_statistics(program, events)
+    arrival = np.arange(events.n_events) * (runs.sequential(*query).makespan / events.n_events / load)
+    rows, delay_of_agent = [], {}
+    for removal in ("watermark", "window"):
+        engine = Hybrid(
+            threads=threads, allocation=allocation, cost_model="measured", removal=removal, batch=1
+        )
+        run = simulated(engine, program, events, costs, arrival, trace=True)
+        for a, of in enumerate(run.trace.agents_frame().to_dict("records")):
+            n_events, n_partials = map(int, run.taken[a])
+            left, share = rates.agents[a], rates.in_window[rates.agents[a]] / max(1, n_events)
+            delay = delay_of_agent.setdefault(a, of["mean_event_buffer"] / max(1, n_events))
+            stay = {"events": share, "partial matches": share / left}
+            own = {"events": delay + share * (removal == "window"), "partial matches": delay + share / left}
+            for name, short, n in (("events", "event", n_events), ("partial matches", "partial", n_partials)):
+                found = of[f"mean_{short}_buffer"], of[f"most_{short}_buffer"]
+                rows.append((removal, of["agent"], name, *found, n * stay[name], n * own[name]))
+    columns = ["removal", "agent", "buffer", "mean", "most", "by_window", "by_delay"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def spread(
+    shuffled: Sequence[float] = (0.0, 0.1, 0.3, 1.0),
+    *,
+    workload: Workload | None = None,
+    window_min: float | None = None,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+    seed: int = 7,
+) -> pd.DataFrame:
+    """Compare systems on streams whose event types come in runs or are spread over the stream."""
+    workload = sensors() if workload is None else workload
+    window_min = window_min or workload.windows_min[2]
+    rows = []
+    for share, is_even in [*((share, False) for share in shuffled), (1.0, True)]:
+        rng = np.random.default_rng(seed)
+        frame = workload.frame.copy()
+        n = len(frame)
+        moved = np.flatnonzero(rng.random(n) < share)
+        order = np.arange(n)
+        order[moved] = rng.permutation(moved)
+        for column in (workload.event_type, workload.value):
+            frame[column] = workload.frame[column].take(order).array
+        if is_even:
+            first, last = frame["ts"].iloc[0], frame["ts"].iloc[-1]
+            frame["ts"] = pd.date_range(first, last, periods=n).astype(frame["ts"].dtype)
+        made = _at_one_point(replace(workload, frame=frame), window_min, threads, costs)
+        what = "as they come" if not share else f"{share:.0%} shuffled"
+        rows.append(made.assign(events=what + ", equal distances" * is_even))
+    return _concatenate(rows, "events")
+
+
+def bursts(
+    n_bursts: Sequence[int] = (1, 3, 10),
+    *,
+    n_days: int = 4,
+    share: float = 0.3,
+    window_min: float = 20.0,
+    length: int = 4,
+    threads: int = CORES,
+    costs: Costs = COSTS,
+    seed: int = 7,
+) -> pd.DataFrame:
+    """Compare systems on streams with a part of the pattern's activities in bursts."""
+    rows = []
+    for n in n_bursts:
+        workload = sensors(n_days=n_days, seed=seed, burst_share=share, n_bursts=n)
+        made = _at_one_point(workload, window_min, threads, costs, length)
+        rows.append(made.assign(n_bursts=n))
+    return _concatenate(rows, "n_bursts")
+
+
+def _at_one_point(workload: Workload, window_min: float, threads: int, costs: Costs, length: int = 6):
+    made = speedup(
+        [workload], "window", [window_min], patterns=("SEQ",), threads=threads, length=length, costs=costs
+    )
+    return made.assign(sequential_us=made["speedup"] * made["makespan_us"])
+
+
+def _concatenate(rows: list[pd.DataFrame], first: str) -> pd.DataFrame:
+    columns = [first, "system", "speedup", "busiest_share", "sequential_us", "matches"]
+    return pd.concat(rows, ignore_index=True)[columns]
+
+
+def network_of(workload: Workload, trace: Trace) -> pd.DataFrame:
+    """Return the agents of a run for `network_svg`; only for sequences without loops."""
+    done, agents = trace.agents_frame(), list(trace.agents)
+    role = trace.threads()[["agent", "role"]].astype(str)
+    types = dict(zip(VARIABLES, workload.types, strict=False))
+    homes = {
+        kind: [int(((role["agent"] == a) & (role["role"] == kind)).sum()) for a in agents] for kind in ACTIONS
+    }
+    return pd.DataFrame(
+        {
+            "agent": agents,
+            "events": [types[a] for a in agents],
+            "start": [workload.types[0], *[None] * (len(agents) - 1)],
+            "next": [*agents[1:], None],
+            "loops": False,
+            "event_threads": homes["events"],
+            "partial_threads": homes["partials"],
+            **{name: done[name].to_numpy() for name in ("taken_events", "taken_partials")},
+            "sent": np.append(done["sent"].to_numpy()[:-1], done["n_matches"].iloc[-1]),
+        }
+    )
+
+
+def machine_load() -> str:
+    """Return the load and the number of cores as text. Only times on an idle machine are reliable."""
+    of_a_minute = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"load {of_a_minute} on {os.cpu_count()} cores"
+
+
+def measured(
+    workload: Workload,
+    threads: Sequence[int] = (1, 2),
+    *,
+    window_min: float | None = None,
+    systems: Sequence[str] = (*COMPARED[:1], "RIP"),
+    repetitions: int = 5,
+) -> pd.DataFrame:
+    """Return speed-ups on real threads and in virtual time."""
+    program, events = prepared(workload, window_min or workload.windows_min[2])
+
+    @cache
+    def costs_of(crew: Crew) -> Costs:
+        return calibrate_costs(program, events, crew=crew)
+
+    def both(name: str, n: int) -> tuple[ParallelRun, float, float]:
+        engine = system_of(name)(n, events.n_events)
+        found = [engine.run(program, events, keep=False) for _ in range(repetitions)]
+        virtual = engine.simulate(program, events, costs=costs_of(engine.crew(program, events)))
+        return found[0], float(np.median([run.makespan for run in found])), virtual.makespan
+
+    one, *sequential = both("sequential", 1)
+    rows = []
+    for name in systems:
+        for n in threads:
+            run, real, virtual = both(name, n)
+            rows.append(
+                {
+                    "system": name,
+                    "threads": n,
+                    "matches": run.n_matches,
+                    "same_matches": run.n_matches == one.n_matches,
+                    "measured_ms": real / 1e6,
+                    "simulated_ms": virtual / 1e6,
+                    "measured_speedup": sequential[0] / real,
+                    "simulated_speedup": sequential[1] / virtual,
+                }
+            )
+    return pd.DataFrame(rows)

@@ -1,0 +1,1 @@
+"""LinkedCEP: its experiments, counter-examples and claims."""

@@ -1,0 +1,1 @@
+"""DARLING: its queries, figures and claims."""

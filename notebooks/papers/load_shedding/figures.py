@@ -1,0 +1,477 @@
+"""The panels of figures 6 to 10 of the DARLING paper as values, and the replays that they need.
+
+All functions return tidy frames and draw nothing. One replay serves several panels: figures 6, 7 and 8 show
+the same runs, and so do both halves of figure 9.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from math import nan
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from cepkit.errors import CepError, nearest, whole_number
+from cepkit.frames.pandas import PandasSource
+from cepkit.language.sequences.query import SequenceQuery
+from cepkit.shedding.simulation.arrivals import ConstantArrivals, OverloadArrivals, PeakArrivals
+from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.inputs import check_settings, make_scene
+from cepkit.shedding.simulation.replay import ReplayResult
+from cepkit.shedding.simulation.scene import Scene
+from cepkit.shedding.strategies.names import as_strategy, class_of_strategy
+from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Strategy, Training
+from cepkit.shedding.tree.machine import TreeMachine
+from papers.load_shedding.queries import find_query, generated_stream, recorded_stream
+from papers.sweeps import sweep as run_sweep
+
+STOCKS, SOCCER, BUSES = "stocks", "soccer", "buses"
+WINDOW, LENGTH, PARTIAL_MATCHES, OVERLOAD = "window", "length", "partial matches", "overload"
+PEAKS, CONTINUOUS, NO_DROPS = "peaks", "continuous", "no drops"
+LOADS = (PEAKS, CONTINUOUS, NO_DROPS)
+# The strategies of the paper, "none" not among them; other names of strategies work as well.
+COMPARED = ("darling", "random", "espice", "hspice", "zhao")
+# Dropping arriving events at random is not among the paper's strategies. It is drawn, and no claim counts it.
+DRAWN = (*COMPARED, "random_input")
+LATENCY_BOUND = 1.5  # seconds; L_max of the paper
+ROOM = 0.05  # share of the stream that a server processes within the bound, at the reference of an axis
+N_EVENTS = 5_000
+FEWEST = 500  # recorded events of a stream
+SEEDS = tuple(range(10))
+RATES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4)  # overload rates of figure 9
+VERSION = "1"
+# "No drops" needs a bound that nothing reaches.
+_FAR = 1e9
+# Which strategies have a setting to pay for their own work also without an overload.
+_ALWAYS = ("espice", "hspice", "zhao")
+
+
+@dataclass(frozen=True, slots=True)
+class PaperAxis:
+    """The x axis of some panels: a query of the paper with one free parameter."""
+
+    data: str  # ``"stocks"``, ``"soccer"`` or ``"buses"``
+    by: str  # ``"window"``, ``"length"``, ``"partial matches"`` or ``"overload"``: what the points change
+    query: str  # name in `papers.load_shedding.queries.QUERIES`
+    points: tuple[str | int | float, ...]  # windows, lengths, constants of a condition, or overload rates
+    # Microseconds that a server with the default prices needs for an event at the reference: the middle of
+    # the points. Measured once in the warm-up of seed 0, and kept here so that all runs have equal prices.
+    service_us: float
+    length: int | None = None  # number of event types of all points; None: the longest
+    window: str | None = None  # window of all points
+    constant: float | None = None  # constant of the conditions of all points; None: that of the query
+
+    def query_at(self, point: str | int | float) -> SequenceQuery:
+        """Return the query of a point."""
+        own: dict[str, Any] = {"length": self.length, "window": self.window, "constant": self.constant}
+        if self.by in _PARAMETER:
+            own[_PARAMETER[self.by]] = point
+        return find_query(self.query).query(own.pop("length"), **own)
+
+    def length_at(self, point: str | int | float) -> int | None:
+        """Return the number of event types of a point; None means the longest."""
+        return int(point) if self.by == LENGTH else self.length
+
+    @property
+    def reference(self) -> str | int | float:
+        """The middle of the points."""
+        return self.points[len(self.points) // 2]
+
+    def prices(self, n_events: int, *, room: float = ROOM, service_us: float | None = None) -> Prices:
+        """Return the default prices, all times one factor.
+
+        The factor makes the server as slow as it must be to process the share ``room`` of the events within
+        the latency bound at the reference. So a short stream meets the overload of the paper's long ones.
+
+        """
+        factor = LATENCY_BOUND / (room * n_events * (service_us or self.service_us) * 1e-6)
+        return Prices(**{name: factor * seconds for name, seconds in Prices().table().items()})
+
+
+_PARAMETER = {WINDOW: "window", LENGTH: "length", PARTIAL_MATCHES: "constant"}
+AXES = {
+    (axis.data, axis.by): axis
+    for axis in (
+        PaperAxis(STOCKS, WINDOW, "Q1A", ("5 min", "15 min", "30 min", "60 min", "90 min"), 114.0, length=3),
+        # The conditions of the paper have no match from 5 stocks on. Those of this constant have some.
+        PaperAxis(STOCKS, LENGTH, "Q1A", (2, 3, 4, 5, 6, 7), 35.0, window="10 min", constant=10.0),
+        PaperAxis(
+            STOCKS, PARTIAL_MATCHES, "partial matches A", (100_000, 75_000, 50_000, 25_000, 0), 75.0,
+            window="30 min",
+        ),
+        PaperAxis(STOCKS, OVERLOAD, "Q1A", RATES, 114.0, length=3, window="30 min"),
+        PaperAxis(SOCCER, WINDOW, "Q1B", ("1 ms", "7 ms", "15 ms", "50 ms", "100 ms"), 23.0),
+        PaperAxis(SOCCER, LENGTH, "Q2B", (2, 3, 4, 5, 6, 7), 35.0, window="30 ms"),
+        PaperAxis(
+            SOCCER, PARTIAL_MATCHES, "partial matches B", (100_000, 86_259, 71_560, 53_705, 0), 33.0,
+            window="50 ms",
+        ),
+        PaperAxis(SOCCER, OVERLOAD, "Q1B", RATES, 23.0, window="50 ms"),
+        PaperAxis(BUSES, WINDOW, "Q1C", ("5 s", "10 s", "15 s", "30 s", "60 s", "100 s"), 74.0, length=3),
+        PaperAxis(BUSES, LENGTH, "Q1C", (2, 3, 4, 5, 6, 7, 8), 12.7, window="10 s"),
+        PaperAxis(
+            BUSES, PARTIAL_MATCHES, "partial matches C", (5356, 3675, 2105, 1309, 0), 23.0, window="30 s",
+        ),
+        PaperAxis(BUSES, OVERLOAD, "Q1C", RATES, 74.0, length=3, window="30 s"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PaperPanel:
+    """A panel of a figure of the paper."""
+
+    figure: int  # 6 to 10
+    letter: str  # letter of the panel. The paper does not say which data set some letters show; see `PANELS`.
+    axis: PaperAxis
+    load: str  # ``"peaks"``, ``"continuous"`` or ``"no drops"``
+    measure: str  # column of the results
+
+    @property
+    def name(self) -> str:
+        """Name of the panel, such as ``"6a"``."""
+        return f"{self.figure}{self.letter}"
+
+    @property
+    def title(self) -> str:
+        """Name, data set and x axis of the panel."""
+        return f"{self.name} {self.axis.data}, {self.axis.by}"
+
+
+RECALL, LATENCY, MEMORY, OVERHEAD = "recall", "mean_latency", "peak_bytes", "latency_overhead"
+# The text says that b is about buses, g about stocks, and d, e and i about soccer. The other letters are
+# those in the order of the paper's data sets: stocks, buses, soccer.
+_LETTERS = {
+    "a": (STOCKS, WINDOW), "b": (BUSES, LENGTH), "c": (STOCKS, PARTIAL_MATCHES),
+    "d": (SOCCER, WINDOW), "e": (SOCCER, LENGTH), "f": (BUSES, WINDOW),
+    "g": (STOCKS, LENGTH), "h": (BUSES, PARTIAL_MATCHES), "i": (SOCCER, PARTIAL_MATCHES),
+}  # fmt: skip
+_NINE = {
+    "a": (STOCKS, RECALL), "b": (STOCKS, LATENCY), "c": (BUSES, RECALL), "d": (BUSES, LATENCY),
+    "e": (SOCCER, RECALL), "f": (SOCCER, LATENCY),
+}  # fmt: skip
+PANELS: tuple[PaperPanel, ...] = (
+    *(
+        PaperPanel(figure, letter, AXES[of], load, measure)
+        for figure, load, measure in ((6, PEAKS, RECALL), (7, PEAKS, LATENCY), (8, PEAKS, MEMORY))
+        for letter, of in _LETTERS.items()
+    ),
+    *(
+        PaperPanel(9, letter, AXES[data, OVERLOAD], CONTINUOUS, measure)
+        for letter, (data, measure) in _NINE.items()
+    ),
+    *(PaperPanel(10, letter, AXES[of], NO_DROPS, OVERHEAD) for letter, of in _LETTERS.items()),
+)
+
+
+def find_panels(names: str | Iterable[str] | None = None) -> tuple[PaperPanel, ...]:
+    """Return the panels with some names; a number of a figure stands for all its panels."""
+    if names is None:
+        return PANELS
+    wanted = {names} if isinstance(names, str) else {str(name) for name in names}
+    known = {panel.name for panel in PANELS} | {str(panel.figure) for panel in PANELS}
+    if unknown := sorted(wanted - known):
+        raise CepError(
+            f"there is no panel {unknown[0]!r}. Figures: 6, 7, 8, 9, 10; panels: a to i, of 9 a to f"
+        )
+    return tuple(panel for panel in PANELS if {panel.name, str(panel.figure)} & wanted)
+
+
+# --- replays ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PaidDarling:
+    """DARLING's own work for every event, without its drops: the overhead of figure 10.
+
+    DARLING computes no utility until a buffer is nearly full, so without an overload its overhead is almost
+    zero. Here every event pays for its utility and its place in an array, as in an overload.
+
+    """
+
+    name: ClassVar[str] = "darling"
+
+    def begin(self, training: Training) -> Shedder:
+        """Return a shedder that pays and drops nothing."""
+        program = training.program
+        leaves = [{leaf for leaf, of in enumerate(program.types) if of == name} for name in training.types]
+        return _Payer([sum(bool(own & set(one.leaves)) for one in program.conditions) for own in leaves])
+
+
+class _Payer(Shedder):
+    def __init__(self, n_conditions: Sequence[int]):
+        super().__init__()
+        self._n_conditions = n_conditions
+
+    def admit(self, event: Event, load: Load) -> Sequence[int]:
+        self.charged["utility"] += self._n_conditions[event.type]
+        self.charged["array"] += 1
+        return ()
+
+    def before(self, event: Event, load: Load, machine: TreeMachine) -> bool:
+        self.charged["array"] += 1
+        return True
+
+
+def strategy_of(name: str, load: str) -> Strategy:
+    """Return a strategy; without drops, one that pays for its own work for every event."""
+    if load == NO_DROPS and name == "darling":
+        return PaidDarling()
+    if load == NO_DROPS and name in _ALWAYS:
+        return class_of_strategy(name)(always=True)
+    return as_strategy(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The stream and the query of one point, for one seed; all strategies share it."""
+
+    source: PandasSource
+    scene: Scene
+
+    @cached_property
+    def facts(self) -> dict[str, float]:
+        """Average window size in events, and average number of partial matches, in the warm-up."""
+        scene = self.scene
+        (tree,), (events,) = scene.trees, scene.events
+        machine, n = TreeMachine(tree, events), scene.n_warm
+        alive = []
+        for position in scene.positions[:n].tolist():
+            machine.feed(position)
+            alive.append(machine.n_alive)
+        clock, within = tree.program.clock, tree.program.window.within
+        at = events.columns[clock].values[scene.positions[:n]]
+        size = np.searchsorted(at, at + within, side="right") - np.arange(n)
+        return {
+            "window_events": float(size[: max(1, n // 2)].mean()),
+            "partial_matches_per_window": float(np.mean(alive)),
+        }
+
+    def replay(self, strategy: Strategy | None = None, seed: int = 0) -> ReplayResult:
+        """Replay the stream with a strategy."""
+        return ReplayResult(self.scene.run(strategy, seed), self.source, _same)
+
+    @cached_property
+    def latency_without(self) -> float:
+        """Mean latency without any shedder, in seconds."""
+        return self.replay().mean_latency
+
+
+def _same(frame: Any) -> Any:
+    return frame
+
+
+@lru_cache(maxsize=2)
+def setting_of(
+    axis: PaperAxis, point: str | int | float, load: str, seed: int, n_events: int, *, room: float = ROOM
+) -> Setting:
+    """Return the setting of a point on a generated stream; the newest two are kept."""
+    types = find_query(axis.query).first_types(axis.length_at(point))
+    frame = generated_stream(axis.data, types, n_events, seed=seed)
+    return _setting(axis, point, load, frame, axis.prices(n_events, room=room))
+
+
+@lru_cache(maxsize=2)
+def recorded_setting_of(axis: PaperAxis, point: str | int | float, load: str, n_events: int) -> Setting:
+    """Return the setting of a point on the first recorded events."""
+    types = find_query(axis.query).first_types(axis.length_at(point))
+    frame = recorded_stream(axis.data, types, n_events)
+    if len(frame) < FEWEST:
+        raise CepError(f"{axis.data}, {axis.by}: {len(frame)} recorded events; at least {FEWEST} are needed")
+    prices = axis.prices(len(frame), service_us=recorded_service_us(axis, n_events))
+    return _setting(axis, point, load, frame, prices)
+
+
+@lru_cache(maxsize=16)
+def recorded_service_us(axis: PaperAxis, n_events: int) -> float:
+    """Return the mean microseconds of an event in the warm-up on recorded data, at the reference."""
+    types = find_query(axis.query).first_types(axis.length_at(axis.reference))
+    frame = recorded_stream(axis.data, types, n_events)
+    probe = _Probe()
+    _setting(axis, axis.reference, NO_DROPS, frame, Prices()).scene.run(probe)
+    return 1e6 * probe.service[0]
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Drops nothing, and keeps the mean service time of the warm-up."""
+
+    service: list[float] = field(default_factory=list)
+    name: ClassVar[str] = "probe"
+
+    def begin(self, training: Training) -> Shedder:
+        self.service.append(training.service)
+        return Shedder()
+
+
+def _setting(
+    axis: PaperAxis, point: str | int | float, load: str, frame: pd.DataFrame, prices: Prices
+) -> Setting:
+    source = PandasSource(frame)
+    arrivals = {
+        PEAKS: PeakArrivals(),
+        CONTINUOUS: OverloadArrivals(float(point)) if axis.by == OVERLOAD else None,
+        NO_DROPS: ConstantArrivals(),
+    }[load]
+    settings = check_settings(
+        [axis.query_at(point)], arrivals=arrivals, costs=prices,
+        latency_bound=_FAR if load == NO_DROPS else LATENCY_BOUND,
+    )  # fmt: skip
+    return Setting(source, make_scene(settings, source))
+
+
+def measure(
+    axis: PaperAxis, point: str | int | float, load: str, strategy: str, seed: int, n_events: int,
+    *, recorded: bool = False,
+) -> dict:  # fmt: skip
+    """Return what one replay measures."""
+    if recorded:
+        setting = recorded_setting_of(axis, point, load, n_events)
+    else:
+        setting = setting_of(axis, point, load, seed, n_events)
+    start = time.thread_time()
+    row = setting.replay(strategy_of(strategy, load), seed).patterns[0].summary()
+    cpu = time.thread_time() - start
+    kept = {name: row[name] for name in _KEPT}
+    overhead = row["mean_latency"] - setting.latency_without if load == NO_DROPS else nan
+    return {**setting.facts, **kept, OVERHEAD: overhead, "cpu_s": cpu}
+
+
+_KEPT = (
+    "recall", "precision", "mean_latency", "max_latency", "within_bound", "peak_bytes", "dropped_events",
+    "dropped_partial_matches", "skipped_pairs", "matches", "matches_without_shedding", "shedding_seconds",
+    "seconds",
+)  # fmt: skip
+_POINT = ("seed", "stream", "by", "load", "x", "strategy", "n_events")
+
+
+def runs_of(
+    panels: Iterable[PaperPanel], strategies: Sequence[str], seeds: Iterable[int], n_events: int
+) -> list[dict]:
+    """Return the replays that panels need, each once, as points of a sweep.
+
+    Strategies of one setting follow each other, so that they share the stream and the run without shedding.
+    """
+    pairs = dict.fromkeys((panel.axis, panel.load) for panel in panels)
+    return [
+        dict(zip(_POINT, (seed, axis.data, axis.by, load, str(x), name, n_events), strict=True))
+        for seed in seeds
+        for axis, load in pairs
+        for x in axis.points
+        for name in strategies
+    ]
+
+
+def sweep(
+    panels: str | Iterable[str] | None = None,
+    *,
+    strategies: Sequence[str] = COMPARED,
+    seeds: Iterable[int] = SEEDS,
+    n_events: int = N_EVENTS,
+    path: str | os.PathLike | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Run the replays of panels, and return what they measured.
+
+    Each replay runs on one core. Two processes with different seeds and folders use two cores. With the
+    defaults, all panels need 6,050 replays of about 0.55 s each: an hour and a half of one core. Replays of
+    10,000 events take twice as long, and those of 20,000 events three to four times.
+    """
+    chosen = find_panels(panels)
+    for name in strategies:
+        as_strategy(name)
+    whole_number("n_events", n_events, 100)
+
+    def point(seed, stream, by, load, x, strategy, n_events) -> Mapping[str, Any]:
+        axis = AXES[stream, by]
+        return measure(axis, _point_of(axis, x), load, strategy, seed, n_events)
+
+    made = run_sweep(
+        point, runs_of(chosen, strategies, seeds, n_events), path, name="load shedding", version=VERSION,
+        progress=progress,
+    )  # fmt: skip
+    data = [f"seed {seed}" for seed in made.pop("seed")] if len(made) else []
+    made.insert(0, "data", data)
+    return made
+
+
+RECORDED = {STOCKS: "NASDAQ bars", SOCCER: "DEBS 2013", BUSES: "Dublin buses"}
+
+
+def recorded_sweep(
+    panels: str | Iterable[str] | None = None,
+    *,
+    strategies: Sequence[str] = COMPARED,
+    n_events: int = N_EVENTS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Run the replays of panels on the recorded data of this machine.
+
+    The prices make the server as slow, by its own warm-up at the reference, as those of `sweep` do.
+    """
+    rows = []
+    for axis, load in dict.fromkeys((panel.axis, panel.load) for panel in find_panels(panels)):
+        try:
+            scenes = {x: recorded_setting_of(axis, x, load, n_events).scene for x in axis.points}
+        except CepError:
+            continue
+        for x in axis.points:
+            at = {"data": RECORDED[axis.data], "stream": axis.data, "by": axis.by, "load": load, "x": str(x)}
+            for name in strategies:
+                found = measure(axis, x, load, name, seed, n_events, recorded=True)
+                rows.append({**at, "strategy": name, "n_events": len(scenes[x].positions), **found})
+    return pd.DataFrame(rows)
+
+
+def _point_of(axis: PaperAxis, text: str) -> str | int | float:
+    """Return the point of an axis that has this text."""
+    texts = {str(point): point for point in axis.points}
+    if text not in texts:
+        raise CepError(f"{axis.data}, {axis.by}: no point {text!r}.{nearest(text, texts)}")
+    return texts[text]
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def panel_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
+    """Return the rows of a panel: ``data``, ``strategy``, ``x`` (a number), ``point``, and ``value``.
+
+    The number on the x axis is the one of the paper: the average window size in events, the number of event
+    types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
+    in three digits.
+    ``attrs`` has the title, the measure and the kind of the axis, for a plot.
+
+    """
+    axis = panel.axis
+    is_own = (results["stream"] == axis.data) & (results["by"] == axis.by) & (results["load"] == panel.load)
+    own = results[is_own]
+    x = _numbers(own, axis)
+    place = {str(point): number for number, point in enumerate(axis.points)}
+    made = pd.DataFrame(
+        {
+            "data": own["data"], "strategy": own["strategy"], "x": own["x"].astype(str).map(x),
+            "point": own["x"].astype(str), "value": own[panel.measure].astype(float),
+        }
+    )  # fmt: skip
+    made = made.iloc[np.argsort(made["point"].map(place).to_numpy(), kind="stable")].reset_index(drop=True)
+    made.attrs.update(title=panel.title, measure=panel.measure, by=axis.by)
+    return made
+
+
+def _numbers(own: pd.DataFrame, axis: PaperAxis) -> dict[str, float]:
+    """Return the number on the x axis of each point."""
+    points = own["x"].astype(str)
+    if axis.by == LENGTH:
+        return {str(point): float(point) for point in axis.points}
+    if axis.by == OVERLOAD:
+        return {str(point): round(100 * float(point), 9) for point in axis.points}
+    column = "window_events" if axis.by == WINDOW else "partial_matches_per_window"
+    means = own[column].astype(float).groupby(points).mean()
+    return {str(point): float(f"{value:.3g}") for point, value in means.items()}

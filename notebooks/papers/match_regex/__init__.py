@@ -1,0 +1,1 @@
+"""MatchRegex: "Partition and Compose: Parallel Complex Event Processing", DEBS 2012."""

@@ -1,0 +1,1 @@
+"""Scatter-gather: its figures, tables and claims."""

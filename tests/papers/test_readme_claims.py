@@ -1,0 +1,63 @@
+"""The README says of each paper notebook what its claims say on the kept tables, and no more."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from papers.claims import Finding, count_verdicts, examine
+from papers.tables import kept_table
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "notebooks" / "results"
+
+
+def match_regex() -> list[Finding]:
+    from papers.match_regex.claims import CLAIMS
+    from papers.match_regex.over_seeds import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
+def linked_cep() -> list[Finding]:
+    from papers.linked_cep.claims import claims
+
+    return examine(claims(), kept_table(RESULTS / "linked_cep_claims.csv"))
+
+
+def hybrid_parallel() -> list[Finding]:
+    from papers.hybrid_parallel.claims import CLAIMS
+    from papers.hybrid_parallel.results import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
+def load_shedding() -> list[Finding]:
+    from papers.load_shedding.claims import CLAIMS
+    from papers.load_shedding.results import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
+def scatter_gather() -> list[Finding]:
+    from papers.scatter_gather.claims import CLAIMS
+    from papers.scatter_gather.results import kept_results
+
+    return examine(CLAIMS, kept_results(RESULTS))
+
+
+NOTEBOOKS: dict[str, Callable[[], list[Finding]]] = {
+    "10_match_regex": match_regex,
+    "20_linked_cep": linked_cep,
+    "30_hybrid_parallel": hybrid_parallel,
+    "40_load_shedding": load_shedding,
+    "50_scatter_gather": scatter_gather,
+}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_the_readme_counts_the_claims_that_hold(notebook):
+    [row] = [
+        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if f"| [`{notebook}`]" in line
+    ]
+    assert count_verdicts(NOTEBOOKS[notebook]()) in row
