@@ -10,20 +10,17 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.scaleout.plan.joins import join_plan, map_side_plan, reduce_side_plan
+from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.loads import node_loads
 from cepkit.scaleout.plan.patterns import (
     LAYOUTS,
     PatternState,
-    brenna_plan,
     grid_of,
-    leghari_plan,
     pattern_plan,
     state_routings,
-    streamcloud_plan,
 )
-from cepkit.scaleout.plan.routing import ByKey, ByTime, RoundRobin, ToAll, ToGroup, ToMember, Traffic
-from cepkit.scaleout.plan.windows import pandey_plan, printed_window_plan, window_plan
+from cepkit.scaleout.plan.routing import ByKey, RoundRobin, ToAll, ToGroup, ToMember, Traffic
+from cepkit.scaleout.plan.windows import window_plan
 
 STATES = [PatternState("a", "A events"), PatternState("b", "B events"), PatternState("c", "C events")]
 QUERY = "PATTERN SEQ(A a, B b, C c) WITHIN 5 min"
@@ -94,20 +91,6 @@ def test_the_share_of_a_node_is_what_it_gets(routing):
         assert (np.diff(sent.to(node)) > 0).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_window_in_time_goes_to_the_node_of_its_start(seed):
-    r = np.random.default_rng(seed)
-    time, is_start = np.sort(r.integers(0, 100, 80)), r.random(80) < 0.1
-    routing = ByTime(4, window=7, seed=seed)
-    traffic = Traffic(80, time=time, is_start=is_start)
-    owner, sent = routing.owners(traffic), routing.sends(traffic)
-    got = set(zip(sent.item.tolist(), sent.node.tolist(), strict=True))
-    wanted = {
-        (i, int(owner[s])) for s in np.flatnonzero(is_start) for i in range(s, 80) if time[i] - time[s] <= 7
-    }
-    assert got == wanted
-
-
 def test_grids_are_as_square_as_possible():
     assert [grid_of(n) for n in range(1, 10)] == [
         (1, 1), (2, 1), (3, 1), (2, 2), (5, 1), (3, 2), (7, 1), (4, 2), (3, 3)
@@ -160,16 +143,6 @@ def test_windows_and_joins_have_plans():
     assert cep.plan(cep.Join(large, large, on="symbol"), nodes=4).layout == "grouped"
 
 
-def test_other_methods_are_plans():
-    for made in (
-        brenna_plan(STATES), leghari_plan(4, 60), streamcloud_plan(4), pandey_plan(4), map_side_plan(4),
-        reduce_side_plan(4), printed_window_plan(4),
-    ):  # fmt: skip
-        assert made.n_nodes >= 3
-        assert "gather" in repr(made)
-    assert all(stage.feeds[0].routing.share == 1 for stage in brenna_plan(STATES).stages)
-
-
 def test_loads_are_shown_as_printed_and_as_corrected():
     made = node_loads(pattern_plan(STATES, 4, "grouped"))
     of_state = made[made["stage"] == "c"].set_index("measure")
@@ -177,7 +150,6 @@ def test_loads_are_shown_as_printed_and_as_corrected():
     assert of_state.loc["memory"].tolist()[-2:] == ["e/4", "e/2"]
     of_join = node_loads(join_plan(9, "grouped")).set_index("measure")
     assert of_join.loc["memory"].tolist()[-2:] == ["(e_A + e_B)/9", "e_A/3 + e_B/3"]
-    assert node_loads(brenna_plan(STATES)).empty
 
 
 @pytest.mark.parametrize(

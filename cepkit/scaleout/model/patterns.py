@@ -68,17 +68,6 @@ def grid_node(
     )  # fmt: skip
 
 
-def brenna_node(total_rate_hz: float, rate_hz: float, waiting: float, matches_in_hz: float = 0.0) -> NodeLoad:
-    """Return the load of a state's node if every node gets all events (Brenna et al., 2009).
-
-    ``total_rate_hz`` counts the events of all streams, and ``rate_hz`` those of this state's stream.
-
-    """
-    return NodeLoad(
-        total_rate_hz + matches_in_hz, 0.0, waiting, total_rate_hz + rate_hz * waiting + matches_in_hz
-    )
-
-
 def leghari_node(rate_hz: float, start_rate_hz: float, interval_s: float, n_nodes: int) -> NodeLoad:
     """Return the load of a node if a start and its window go to a random node (Leghari et al., 2014).
 

@@ -46,10 +46,3 @@ def longest_interval(
     With garbage, n nodes hold more than n times the window of one node. It is never exponential.
     """
     return usable_events(capacity_events, garbage_share, utilisation / n_nodes) * n_nodes / rate_hz
-
-
-def longest_length(
-    capacity_events: float, n_nodes: int, garbage_share: float = 0.0, utilisation: float = 0.0
-) -> float:
-    """Return the longest length window in events that ``n_nodes`` window nodes can hold."""
-    return longest_interval(capacity_events, 1.0, n_nodes, garbage_share, utilisation)

@@ -1,4 +1,4 @@
-"""Plans for joins of two windows: a replicated small side, a grid, and the joins of MapReduce."""
+"""Plans for joins of two windows: a replicated small side, a grid, and nodes by key."""
 
 from __future__ import annotations
 
@@ -41,35 +41,3 @@ def join_plan(
         for name, routing in zip((left, right), routings, strict=True)
     )
     return ScatterPlan(title, (Stage("join", _WORK, feeds),), _GATHER, "join", layout)
-
-
-def map_side_plan(nodes: int) -> ScatterPlan:
-    """Return the map-side join of MapReduce: every mapper has the whole small table."""
-    feeds = (Feed("left", RoundRobin(nodes)), Feed("right", ToAll(nodes)))
-    return ScatterPlan(
-        "map-side join", (Stage("map", "looks up each left row in the small table", feeds),), "all pairs",
-        "join", "map_side", note="the small table must fit into the memory of each node",
-    )  # fmt: skip
-
-
-def reduce_side_plan(nodes: int) -> ScatterPlan:
-    """Return the reduce-side join of MapReduce: rows of both tables go to the reducer of their key."""
-    return ScatterPlan(
-        "reduce-side join",
-        (
-            Stage(
-                "map",
-                "sends each row by its key",
-                (Feed("left", RoundRobin(nodes)), Feed("right", RoundRobin(nodes))),
-            ),
-            Stage(
-                "reduce",
-                "joins rows of equal keys",
-                (Feed("left by key", ByKey(nodes)), Feed("right by key", ByKey(nodes))),
-            ),
-        ),
-        "all pairs",
-        "join",
-        "reduce_side",
-        note="needs a key; a frequent key keeps one node busy",
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cepkit.errors import CepError, nearest, whole_number
 from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
-from cepkit.scaleout.plan.routing import ByKey, ByTime, RoundRobin, Routing, ToAll, ToGroup, ToMember
+from cepkit.scaleout.plan.routing import ByKey, RoundRobin, Routing, ToAll, ToGroup, ToMember
 
 LAYOUTS = ("states", "replicated", "grouped", "keys")
 MOST_NODES = 512
@@ -111,57 +111,4 @@ def pattern_plan(
         layout,
         is_exact=not wrong,
         note="printed routing: a partial match meets the events of one group only, at all members" * wrong,
-    )
-
-
-# --- methods of other papers --------------------------------------------------------------------------------
-
-
-def brenna_plan(states: Sequence[PatternState]) -> ScatterPlan:
-    """Return the deployment by state of Brenna et al.: every node gets all events.
-
-    Source: Brenna, Gehrke, Hong, Johansen, "Distributed event stream processing with non-deterministic
-    finite automata", DEBS 2009.
-    """
-    stages = []
-    for k, state in enumerate(states):
-        feeds = [Feed("all events", ToAll(1))]
-        feeds += [Feed(f"matches of {states[k - 1].name}", ToAll(1))] if k else []
-        work = "joins partial matches with later events" if k else "begins a partial match with its events"
-        stages.append(Stage(state.name, work, tuple(feeds)))
-    return ScatterPlan(
-        "pattern by state (Brenna et al.)", tuple(stages), "all matches of the last state", "pattern",
-        "brenna", note="each node gets all events, and later nodes also get partial matches",
-    )  # fmt: skip
-
-
-def leghari_plan(nodes: int, window: int | float, seed: int = 0) -> ScatterPlan:
-    """Return the distribution by time of Leghari et al.: a random node gets the whole window of a start.
-
-    Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
-    """
-    feed = Feed("all events", ByTime(nodes, window, seed))
-    work = "finds the matches that begin with its own starts"
-    return ScatterPlan(
-        "pattern by time (Leghari et al.)", (Stage("pattern", work, (feed,)),), "all matches", "pattern",
-        "leghari", note="memory and work shrink with the nodes, but a busy stream goes to almost all nodes",
-    )  # fmt: skip
-
-
-def streamcloud_plan(nodes: int) -> ScatterPlan:
-    """Return the subclusters of StreamCloud: a stateful operator first, then operators without state.
-
-    Source: Gulisano, Jimenez-Peris, Patino-Martinez, Soriente, Valduriez, "StreamCloud: An Elastic and
-    Scalable Data Streaming System", IEEE TPDS 2012.
-    """
-    return ScatterPlan(
-        "operators in subclusters (StreamCloud)",
-        (
-            Stage("stateless", "filters and maps", (Feed("all events", RoundRobin(nodes)),)),
-            Stage("stateful", "runs the operator for its keys", (Feed("filtered events", ByKey(nodes)),)),
-        ),
-        "all results, in order of time",
-        "pattern",
-        "streamcloud",
-        note="the stateful operator needs a partition key",
     )

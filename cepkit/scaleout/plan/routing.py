@@ -18,9 +18,6 @@ class Traffic:
 
     n: int  # number of items
     key: np.ndarray | None = None  # int64, (n,): the number of each item's key. Only `ByKey` needs it.
-    time: np.ndarray | None = None  # (n,), optional: times, which do not fall. Only `ByTime` needs them.
-    # bool, (n,): whether an item begins partial matches. Only `ByTime` needs it.
-    is_start: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,53 +217,3 @@ class ToMember(_Grid):
         if self.members == 1:
             return ToAll(self.groups).words()
         return f"in turn to one of {self.members} members in each of {self.groups} groups"
-
-
-@dataclass(frozen=True, slots=True)
-class ByTime(Routing):
-    """A random node gets each event that begins partial matches, and all events of the window after it.
-
-    Source: Leghari, Wolf, Zhou, "Efficient Pattern Detection Over a Distributed Framework", 2014.
-    """
-
-    nodes: int
-    window: int | float  # in ticks of the clock. An event exactly one window after the start is inside.
-    seed: int = 0  # seed of the random nodes
-
-    def __post_init__(self) -> None:
-        whole_number("ByTime: nodes", self.nodes, 1)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return self.nodes
-
-    @property
-    def share(self) -> float:
-        """The share of all items that each node gets in the worst case, from 0 to 1."""
-        return 1.0
-
-    def owners(self, traffic: Traffic) -> np.ndarray:
-        """Return the node of each item that begins partial matches, int64; -1 for all other items."""
-        if traffic.time is None or traffic.is_start is None:
-            raise CepError("ByTime: the items need times, and marks of the starts of partial matches")
-        drawn = np.random.default_rng(self.seed).integers(0, self.nodes, traffic.n)
-        return np.where(traffic.is_start, drawn, -1)
-
-    def sends(self, traffic: Traffic) -> Deliveries:
-        """Return the nodes of every item."""
-        owner, time = self.owners(traffic), traffic.time
-        assert time is not None
-        gets = np.zeros((traffic.n, self.nodes), bool)
-        for node in range(self.nodes):
-            starts = np.flatnonzero(owner == node)
-            before = np.searchsorted(starts, np.arange(traffic.n), "right") - 1  # the node's latest start
-            late = before >= 0
-            latest = time[starts[before[late]]]
-            gets[late, node] = time[late] - latest <= self.window
-        item, node = np.nonzero(gets)
-        return Deliveries(item.astype(np.int64), node.astype(np.int64))
-
-    def words(self) -> str:
-        """Return the rule in words, to complete "items go …"."""
-        return f"with the window after each start to a random one of {self.nodes} nodes"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cepkit.errors import UnsupportedQueryError, nearest, whole_number
 from cepkit.scaleout.plan.plans import Feed, ScatterPlan, Stage
-from cepkit.scaleout.plan.routing import RoundRobin, ToAll
+from cepkit.scaleout.plan.routing import RoundRobin
 from cepkit.windows.values import Window, aggregate_name
 
 MERGEABLE = ("sum", "count", "avg", "min", "max", "std", "var")
@@ -63,32 +63,3 @@ def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] =
     stage = Stage("window", "keeps partial aggregates of its own events in the window", (feed,))
     gather = "merges the partial aggregates as of each event, in the order of nodes"
     return ScatterPlan(title, (stage,), gather, "window", "windows")
-
-
-def printed_window_plan(nodes: int) -> ScatterPlan:
-    """Return the plan of the thesis: the newest partial result of every node, without a heartbeat."""
-    stage = Stage(
-        "window",
-        "keeps partial aggregates; expires its events when its own next event comes",
-        (Feed("events", RoundRobin(nodes)),),
-    )
-    return ScatterPlan(
-        "window as printed", (stage,), "merges the newest partial aggregate of every node", "window",
-        "printed", is_exact=nodes == 1, note="nodes look at different moments",
-    )  # fmt: skip
-
-
-def pandey_plan(nodes: int) -> ScatterPlan:
-    """Return the streaming aggregation of Pandey et al.: sums and counts of parts are added up on the way.
-
-    Source: Pandey, Zhang, Weiss, Jacobsen, Vitenberg, "Distributed event aggregation for content-based
-    publish/subscribe systems", DEBS 2014.
-    """
-    stages = (
-        Stage("map", "adds up sums and counts of its events", (Feed("events", RoundRobin(nodes)),)),
-        Stage("reduce", "adds up the sums and counts of all nodes", (Feed("partial aggregates", ToAll(1)),)),
-    )
-    return ScatterPlan(
-        "aggregation by map and reduce (Pandey et al.)", stages, "divides sums by counts", "window", "pandey",
-        is_exact=nodes == 1, note="the method does not say when an event leaves a window",
-    )  # fmt: skip
