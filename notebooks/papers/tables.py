@@ -1,20 +1,57 @@
-"""Tables of results: shown in notebooks, and kept as CSV beside them with the call that made them."""
+"""Tables of results: made by sweeps, shown in notebooks, and kept as CSV with the call that made them."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, whole_number
+from cepkit.progress import show_progress
 
-# --- Tables of experiments in notebooks: texts at the left, numbers grouped and at the right.
+# --- sweeps -----------------------------------------------------------------------------------------------
+
+
+def sweep(
+    run: Callable[..., Mapping[str, Any]],
+    points: Iterable[Mapping[str, Any]],
+    *,
+    workers: int = 1,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """Run a function at all points, ``workers`` of them at once; a row has a point and its result."""
+    whole_number("sweep: workers", workers, 1)
+    points = list(points)
+
+    def row_of(point: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            result = run(**point)
+        except Exception as error:
+            error.add_note(f"at the point {dict(point)}")
+            raise
+        return {**point, **result}
+
+    pool, rows = ThreadPoolExecutor(workers), []
+    with show_progress("points", len(points), takes_checkpoints=False) if progress else nullcontext() as bar:
+        try:
+            for row in pool.map(row_of, points) if workers > 1 else map(row_of, points):
+                rows.append(row)
+                if bar:
+                    bar(1)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return pd.DataFrame(rows)
+
+
+# --- tables for readers: texts at the left, numbers grouped and at the right ------------------------------
 
 
 MOST_DECIMALS = 4
@@ -82,7 +119,7 @@ def _text(value: Any, number: str) -> str:
     return number.format(value) if isinstance(value, float) else str(value)
 
 
-# --- Tables of results that are kept as CSV beside the notebooks, with the call that made them.
+# --- kept tables ------------------------------------------------------------------------------------------
 
 
 _CALL = "# made by: "

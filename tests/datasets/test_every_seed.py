@@ -125,7 +125,7 @@ def test_twitter_selectivities_are_near_the_paper_at_seeds_that_fitted_nothing(s
 @pytest.mark.parametrize("seed", [2, 3, 5, *(6 + seed for seed in seeds(1, 94))])
 def test_the_tags_of_an_author_fit_a_mask(seed):
     frame = tweets(seed=seed, **PAPER_TWEETS)
-    mask = tag_mask([tuple(tags.split()) for tags in frame["tags"]], key=frame["author"]).to_numpy(int)
+    mask = tag_mask([tuple(tags.split()) for tags in frame["tags"]], key=frame["author"])
     for _, own in (
         frame.assign(mask=mask).drop_duplicates(["author", "tags"]).groupby("author", observed=True)
     ):

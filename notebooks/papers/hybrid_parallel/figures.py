@@ -5,7 +5,6 @@ All functions return tidy frames and draw nothing. `details` has experiments on 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -26,7 +25,7 @@ from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
 from cepkit.parallel.simulation.simulation import simulate_agents
 from papers.hybrid_parallel.workloads import PATTERNS, VARIABLES, Workload, prepared
-from papers.sweeps import sweep
+from papers.tables import sweep
 
 CORES = 24  # cores of the paper's machine
 COSTS = Costs()
@@ -170,7 +169,6 @@ def speedup(
     threads: int = CORES,
     length: int = 6,
     costs: Costs = COSTS,
-    path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
     """Return the speed-up of systems over one thread: figures 6 and 9, simulated.
 
@@ -196,7 +194,7 @@ def speedup(
         }
 
     points = _points(workloads, by, values, patterns, systems, threads, length)
-    return sweep(point, points, path, name=f"speedup by {by}", workers=_workers(), progress=False)
+    return sweep(point, points, workers=_workers())
 
 
 # --- figures 7 and 8: latency and memory ------------------------------------------------------------------
@@ -212,7 +210,6 @@ def paced(
     threads: int = CORES,
     length: int = 6,
     costs: Costs = COSTS,
-    path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
     """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated.
 
@@ -236,7 +233,7 @@ def paced(
         for load in loads
         for point in _points(workloads, by, values, ("SEQ",), systems, threads, length, load=load)
     ]
-    return sweep(point, points, path, name=f"paced by {by}", workers=_workers(), progress=False)
+    return sweep(point, points, workers=_workers())
 
 
 def never_pruned(
@@ -274,7 +271,6 @@ def fusion(
     cost_model: str = "paper",
     threads: int = 10,
     costs: Costs = COSTS,
-    path: str | os.PathLike | None = None,
 ) -> pd.DataFrame:
     """Return the gain of fusing two neighbouring agents: figure 10, simulated.
 
@@ -303,7 +299,7 @@ def fusion(
         }
 
     points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
-    made = sweep(point, points, path, name=f"fusion by {by}", workers=_workers(), progress=False)
+    made = sweep(point, points, workers=_workers())
     return made.rename(columns={"system": "allocation"})
 
 

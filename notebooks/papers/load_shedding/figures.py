@@ -6,7 +6,6 @@ the same runs, and so do both halves of figure 9.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from cepkit.shedding.strategies.names import as_strategy, class_of_strategy
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine
 from papers.load_shedding.queries import find_query, generated_stream, recorded_stream
-from papers.sweeps import sweep as run_sweep
+from papers.tables import sweep as run_sweep
 
 STOCKS, SOCCER, BUSES = "stocks", "soccer", "buses"
 WINDOW, LENGTH, PARTIAL_MATCHES, OVERLOAD = "window", "length", "partial matches", "overload"
@@ -45,7 +44,6 @@ N_EVENTS = 5_000
 FEWEST = 500  # recorded events of a stream
 SEEDS = tuple(range(10))
 RATES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4)  # overload rates of figure 9
-VERSION = "1"
 # "No drops" needs a bound that nothing reaches.
 _FAR = 1e9
 # Which strategies have a setting to pay for their own work also without an overload.
@@ -374,14 +372,12 @@ def sweep(
     strategies: Sequence[str] = COMPARED,
     seeds: Iterable[int] = SEEDS,
     n_events: int = N_EVENTS,
-    path: str | os.PathLike | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
     """Run the replays of panels, and return what they measured.
 
-    Each replay runs on one core. Two processes with different seeds and folders use two cores. With the
-    defaults, all panels need 6,050 replays of about 0.55 s each: an hour and a half of one core. Replays of
-    10,000 events take twice as long, and those of 20,000 events three to four times.
+    Each replay runs on one core. With the defaults, all panels need 6,050 replays of about 0.55 s each:
+    an hour and a half.
     """
     chosen = find_panels(panels)
     for name in strategies:
@@ -392,10 +388,7 @@ def sweep(
         axis = AXES[stream, by]
         return measure(axis, _point_of(axis, x), load, strategy, seed, n_events)
 
-    made = run_sweep(
-        point, runs_of(chosen, strategies, seeds, n_events), path, name="load shedding", version=VERSION,
-        progress=progress,
-    )  # fmt: skip
+    made = run_sweep(point, runs_of(chosen, strategies, seeds, n_events), progress=progress)
     data = [f"seed {seed}" for seed in made.pop("seed")] if len(made) else []
     made.insert(0, "data", data)
     return made

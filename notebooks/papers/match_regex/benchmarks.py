@@ -47,13 +47,12 @@ def parse_tweets(frame: pd.DataFrame) -> pd.DataFrame:
 
 def with_tag_code(frame: pd.DataFrame) -> pd.DataFrame:
     """Return tweets with ``tag_code``, one number per set of tags, equal for equal sets."""
-    return frame.assign(tag_code=tag_code(tag_sets(frame["content"])).to_numpy(int))
+    return frame.assign(tag_code=tag_code(tag_sets(frame["content"])))
 
 
 def with_tag_mask(frame: pd.DataFrame) -> pd.DataFrame:
     """Return tweets with ``tag_mask``; an author's sets of tags are disjoint when their masks are."""
-    mask = tag_mask(tag_sets(frame["content"]), key=frame["author"])
-    return frame.assign(tag_mask=mask.to_numpy(int))
+    return frame.assign(tag_mask=tag_mask(tag_sets(frame["content"]), key=frame["author"]))
 
 
 @pure

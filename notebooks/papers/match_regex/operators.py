@@ -7,41 +7,20 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from cepkit.errors import CepError, OrderError
-from cepkit.language.expressions.durations import duration_ticks
-
-# --- Group events by key; the module works on arrays and knows no frames.
+from cepkit.errors import CepError, whole_number
 
 
-class Grouped(NamedTuple):
-    """Events sorted by partition, then in stream order."""
-
-    event_of_row: np.ndarray  # int64, (n_events,): the event in each row
-    first_row_of_partition: np.ndarray  # int64, (n_partitions + 1,)
-
-
-def key_codes(key: Any) -> tuple[np.ndarray, int]:
-    """Return a code from 0 for the key of each event, and the number of keys; null is a key, too."""
-    codes, found = pd.factorize(pd.Series(key), use_na_sentinel=False)
-    return codes, len(found)
-
-
-def group_by_key(key: Any) -> Grouped:
-    """Return the events grouped by key, keys in the order of their first event. O(n log n)."""
-    codes, n_partitions = key_codes(key)
-    first_row = np.zeros(n_partitions + 1, np.int64)
-    np.cumsum(np.bincount(codes, minlength=n_partitions), out=first_row[1:])
-    return Grouped(np.argsort(codes, kind="stable"), first_row)
-
-
-# --- Minimum and maximum of tumbling windows per key, on arrays in stream order.
+def by_key(key: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the event of each row, sorted by key, then in stream order, and the first row of its key."""
+    codes, keys = pd.factorize(pd.Series(key), use_na_sentinel=False)
+    n_of_key = np.bincount(codes, minlength=len(keys))
+    return np.argsort(codes, kind="stable"), np.repeat(np.cumsum(n_of_key) - n_of_key, n_of_key)
 
 
 class Windows(NamedTuple):
@@ -53,91 +32,43 @@ class Windows(NamedTuple):
 
 
 def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
-    """Return the minimum and maximum of every ``k`` consecutive events of a key.
-
-    `cepkit.pipelines.stages.minmax` does the same on Spark.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance4).
-    """
-    from papers.match_regex.rolling import tumble
-
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise CepError(f"tumbling_minmax: k is {k!r}; expected a positive whole number")
-    codes, n_partitions = key_codes(key)
-    values = pd.Series(value)
-    floats = values.hasnans or not pd.api.types.is_integer_dtype(values.dtype)
-    values = values.to_numpy(np.float64, na_value=np.nan) if floats else values.to_numpy(np.int64)
-    room = len(values) // int(k)
-    last, (least, greatest) = np.empty(room, np.int64), np.empty((2, room), values.dtype)
-    extremes = np.zeros((2, n_partitions), values.dtype)
-    filled = np.zeros(n_partitions, np.int64)
-    n = tumble(codes, values, int(k), filled, extremes, last, least, greatest)
-    return Windows(last[:n], least[:n], greatest[:n])
+    """Return the minimum and maximum of every ``k`` consecutive events of a key (section 5.1, finance4)."""
+    whole_number("tumbling_minmax: k", k, 1)
+    event, first = by_key(key)
+    row = np.arange(len(event))
+    n_of_key = np.searchsorted(first, first, "right") - first
+    is_full = row - first < n_of_key // k * k
+    windows = event[is_full].reshape(-1, k)
+    windows = windows[np.argsort(windows[:, -1])]
+    values = np.asarray(value)[windows]
+    return Windows(windows[:, -1], values.min(axis=1), values.max(axis=1))
 
 
-# --- The volume-weighted average price of a sliding window per key, on arrays in stream order.
+def rolling_vwap(key: Any, price: Any, size: Any, *, window: int) -> np.ndarray:
+    """Return for each event the average price, by volume, of the last ``window`` events of its key.
 
+    Prices and sizes are whole numbers, so the sums are exact.
 
-def rolling_vwap(
-    key: Any, price: Any, size: Any, *, window: int | str | timedelta, ts: Any = None
-) -> np.ndarray:
-    """Return for each event the volume-weighted average price of its key's window that ends with it.
-
-    The average is ``sum(price * size) / sum(size)``. Events without price or size are ignored.
-    `cepkit.pipelines.stages.with_vwap` does the same on Spark.
-
-    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012, section 5.1
-    (finance3).
+    Source: Hirzel, DEBS 2012, section 5.1 (finance3).
     Differs: the paper uses it in place of a query with overlapping matches and states no window.
     """
-    from papers.match_regex.rolling import slide_by_count, slide_by_time
-
-    by_time = isinstance(window, str | timedelta)
-    if not by_time and (isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1):
-        raise CepError(f"rolling_vwap: window is {window!r}; expected a positive whole number or a duration")
-    if by_time and ts is None:
-        raise CepError(f"rolling_vwap: the window {window!r} is a duration and needs a clock: give ts")
-    groups = group_by_key(key)
-    prices, sizes = (
-        np.asarray(pd.Series(x).to_numpy(np.float64, na_value=np.nan))[groups.event_of_row]
-        for x in (price, size)
-    )
-    counts = ~(np.isnan(prices) | np.isnan(sizes))
-    weights = np.where(counts, sizes, 0.0)
-    values = np.where(counts, prices, 0.0) * weights
-    ratio = np.empty(len(values))
-    if by_time:
-        ticks, window_ticks = _clock(ts, window, groups)
-        slide_by_time(groups.first_row_of_partition, ticks, values, weights, window_ticks, ratio)
-    else:
-        slide_by_count(groups.first_row_of_partition, values, weights, int(window), ratio)
-    vwap = np.empty_like(ratio)
-    vwap[groups.event_of_row] = ratio
+    whole_number("rolling_vwap: window", window, 1)
+    event, first = by_key(key)
+    sizes = np.asarray(size)[event].astype(np.int64, casting="safe")
+    worths = np.asarray(price)[event].astype(np.int64, casting="safe") * sizes
+    stop = np.arange(1, len(event) + 1)
+    start = np.maximum(stop - window, first)
+    worth, volume = (sums[stop] - sums[start] for sums in map(_sums_before, (worths, sizes)))
+    vwap = np.full(len(event), np.nan)
+    vwap[event[volume > 0]] = worth[volume > 0] / volume[volume > 0]
     return vwap
 
 
-def _clock(ts: Any, window: str | timedelta, groups: Grouped) -> tuple[np.ndarray, int]:
-    """Return the times of the grouped rows and the window as ticks of the same unit."""
-    times = pd.DatetimeIndex(pd.Series(ts).array)
-    if times.hasnans:
-        raise OrderError(
-            f"rolling_vwap: ts has {int(times.isna().sum()):,} missing values; drop these events"
-        )
-    window_ticks = duration_ticks(window, times.unit)
-    if window_ticks < 1:
-        raise CepError(f"rolling_vwap: window is {window!r}; expected a positive duration")
-    ticks = times.asi8[groups.event_of_row]
-    falls = ticks[1:] < ticks[:-1]
-    falls[groups.first_row_of_partition[1:-1] - 1] = False
-    if falls.any():
-        raise OrderError(
-            f"rolling_vwap: ts falls within a key {int(falls.sum()):,} times; sort the events by ts"
-        )
-    return ticks, window_ticks
+def _sums_before(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
 
 
-# --- Find the hashtags of texts and number their sets, by codes or bit masks, on sequences in stream order.
+# --- hashtags of texts, and numbers of their sets ---------------------------------------------------------
 
 
 TagSet = tuple[str, ...]
@@ -183,60 +114,41 @@ def _unicode_pattern() -> re.Pattern[str]:
     return re.compile(_HASHTAG.replace("W", "".join(ranges) + _OTHER_LETTERS))
 
 
-def tag_sets(content: Iterable[str | None]) -> list[TagSet | None]:
-    """Return the set of hashtags of each text, None for a missing text."""
-    known = cache(hashtags)  # a stream repeats texts, and a look-up is ten times faster
-    return [known(text) if isinstance(text, str) else None for text in content]
+def tag_sets(content: Iterable[str]) -> list[TagSet]:
+    """Return the set of hashtags of each text."""
+    return list(map(cache(hashtags), content))  # a stream repeats texts, and a look-up is ten times faster
 
 
-def tag_code(sets: Sequence[TagSet | None]) -> pd.arrays.IntegerArray:
-    """Return one number per set of tags, equal for equal sets.
-
-    Sets get numbers from 1, ordered by their sorted tags. The empty set is 0. Missing stays missing.
+def tag_code(sets: Sequence[TagSet]) -> np.ndarray:
+    """Return one number per set of tags, from 1 in the order of sorted tags; the empty set is 0.
 
     `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
     """
-    different = sorted({tags for tags in sets if tags})
-    number = {tags: i for i, tags in enumerate(different, start=1)} | {(): 0}
-    return _numbers([None if tags is None else number[tags] for tags in sets])
+    number = {tags: i for i, tags in enumerate(sorted({(), *sets}))}
+    return np.array([number[tags] for tags in sets], np.int64)
 
 
-def tag_mask(sets: Sequence[TagSet | None], *, key: Any = None) -> pd.arrays.IntegerArray:
+def tag_mask(sets: Sequence[TagSet], *, key: Any = None) -> np.ndarray:
     """Return each set of tags as a bit mask; ``a & b == 0`` means that two sets (of one key) are disjoint."""
-    keys, bits = _bits_of_key(sets, key)
-    for owner, bit_of_tag in bits.items():
-        needed = len(set(bit_of_tag.values()) - {None})
-        if needed > LARGEST_MASK:
-            of = "" if key is None else f" of key {owner!r}"
-            hint = "number the bits per partition with key=…, or " if key is None else ""
-            raise CepError(
-                f"tag_mask: {needed:,} tags{of} do not fit a mask of {LARGEST_MASK} bits; {hint}"
-                "use tag_masks, which has several masks per set"
-            )
-    return _masks(keys, sets, bits, 0)
-
-
-def tag_masks(sets: Sequence[TagSet | None], *, key: Any = None) -> list[pd.arrays.IntegerArray]:
-    """Return sets of any number of tags as bit masks: one array for each 63 tags.
-
-    Two sets (of one key) are disjoint when ``a & b == 0`` holds in every array. The parameters and the order
-    of the bits are those of `tag_mask`.
-    """
-    keys, bits = _bits_of_key(sets, key)
-    most = max((bit for of in bits.values() for bit in of.values() if bit is not None), default=0)
-    return [_masks(keys, sets, bits, word) for word in range(1 + most // LARGEST_MASK)]
-
-
-_BitOfTag = dict[str, int | None]  # None: another tag is in all sets of this tag
-
-
-def _bits_of_key(sets: Sequence[TagSet | None], key: Any) -> tuple[list, dict[object, _BitOfTag]]:
-    """Return the key of each set, and for each key the number of the bit of each tag."""
     keys = [None] * len(sets) if key is None else list(pd.Series(key).array)
     counts: dict[object, Counter[TagSet]] = {}
     for owner, tags in zip(keys, sets, strict=True):
-        counts.setdefault(owner, Counter())[tags or ()] += 1
-    return keys, {owner: _number_tags(of_set) for owner, of_set in counts.items()}
+        counts.setdefault(owner, Counter())[tags] += 1
+    bits = {owner: _number_tags(of_set) for owner, of_set in counts.items()}
+    for owner, bit_of_tag in bits.items():
+        needed = len(set(bit_of_tag.values()) - {None})
+        if needed > LARGEST_MASK:
+            place = "" if key is None else f" of key {owner!r}"
+            raise CepError(f"tag_mask: {needed:,} tags{place} do not fit a mask of {LARGEST_MASK} bits")
+    masks = {
+        owner: {tag: 0 if bit is None else 1 << bit for tag, bit in bit_of_tag.items()}
+        for owner, bit_of_tag in bits.items()
+    }
+    values = [sum(masks[owner][tag] for tag in tags) for owner, tags in zip(keys, sets, strict=True)]
+    return np.array(values, np.int64)
+
+
+_BitOfTag = dict[str, int | None]  # None: another tag is in all sets of this tag
 
 
 def _number_tags(count_of_set: Counter[TagSet]) -> _BitOfTag:
@@ -256,27 +168,3 @@ def _number_tags(count_of_set: Counter[TagSet]) -> _BitOfTag:
         if not any(with_tag[tag] & ~with_tag[other] == 0 for other in kept):
             kept.append(tag)
     return dict.fromkeys(listed) | {tag: i for i, tag in enumerate(kept)}
-
-
-def _masks(
-    keys: list, sets: Sequence[TagSet | None], bits: dict[object, _BitOfTag], word: int
-) -> pd.arrays.IntegerArray:
-    """Return the masks of the bits ``63 * word`` to ``63 * word + 62``."""
-    first, values = LARGEST_MASK * word, {}
-    for owner, bit_of_tag in bits.items():
-        values[owner] = {
-            tag: 1 << (bit - first)
-            for tag, bit in bit_of_tag.items()
-            if bit is not None and first <= bit < first + LARGEST_MASK
-        }
-    return _numbers(
-        [
-            None if tags is None else sum(values[owner].get(tag, 0) for tag in tags)
-            for owner, tags in zip(keys, sets, strict=True)
-        ]
-    )
-
-
-def _numbers(values: list[int | None]) -> pd.arrays.IntegerArray:
-    missing = np.array([value is None for value in values], dtype=bool)
-    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], dtype=np.int64), missing)
