@@ -56,13 +56,10 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """The verdict.
-
-        ``"yes"`` needs at least ten seeds, nine of ten where the claim holds, and no recorded data that
-        contradict it. Recorded data alone turn it into ``"on generated data"``. ``"no"`` means that at most
-        one seed of ten agrees. Everything between is ``"in part"``.
-
-        """
+        """The verdict of all tries."""
+        # ``"yes"`` needs at least ten seeds, nine of ten where the claim holds, and no recorded data that
+        # contradict it. Recorded data alone turn it into ``"on generated data"``. ``"no"`` means that at most
+        # one seed of ten agrees. Everything between is ``"in part"``.
         if len(self.on_seeds) < LEAST_SEEDS:
             return UNTRIED
         if self.share >= LEAST_SHARE:

@@ -53,7 +53,6 @@ def sweep(
 
 # --- tables for readers: texts at the left, numbers grouped and at the right ------------------------------
 
-
 MOST_DECIMALS = 4
 _MARKUP = re.compile(r"([\\`*_\[\]<>|$~#])")
 
@@ -120,7 +119,6 @@ def _text(value: Any, number: str) -> str:
 
 
 # --- kept tables ------------------------------------------------------------------------------------------
-
 
 _CALL = "# made by: "
 

@@ -11,9 +11,9 @@ from cepkit.errors import CepError
 from cepkit.parallel.agents.crew import Costs
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, Sequential
-from cepkit.parallel.plots.network import network_svg
 from papers.claims import rises
 from papers.hybrid_parallel import details, figures, workloads
+from papers.hybrid_parallel.drawings import network_svg
 
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")
 POINT = ["stream", "pattern", "window_min", "threads", "length", "system"]
@@ -185,13 +185,6 @@ def test_buffers_that_are_never_emptied_cost_more_and_more():
     assert wide.loc["scoped", 2000] < 6 * wide.loc["scoped", 500]
     assert (wide.loc["scoped"] < wide.loc["not scoped"]).all()
     assert (wide.loc["not scoped"] < wide.loc["never pruned"]).all()
-
-
-@needs_kernels
-def test_chunks_of_rip_that_overlap_take_events_twice():
-    table = figures.rip_chunks_per_thread([STREAM], (1, 8), threads=4)
-    again = table.pivot(index="window_min", columns="chunks", values="items_taken_again")
-    assert (again[8] > again[1]).all() and (again > 0).all(axis=None) and again[8].is_monotonic_increasing
 
 
 # --- inside agents ----------------------------------------------------------------------------------------

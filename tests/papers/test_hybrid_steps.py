@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError, ColumnNotFoundError
-from cepkit.parallel.plots.protocol import protocol_figure, step_range
+from papers.hybrid_parallel.drawings import protocol_figure, step_range
 from papers.hybrid_parallel.protocol import (
     NOTHING,
     PROTOCOL_COUNTEREXAMPLES,

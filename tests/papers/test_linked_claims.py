@@ -7,13 +7,13 @@ import numba
 import pandas as pd
 import pytest
 
-from cepkit.datasets.recorded import has_recorded
 from papers.claims import examine, findings_table
 from papers.linked_cep import claims as made
 from papers.linked_cep.claims import AARHUS, SEED_SIZE, claims, measure, streams_of
 from papers.linked_cep.drawings import paper_shares, relative_times
 from papers.linked_cep.figures import N_QUERIES, SYSTEMS, WINDOWS_S
 from papers.linked_cep.reasons import with_reasons
+from papers.recorded import has_recorded
 from papers.tables import kept_table
 
 KEPT = Path(__file__).parents[2] / "notebooks" / "results"

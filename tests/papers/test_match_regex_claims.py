@@ -6,13 +6,13 @@ import numba
 import pandas as pd
 import pytest
 
-from cepkit.datasets.recorded import has_recorded
 from papers.claims import LEAST_SEEDS, UNTRIED, examine
 from papers.match_regex import over_seeds
 from papers.match_regex.benchmarks import BENCHMARKS, RECORDED, recorded_data
 from papers.match_regex.claims import CLAIMS
 from papers.match_regex.drawings import points_figure, speedups_figure
 from papers.match_regex.scaling import PAPER_FIGURES
+from papers.recorded import has_recorded
 
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 needs_kernels = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="needs compiled kernels")

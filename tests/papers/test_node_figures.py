@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.datasets.recorded import RecordedDataError
 from cepkit.errors import CepError
 from papers.claims import NO, YES, examine
+from papers.recorded import RecordedDataError
 from papers.scatter_gather import figures, results
 from papers.scatter_gather.claims import CLAIMS, gain_over_nodes, line_of, linear_fit, power_of_nodes
 from papers.scatter_gather.drawings import FIGURES, PRINTED, draw_figures
-from papers.scatter_gather.figures import TABLES, beside_paper, paper_numbers, paper_table
+from papers.scatter_gather.figures import TABLES, beside_paper, paper_numbers
+from papers.scatter_gather.formulas import ExampleLoad, formula_table
 
 KEPT = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 PART_OF_FIGURES = {
@@ -134,7 +135,7 @@ def test_tables_stand_beside_those_of_the_paper(kept):
     for name in TABLES:
         table = beside_paper(kept, name)
         paper = table[table.index.get_level_values("source") == "thesis"]
-        assert np.allclose(paper.to_numpy(), paper_table(name).to_numpy())
+        assert np.allclose(paper.to_numpy(), list(TABLES[name].values()))
         assert set(table.index.get_level_values("source")) >= {"thesis", "here", "random weights"}
 
 
@@ -147,3 +148,10 @@ def test_every_figure_is_drawn(kept):
     assert drawn.layout.title.text.startswith("All of them")
     with pytest.raises(CepError, match=r"no figure '5\.21'"):
         draw_figures(kept, ["5.21"])
+
+
+def test_tables_have_both_forms_of_each_formula():
+    table = formula_table(ExampleLoad(n_nodes=9))
+    assert table.notna().all(axis=None) and set(table["table"]) == {"2.2", "2.4", "3.1", "3.1.1", "3.1.2"}
+    wrong = table[table["verdict"] == "wrong"]
+    assert (wrong["printed_value"] != wrong["corrected_value"]).all() and len(wrong) >= 6

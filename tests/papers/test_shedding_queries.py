@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.datasets.recorded import RecordedDataError
 from cepkit.errors import CepError
 from papers.load_shedding.queries import (
     BUSES,
@@ -18,6 +17,7 @@ from papers.load_shedding.queries import (
     generated_stream,
     recorded_stream,
 )
+from papers.recorded import RecordedDataError
 
 SEEDS = range(3)
 # Smaller than in the paper, so that loops have few sets and tests are fast.

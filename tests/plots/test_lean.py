@@ -15,9 +15,9 @@ import plotly.graph_objects as go
 import pytest
 
 from cepkit.datasets import load_sample
-from cepkit.parallel.plots.protocol import protocol_figure
 from cepkit.plots.lean import LeanFigure, lean
 from cepkit.plots.sweeps import facets, sweep_figure
+from papers.hybrid_parallel.drawings import protocol_figure
 from papers.hybrid_parallel.protocol import protocol_steps
 from tests.support import lab
 from tests.support.sizes import seeds

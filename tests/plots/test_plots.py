@@ -103,7 +103,7 @@ def test_odd_texts_are_quoted(text):
 
 def test_pictures_load_nothing_before_they_are_drawn():
     code = (
-        "import sys, cepkit.plots.automata.layered, cepkit.parallel.plots.network\n"
+        "import sys, cepkit.plots.automata.layered\n"
         "import cepkit.plots.timeline.timeline\n"
         "print({'numba', 'plotly'} & set(sys.modules))"
     )

@@ -5,7 +5,6 @@ import pytest
 
 from cepkit.errors import CepError
 from cepkit.scaleout.model import joins, loads, patterns, windows
-from cepkit.scaleout.model.tables import ExampleLoad, formula_table
 from cepkit.scaleout.plan.joins import join_plan
 from cepkit.scaleout.plan.patterns import state_routings
 from cepkit.scaleout.plan.routing import Traffic
@@ -92,10 +91,3 @@ def test_states_hold_their_own_partial_matches():
     assert patterns.printed_grid_bandwidth(1000, 4) == patterns.grid_node(1000, 0, 2, 2).bandwidth_in
     assert patterns.state_node(10, 5, 2, 1) == loads.NodeLoad(12, 1, 5, 52)
     assert patterns.printed_state_node(10, 30, 3, is_first=True).memory == 1
-
-
-def test_tables_have_both_forms_of_each_formula():
-    table = formula_table(ExampleLoad(n_nodes=9))
-    assert table.notna().all(axis=None) and set(table["table"]) == {"2.2", "2.4", "3.1", "3.1.1", "3.1.2"}
-    wrong = table[table["verdict"] == "wrong"]
-    assert (wrong["printed_value"] != wrong["corrected_value"]).all() and len(wrong) >= 6

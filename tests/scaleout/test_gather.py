@@ -11,7 +11,7 @@ import pytest
 
 from cepkit.scaleout.gather.aligned import merge_counts, merge_integers, merge_sums, share_of
 from cepkit.scaleout.gather.k_slack import reorder
-from cepkit.scaleout.gather.naive import gather_error, naive_sums
+from papers.scatter_gather.formulas import gather_error, naive_sums
 from tests.support.sizes import seeds
 
 FUNCTIONS = ("sum", "count", "std")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout.gather.naive import naive_sums
 from cepkit.scaleout.model.windows import longest_interval
 from cepkit.scaleout.simulation import accuracy, joins, patterns, windows
 from cepkit.scaleout.simulation.nodes import (
@@ -18,6 +17,7 @@ from cepkit.scaleout.simulation.nodes import (
     run_node,
 )
 from cepkit.scaleout.simulation.runs import greatest_that_works
+from papers.scatter_gather.formulas import naive_sums
 from tests.support.sizes import seeds
 
 SEEDS = range(5)

@@ -37,10 +37,8 @@ def evaluations(workload: Workload, *, window_min: float | None = None, costs: C
 def evaluations_per_agent(
     rates: AgentRates, compared: Sequence[Sequence[float]], duration_s: float
 ) -> pd.DataFrame:
-    """Return how many pairs each agent evaluates, counted and expected by the models.
-
-    Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
-    """
+    """Return how many pairs each agent evaluates, counted and expected by the models."""
+    # Source: HYPERSONIC, section IV. On Poisson streams, the paper counts 2 (i - 1)! times too many pairs.
     if len(compared) != len(rates.agents):
         raise CepError(f"compared: {len(compared)} counts. There must be {len(rates.agents)}, one per agent")
     if not duration_s > 0:
@@ -143,14 +141,11 @@ def buffers(
     allocation: str = "state_dynamic",
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return the lengths of event and match buffers, and those of the models.
-
-    Most of the delay comes from removal in passes, which become rarer with longer buffers. Threads take one
-    item at a time here, because a batch is removed only when none of its items is needed.
-
-    Source: HYPERSONIC, section IV-A: events stay for W + d, and partial matches for W - d, where d is the
-    delay of partial matches after the events.
-    """
+    """Return the lengths of event and match buffers, and those of the models."""
+    # Most of the delay comes from removal in passes, which become rarer with longer buffers. Threads take one
+    # item at a time here, because a batch is removed only when none of its items is needed.
+    # Source: HYPERSONIC, section IV-A: events stay for W + d, and partial matches for W - d, where d is the
+    # delay of partial matches after the events.
     window_min = window_min or workload.windows_min[2]
     runs = Runs([workload], costs)
     query = (workload.name, "SEQ", window_min, len(workload.types))

@@ -1,14 +1,29 @@
-"""Panels of the HYPERSONIC paper's figures: generated data in one row, recorded data in the next."""
+"""Pictures of the HYPERSONIC paper: panels of its figures, networks of agents, steps of the protocol."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
+from cepkit.errors import CepError, nearest, require_columns
+from cepkit.plots import theme
+from cepkit.plots.drawing import ADVANCE, FONT_SIZE, document, element, number, path, text
 from cepkit.plots.sweeps import SweepPanel
+from cepkit.plots.text import cut, escaped
 from papers.hybrid_parallel.results import along
 from papers.hybrid_parallel.workloads import CHANGE, CORRELATION, SENSORS
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+# --- panels: generated data in one row, recorded data in the next -----------------------------------------
 
 RECORDED_STOCKS, RECORDED_HOME = ("NASDAQ 100", "NASDAQ bars"), "CASAS home"
 UP_TO, RIP_IS = "printed: up to 1,000", "printed: RIP close to 1"
@@ -59,3 +74,409 @@ def _drop_points(rows: pd.DataFrame, x: str) -> pd.DataFrame:
 def _printed(at: float, x: str, value: str, ground: str) -> pd.DataFrame:
     marks = [(UP_TO, 1000.0), *([(RIP_IS, 1.0)] if ground == "sensors" else [])]
     return pd.DataFrame([{x: at, value: y, "system": name, "pattern": "SEQ"} for name, y in marks])
+
+
+# --- agents with their queues and threads, as SVG text ----------------------------------------------------
+
+_COLUMNS = ("agent", "events", "start", "next", "loops")
+_QUEUES = (
+    ("events", "event_threads", "taken_events"),
+    ("partial matches", "partial_threads", "taken_partials"),
+)
+_MARGIN, _LINE, _PADDING, _ARROW = 8.0, 15.0, 6.0, 7.0
+_ABOVE = 34.0  # room for the line from the source to the agents
+_BELOW = 34.0  # room for loops and for arrows past other agents
+_LEAST_GAP = 48.0
+_ROUND = (34.0, 18.0)  # radii of the source and of the matches
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The box of an agent: a cell with its label, then a cell per queue."""
+
+    row: dict
+    left: float
+    right: float
+    edges: tuple[float, ...]  # top of every cell and bottom of the last one
+    cells: tuple[tuple[str, ...], ...]
+
+    def middle_of(self, cell: int) -> float:
+        return (self.edges[cell] + self.edges[cell + 1]) / 2
+
+
+def network_svg(agents: pd.DataFrame, *, title: str | None = None) -> str:
+    """Return a drawing of agents as SVG text, from left to right."""
+    # The source sends events to the event queues, and events of the first component as partial matches
+    # (dashed). An agent is a box with a part per queue, which shows the number of threads that take from it.
+    _check(agents)
+    top = _MARGIN + _ABOVE + (_LINE + _MARGIN if title else 0.0)
+    boxes, gap = _boxes(agents.to_dict("records"), top)
+    y = max((box.middle_of(2) for box in boxes.values()), default=top)
+    below = max((box.edges[-1] for box in boxes.values()), default=top) + _BELOW - _LINE
+    last = max((box.right for box in boxes.values()), default=_MARGIN + 2 * _ROUND[0])
+    source, matches = (_MARGIN + _ROUND[0], y), (last + gap + _ROUND[0], y)
+    parts = []
+    for name, centre, colour in (("source", source, theme.INK), ("matches", matches, theme.ACCEPT_GREEN)):
+        shape = {"cx": number(centre[0]), "cy": number(y), "rx": _ROUND[0], "ry": _ROUND[1]}
+        drawn = element("ellipse", **shape, stroke=_ink(colour), **_tint(colour))
+        parts.append(_group("node", name, drawn + text(centre[0], y + 4, name, anchor="middle")))
+    order = [*boxes, None]  # None: the matches
+    for k, (label, box) in enumerate(boxes.items()):
+        parts += [_draw_box(box), _arrow_of_events(box, source, top - _ABOVE + 10)]
+        partials = (box.left, box.middle_of(2))
+        if not pd.isna(box.row["start"]):
+            began, said = (source[0] + _ROUND[0], y), cut(str(box.row["start"]))
+            name = f"source->{label}:partials"
+            parts.append(_arrow(name, began, partials, said, None if k == 0 else below, dash="5 2"))
+        target = None if pd.isna(box.row["next"]) else box.row["next"]
+        end = (boxes[target].left, boxes[target].middle_of(2)) if target else (matches[0] - _ROUND[0], y)
+        name = f"{label}->{target}:partials" if target else f"{label}->matches"
+        sends = (box.right, box.middle_of(2))
+        said = _number(box.row, "sent")
+        parts.append(_arrow(name, sends, end, said, None if order[k + 1] == target else below))
+        if box.row["loops"]:
+            name = f"{label}->{label}:partials"
+            parts.append(_arrow(name, (box.right, sends[1] + 8), (box.left, partials[1] + 8), "loop", below))
+    width = max(matches[0] + _ROUND[0], _width(title or "")) + _MARGIN
+    parts += [text(width / 2, _MARGIN + FONT_SIZE, title, anchor="middle")] if title else []
+    return document(width, below + _MARGIN, title or f"network of {len(agents)} agents", parts)
+
+
+def _boxes(rows: list[dict], top: float) -> tuple[dict[str, _Box], float]:
+    """Return the box of every agent by label, from left to right, and the gap between two boxes."""
+    cells = [_cells(row) for row in rows]
+    events = [cut(str(row["events"])) for row in rows]
+    beside = [_number(row, "sent") for row in rows]
+    beside += [cut(str(row["start"])) for row in rows if not pd.isna(row["start"])]
+    lines = [line for own in cells for part in own for line in part]
+    width = max([*map(_width, lines), *(_width(of) + 12 for of in events)], default=0.0) + 2 * _PADDING
+    gap = max([_LEAST_GAP, *(_width(of) + 34 for of in beside)])
+    made, left = {}, _MARGIN + 2 * _ROUND[0] + gap
+    for row, own in zip(rows, cells, strict=True):
+        heights = [len(part) * _LINE + _PADDING for part in own]
+        edges = tuple(accumulate(heights, initial=top))
+        made[row["agent"]] = _Box(row, left, left + width, edges, own)
+        left += width + gap
+    return made, gap
+
+
+def _check(agents: pd.DataFrame) -> None:
+    require_columns("network_svg", _COLUMNS, agents.columns)
+    labels = agents["agent"].tolist()
+    if len(set(labels)) < len(labels):
+        raise CepError(f"network_svg: agents {labels}. Give each agent a label of its own")
+    unknown = [name for name in agents["next"].dropna() if name not in labels]
+    if unknown:
+        near = nearest(str(unknown[0]), map(str, labels))
+        raise CepError(f"network_svg: next agent {unknown[0]!r} is not known.{near} There are {labels}")
+
+
+def _cells(row: dict) -> tuple[tuple[str, ...], ...]:
+    cells = [(cut(str(row["agent"])),)]
+    for queue, threads, taken in _QUEUES:
+        lines = [queue]
+        n_threads, n_taken = _number(row, threads), _number(row, taken)
+        lines += [f"{n_threads} thread{'' if n_threads == '1' else 's'}"] if n_threads else []
+        lines += [f"{n_taken} taken"] if n_taken else []
+        cells.append(tuple(lines))
+    return tuple(cells)
+
+
+def _draw_box(box: _Box) -> str:
+    parts = []
+    for cell, lines in enumerate(box.cells):
+        top, height = box.edges[cell], box.edges[cell + 1] - box.edges[cell]
+        place = dict(
+            zip(("x", "y", "width", "height"), (box.left, top, box.right - box.left, height), strict=True)
+        )
+        filling = {"fill": "none"} if cell else _tint(theme.STATE_BLUE)
+        parts.append(
+            element("rect", **{k: number(v) for k, v in place.items()}, stroke=theme.STATE_BLUE, **filling)
+        )
+        middle = (box.left + box.right) / 2
+        parts += [text(middle, top + k * _LINE, line, anchor="middle") for k, line in enumerate(lines, 1)]
+    return _group("node", box.row["agent"], "".join(parts))
+
+
+def _arrow_of_events(box: _Box, source: Point, above: float) -> str:
+    """Return the arrow from the source to the event queue, above the other agents."""
+    end, turn = (box.left, box.middle_of(1)), box.left - 14
+    begin = f"M{number(source[0])},{number(source[1] - _ROUND[1])}"
+    line = f"{begin}V{number(above)}H{number(turn)}V{number(end[1])}"
+    words = text(turn + 6, box.edges[0] - 6, cut(str(box.row["events"])))
+    return _line(f"source->{box.row['agent']}:events", line, end, words)
+
+
+def _arrow(
+    name: str, begin: Point, end: Point, words: str, below: float | None, dash: str | None = None
+) -> str:
+    """Return an arrow to the right, past other agents at height ``below`` if given."""
+    line, x, y = f"M{number(begin[0])},{number(begin[1])}", begin[0], end[1]
+    if below is not None:
+        line += f"h7V{number(below)}H{number(end[0] - 20)}V{number(y)}"
+        x, y = min(begin[0], end[0]) + 7, below
+    elif y != begin[1]:
+        line += f"h7V{number(y)}"
+    said = text(x + 10, y - 4, words) if words else ""
+    return _line(name, line, end, said, dash)
+
+
+def _line(name: str, line: str, end: Point, words: str, dash: str | None = None) -> str:
+    """Return a line that continues to the right to ``end``, with an arrow head there."""
+    line += f"H{number(end[0] - _ARROW)}"
+    corners = [end, *((end[0] - _ARROW, end[1] + side) for side in (-3, 3))]
+    head = element(
+        "polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in corners), fill="currentColor"
+    )
+    drawn = path(line, fill="none", stroke="currentColor", stroke_width=1.2, stroke_dasharray=dash)
+    return _group("edge", name, drawn + head + words)
+
+
+def _group(kind: str, name: str, part: str) -> str:
+    return f'<g class="{kind}"><title>{html.escape(str(name), quote=False)}</title>{part}</g>'
+
+
+def _ink(colour: str) -> str:
+    return "currentColor" if colour == theme.INK else colour
+
+
+def _tint(colour: str) -> dict[str, str]:
+    return {"fill": _ink(colour), "fill_opacity": number(int(theme.TINT_ALPHA, 16) / 255)}
+
+
+def _width(words: str) -> float:
+    return ADVANCE * FONT_SIZE * len(words)
+
+
+def _number(row: dict, name: str) -> str:
+    value = row.get(name)
+    return "" if value is None or pd.isna(value) else f"{int(value):,}"
+
+
+# --- the steps of the protocol as an animation ------------------------------------------------------------
+
+LANE_PIXELS = 30
+STRIDE = 4  # widths between two steps along x, more than any text needs
+STEP_MS = 1100
+EDGE, HELD_EDGE = 1, 4  # pixels
+WRONG = theme.PALETTE[4]
+_STEP_COLUMNS = (
+    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
+)
+_COLOURS = {"event": theme.PALETTE[0], "partial": theme.PALETTE[1], "match": theme.PALETTE[2]}
+_SHAPES = {"event": "square", "partial": "diamond-wide", "match": "hexagon"}
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_NAMES = {"event": "event", "partial": "partial match", "match": "match"}
+_LOOKS = {
+    form: {
+        "mode": "markers+text",
+        "marker": {"symbol": symbol, "size": 13, "color": _COLOURS[form] + theme.TINT_ALPHA},
+        "textfont": {"size": 12, "color": theme.INK},
+        "hovertemplate": "<b>%{text}</b> in %{y}<extra></extra>",
+    }
+    for form, symbol in _SHAPES.items()
+} | {
+    name: {"mode": mode, "marker": marker, "textfont": {"size": size, "color": colour}, "hoverinfo": "skip"}
+    for name, mode, marker, size, colour in (
+        ("removed", "markers+text", {"symbol": "x", "size": 12, "color": WRONG}, 13, WRONG),
+        ("acts", "markers", {"symbol": "triangle-right", "size": 15, "color": theme.INK}, 12, theme.INK),
+        ("watermark", "text", None, 12, theme.INK),
+        ("said", "text", None, 14, theme.INK),
+        ("outcome", "text", None, 13, WRONG),
+    )
+}
+
+
+def protocol_figure(steps: pd.DataFrame, *, title: str | None = None, first: int = 0) -> go.Figure:
+    """Draw the steps of a protocol, with a slider and a button to play them."""
+    from cepkit.plots.lean import LeanFigure
+
+    require_columns("protocol_figure", _STEP_COLUMNS, steps.columns)
+    lanes = _lanes(steps)
+    numbers = list(dict.fromkeys(steps["step"]))
+    by_step = dict(list(steps.groupby("step", sort=False)))
+    width = max(3, int(steps["position"].max()) + 1) if len(steps) else 3
+    made, outcomes, before = [], [], None
+    for place, step in enumerate(numbers):
+        now = by_step[step]
+        outcomes += [now["outcome"].iloc[0]] if now["outcome"].iloc[0] else []
+        made.append(_points(now, before, lanes, width, len(numbers) - 1, ", ".join(outcomes)))
+        for points in made[-1].values():
+            points["x"] += place * STRIDE * width
+        before = now
+    active = numbers.index(first) if first in numbers else 0
+    strip = {name: pd.concat([points[name] for points in made], ignore_index=True) for name in _LOOKS if made}
+    figure = LeanFigure(data=[*(_trace(name, points) for name, points in strip.items()), *_legend()])
+    figure.frames = [
+        {"name": str(step), "layout": {"xaxis": {"range": step_range(place, width)}}}
+        for place, step in enumerate(numbers)
+    ]
+    _lay_out(figure, steps, lanes, width, numbers, active, title)
+    return figure
+
+
+def step_range(place: int, width: int) -> list[float]:
+    """Return the range of x that shows a step; ``place`` is its number in drawing order, from 0."""
+    return [round(place * STRIDE * width + edge, 1) for edge in (-0.8, width + 0.9)]
+
+
+def _lanes(steps: pd.DataFrame) -> dict[str, int]:
+    """Return the lane of each place, from the top; watermarks have no lane, but columns at the right."""
+    places = steps.drop_duplicates("place")
+    names = [row.place for row in places.itertuples() if not row.kind.endswith("watermark")]
+    return {name: lane for lane, name in enumerate(names)}
+
+
+def _points(
+    now: pd.DataFrame, before: pd.DataFrame | None, lanes, width: int, last: int, outcome: str
+) -> dict[str, pd.DataFrame]:
+    """Return the points of a step, by look: ``x, y, text, edge``."""
+    items = now[now["item"].notna() & ~now["kind"].str.endswith("watermark")]
+    who, what, step = (now[name].iloc[0] for name in ("who", "what", "step"))
+    form = _form(items)
+    made = {name: _items(items[form == name], lanes) for name in _SHAPES}
+    gone = _removed_items(now, before)
+    acts = [lanes[who]] if who in lanes else []
+    marks = now[now["kind"].str.endswith("watermark")]
+    said = f"{escaped(who)} {escaped(what)}" if who else "before the first step"
+    at_outcome = lanes.get("matches", len(lanes) - 1)
+    return made | {
+        "removed": _texts(gone["position"], [lanes[of] for of in gone["place"]], gone["item"]),
+        "acts": _texts([-0.62] * len(acts), acts, [""] * len(acts)),
+        "watermark": _texts(
+            [width - 0.1] * len(marks), [lanes[of] for of in _queues_of(marks, now)], marks["item"]
+        ),
+        "said": _texts([-0.45], [-1.15], [f"{step} of {last}: {said}"], is_markup=True),
+        "outcome": _texts([width - 0.1], [at_outcome], [outcome]),
+    }
+
+
+def _texts(x, y, texts, *, is_markup: bool = False) -> pd.DataFrame:
+    """Return points with their texts, escaped unless they are markup."""
+    shown = [words if is_markup else escaped(words) for words in texts]
+    return pd.DataFrame({"x": np.asarray(x, float), "y": list(y), "text": pd.Series(shown, dtype=object)})
+
+
+def _trace(look: str, points: pd.DataFrame) -> go.Scatter:
+    """Return the points of one look in all steps as a plotly trace."""
+    import plotly.graph_objects as go
+
+    of_look = _LOOKS[look]
+    if look in _SHAPES:
+        edges = {"color": _COLOURS[look], "width": points["edge"].to_numpy(np.uint8)}
+        of_look = of_look | {"marker": of_look["marker"] | {"line": edges}}
+    if of_look["mode"] != "markers":
+        of_look = of_look | {"text": points["text"].tolist(), "textposition": "middle right"}
+    return go.Scatter(x=points["x"].to_numpy(), y=points["y"].to_numpy(float), showlegend=False, **of_look)
+
+
+def _form(items: pd.DataFrame) -> pd.Series:
+    """Return "event", "partial" or "match" for each item; the source holds events."""
+    return items["kind"].map(
+        lambda kind: "match" if kind == "matches" else "partial" if kind.startswith("partial") else "event"
+    )
+
+
+def _items(own: pd.DataFrame, lanes: dict[str, int]) -> pd.DataFrame:
+    tickets = ["" if pd.isna(ticket) else f"{ticket}".translate(_LOWERED) for ticket in own["ticket"]]
+    texts = [f"{escaped(item)}{ticket}" for item, ticket in zip(own["item"], tickets, strict=True)]
+    points = _texts(own["position"], [lanes[place] for place in own["place"]], texts, is_markup=True)
+    return points.assign(edge=np.where(own["in_hand"].to_numpy(bool), HELD_EDGE, EDGE))
+
+
+def _legend() -> list[go.Scatter]:
+    import plotly.graph_objects as go
+
+    looks = [
+        (_NAMES[form], {"symbol": _SHAPES[form], "color": colour + theme.TINT_ALPHA, "line": line})
+        for form, colour in _COLOURS.items()
+        for line in [{"color": colour, "width": EDGE}]
+    ]
+    looks.append(("in hand", {"symbol": "square-open", "color": theme.INK, "line": {"width": HELD_EDGE}}))
+    looks.append(("removed", {"symbol": "x", "color": WRONG}))
+    return [
+        go.Scatter(x=[None], y=[None], mode="markers", marker={"size": 12, **marker}, name=name)
+        for name, marker in looks
+    ]
+
+
+def _removed_items(now: pd.DataFrame, before: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the items that the step removed from buffers, at positions after the remaining items."""
+    if before is None:
+        return now.iloc[:0]
+    held = before[before["item"].notna() & before["kind"].str.endswith("buffer")]
+    still = set(zip(now["place"], now["ticket"].fillna(-1), strict=True))
+    is_gone = [pair not in still for pair in zip(held["place"], held["ticket"].fillna(-1), strict=True)]
+    gone = held[np.array(is_gone, bool)]
+    n_left = now[now["item"].notna()].groupby("place").size().reindex(gone["place"], fill_value=0)
+    return gone.assign(position=n_left.to_numpy() + gone.groupby("place").cumcount().to_numpy())
+
+
+def _queues_of(marks: pd.DataFrame, now: pd.DataFrame) -> list[str]:
+    queues = now[now["kind"].str.endswith("queue")].drop_duplicates("place")
+    named = {(row.agent, row.kind): row.place for row in queues.itertuples()}
+    return [named[row.agent, row.kind.replace("watermark", "queue")] for row in marks.itertuples()]
+
+
+def _lay_out(figure, steps, lanes: dict[str, int], width: int, numbers: list, active: int, title) -> None:
+    kinds = steps.drop_duplicates("place").set_index("place")["kind"]
+    words = {"source": "source", "matches": "matches"}
+    labels = [words.get(kinds[place], f"{escaped(place)} {kinds[place]}") for place in lanes]
+    has_marks = steps["kind"].str.endswith("watermark").any()
+    lines = [escaped(title)] if title else [""]
+    top, bottom = 70, 118
+    shown = {"mode": "immediate", "transition": {"duration": 0}}
+    played = {
+        "fromcurrent": True,
+        "transition": {"duration": 0},
+        "frame": {"duration": STEP_MS, "redraw": False},
+    }
+    controls = {"font": {"color": theme.INK}, "bgcolor": theme.GRID, "bordercolor": theme.INK}
+    slider = {
+        "active": active,
+        "steps": [
+            {"label": str(step), "method": "animate", "args": [[str(step)], shown]} for step in numbers
+        ],
+        "currentvalue": {"visible": False},
+        "pad": {"t": 24},
+        "x": 0.16,
+        "len": 0.84,
+        "tickcolor": theme.INK,
+        **controls,
+    }
+    buttons = {
+        "type": "buttons", "direction": "left", "showactive": False, "x": 0, "y": 0, "xanchor": "left",
+        "yanchor": "top", "pad": {"t": 34},
+        "buttons": [
+            {"label": "play", "method": "animate", "args": [None, played]},
+            {"label": "pause", "method": "animate", "args": [[None], shown]},
+        ],
+        **controls,
+    }  # fmt: skip
+    figure.update_layout(
+        title=theme.title_at_left(lines),
+        xaxis={"range": step_range(active, width), "visible": False, "fixedrange": True},
+        yaxis={
+            "range": [len(lanes) - 0.4, -1.8], "tickmode": "array", "tickvals": list(lanes.values()),
+            "ticktext": labels, "automargin": True, "fixedrange": True, "showgrid": False,
+            "zeroline": False, "ticks": "",
+        },
+        hovermode="closest",
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
+        sliders=[slider] if len(numbers) > 1 else [], updatemenus=[buttons] if len(numbers) > 1 else [],
+        margin={"l": 60, "r": 20, "t": top, "b": bottom},
+        **theme.layout(top + bottom + LANE_PIXELS * (len(lanes) + 2)),
+    )  # fmt: skip
+    for lane, kind in zip(lanes.values(), kinds[list(lanes)], strict=True):
+        if kind in ("event queue", "partial queue", "matches"):
+            edge = {"color": theme.GRID, "width": 0.7 if kind == "partial queue" else 2}
+            figure.add_hline(y=lane - 0.5, line=edge, layer="below")
+    if has_marks:
+        figure.add_annotation(
+            text="may still come: from", showarrow=False, y=-1.15,
+            x=(width + 0.7) / (width + 1.7), xref="paper", xanchor="left",
+            font={"size": 11, "color": theme.INK},
+        )  # fmt: skip
+    if not numbers:
+        figure.add_annotation(text="no steps", showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")

@@ -170,10 +170,8 @@ def speedup(
     length: int = 6,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return the speed-up of systems over one thread: figures 6 and 9, simulated.
-
-    Source: HYPERSONIC, section VII, figures 6 and 9.
-    """
+    """Return the speed-up of systems over one thread: figures 6 and 9, simulated."""
+    # Source: HYPERSONIC, section VII, figures 6 and 9.
     _check_systems(systems)
     runs = Runs(workloads, costs)
 
@@ -211,11 +209,9 @@ def paced(
     length: int = 6,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated.
-
-    Source: HYPERSONIC, section VII, figures 7 and 8.
-    Differs: the paper does not give the rate of its events.
-    """
+    """Return latency and memory when events arrive at a fixed rate: figures 7 and 8, simulated."""
+    # Source: HYPERSONIC, section VII, figures 7 and 8.
+    # Differs: the paper does not give the rate of its events.
     _check_systems(systems)
     runs = Runs(workloads, costs)
 
@@ -272,12 +268,9 @@ def fusion(
     threads: int = 10,
     costs: Costs = COSTS,
 ) -> pd.DataFrame:
-    """Return the gain of fusing two neighbouring agents: figure 10, simulated.
-
-    The fused pair is the one with the least counted work.
-
-    Source: HYPERSONIC, sections VI-B and VII, figure 10: two of five agents.
-    """
+    """Return the gain of fusing two neighbouring agents: figure 10, simulated."""
+    # The fused pair is the one with the least counted work.
+    # Source: HYPERSONIC, sections VI-B and VII, figure 10: two of five agents.
     runs = Runs(workloads, costs)
 
     def point(stream, pattern, window_min, threads, length, system) -> dict:
@@ -301,31 +294,3 @@ def fusion(
     points = _points(workloads, by, values, ("SEQ",), allocations, threads, 6)
     made = sweep(point, points, workers=_workers())
     return made.rename(columns={"system": "allocation"})
-
-
-def rip_chunks_per_thread(
-    workloads: Sequence[Workload],
-    chunks: Sequence[int] = (1, 4, 16),
-    *,
-    threads: int = CORES,
-    costs: Costs = COSTS,
-) -> pd.DataFrame:
-    """Return RIP's speed-up by the number of chunks per thread, and that of the fully dynamic hybrid.
-
-    Few chunks repeat few items, but leave threads idle. With one chunk per thread, threads must wait for
-    the whole stream.
-    """
-    runs, rows = Runs(workloads, costs), []
-    for workload in workloads:
-        for window_min in workload.windows_min:
-            query = (workload.name, "SEQ", window_min, len(workload.types))
-            program, events = runs.prepared(*query)
-            one = runs.sequential(*query)
-            hybrid = runs.simulated("hybrid, fully dynamic", threads, *query)
-            for n in chunks:
-                engine = RIP(threads=threads, chunk=-(-events.n_events // (n * threads)))
-                run = engine.simulate(program, events, costs=costs_of(engine, costs))
-                speedups = one.makespan / run.makespan, one.makespan / hybrid.makespan
-                rows.append((workload.name, window_min, n, *speedups, run.n_items / one.n_items - 1))
-    columns = ["stream", "window_min", "chunks", "speedup", "hybrid_speedup", "items_taken_again"]
-    return pd.DataFrame(rows, columns=columns)

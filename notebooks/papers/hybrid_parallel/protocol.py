@@ -15,7 +15,6 @@ from cepkit.errors import CepError, nearest
 
 # --- Run the protocol of hybrid agents step by step, as the paper prints it and as cepkit corrects it.
 
-
 _END = 1 << 62  # the watermark if nothing can still arrive
 
 
@@ -78,11 +77,8 @@ class _Worker:
 
 
 def read_stream(text: str) -> list[ProtocolEvent]:
-    """Return the events of a text like ``"a@1 b@2 a2@9"``: name, ``@``, time.
-
-    The first letter of the name is the type.
-
-    """
+    """Return the events of a text like ``"a@1 b@2 a2@9"``: name, ``@``, time."""
+    # The first letter of the name is the type.
     made = []
     for place, word in enumerate(text.split()):
         name, _, ts = word.partition("@")
@@ -267,11 +263,9 @@ def _name_of(item) -> str:
 
 @dataclass(frozen=True)
 class Interleaving:
-    """A stream and an order of steps on which unsafe rules double or lose a match.
+    """A stream and an order of steps on which unsafe rules double or lose a match."""
 
-    ``rules`` are the unsafe rules, and ``right`` the correct matches.
-
-    """
+    # ``rules`` are the unsafe rules, and ``right`` the correct matches.
 
     name: str
     why: str
@@ -336,15 +330,13 @@ PROTOCOL_COUNTEREXAMPLES = (
 
 NOTHING = "nothing"  # watermark if nothing can still arrive
 _COLUMNS = [
-    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand"),
+    *("step", "who", "what", "outcome", "agent", "kind", "place", "position", "item", "ticket", "in_hand")
 ]
 
 
 def protocol_steps(example: str | Interleaving, rules: str | Rules = "unsafe") -> pd.DataFrame:
-    """Return the items in every queue and buffer after each step of a counterexample.
-
-    A match is lost at the first step after which even the corrected rules would not find it.
-    """
+    """Return the items in every queue and buffer after each step of a counterexample."""
+    # A match is lost at the first step after which even the corrected rules would not find it.
     example = _look_up("example", example, {of.name: of for of in PROTOCOL_COUNTEREXAMPLES})
     rules = _look_up("rules", rules, {"unsafe": example.rules, "corrected": Rules()})
     states: list = []

@@ -102,10 +102,8 @@ def limits(workloads: Sequence[Workload]) -> pd.DataFrame:
 
 
 def along(table: pd.DataFrame, x: str) -> pd.DataFrame:
-    """Return the rows on lines along ``x``, in order; other parameters keep their usual values.
-
-    The usual values are the third window of a stream, six components, and 24 cores; ten cores for fusion.
-    """
+    """Return the rows on lines along ``x``, in order; other parameters keep their usual values."""
+    # The usual values are the third window of a stream, six components, and 24 cores; ten cores for fusion.
     kept = []
     for _, rows in table.groupby("stream", sort=False):
         is_fusion = "fused" in rows and rows["fused"].notna().all()

@@ -10,7 +10,6 @@ import pandas as pd
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
 from cepkit.datasets.poisson_types import poisson_types
-from cepkit.datasets.recorded import has_recorded, recorded
 from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError
 from cepkit.events import Events
@@ -19,6 +18,7 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from cepkit.planning.validation import compile_checked
+from papers.recorded import has_recorded, recorded
 
 PATTERNS = ("SEQ", "Kleene")
 VARIABLES = "abcdefgh"
@@ -104,11 +104,9 @@ def _of_stocks(bars: pd.DataFrame, n_types: int = 6) -> Workload:
 
 
 def correlated(workload: Workload) -> Workload:
-    """Return a workload of stocks with the paper's other condition: neighbours have correlated prices.
-
-    Source: HYPERSONIC, section VII: the correlation of two shares by their 20 earlier prices. The paper does
-    not print the least correlation. Here it is 0.5.
-    """
+    """Return a workload of stocks with the paper's other condition: neighbours have correlated prices."""
+    # Source: HYPERSONIC, section VII: the correlation of two shares by their 20 earlier prices. The paper
+    # does not print the least correlation. Here it is 0.5.
     return replace(workload, name=CORRELATION, condition="corr", slack=LEAST_CORRELATION)
 
 
@@ -119,13 +117,11 @@ _WAKE_UP = 1
 def sensors(
     *, n_days: int = 10, seed: int = 7, burst_share: float = 0.0, n_bursts: int = 3, burst_gap_s: float = 2.0
 ) -> Workload:
-    """Return a workload of the sensors of a home. Types are the activities of a morning.
-
-    Source: HYPERSONIC, section VII: conditions compare changes of the activity level, and patterns help to
-    predict the next activity of a person. So the six activities are those that most often follow each
-    other. `MORNING` is the sequence of six different activities that occurs within an hour in most homes:
-    in all of the seeds 20 to 39. The paper does not print its activities.
-    """
+    """Return a workload of the sensors of a home. Types are the activities of a morning."""
+    # Source: HYPERSONIC, section VII: conditions compare changes of the activity level, and patterns help to
+    # predict the next activity of a person. So the six activities are those that most often follow each
+    # other. `MORNING` is the sequence of six different activities that occurs within an hour in most homes:
+    # in all of the seeds 20 to 39. The paper does not print its activities.
     burst = {"burst_activities": MORNING, "burst_share": burst_share} if burst_share else {}
     parameters = HomeParameters(n_days=n_days, n_bursts=n_bursts, burst_gap_s=burst_gap_s, **burst)
     return _of_sensors(smart_home(parameters, seed=seed))
@@ -137,10 +133,8 @@ def _of_sensors(events: pd.DataFrame) -> Workload:
 
 
 def recorded_workloads(*, stock_days: int = 2, home_days: int = 10) -> dict[str, list[Workload]]:
-    """Return the workloads of recorded data that this machine has, by the name of the data.
-
-    Prices of one minute are spread over the minute, in row order, as in `minute_bars`.
-    """
+    """Return the workloads of recorded data that this machine has, by the name of the data."""
+    # Prices of one minute are spread over the minute, in row order, as in `minute_bars`.
     made = {}
     for data, name in (("NASDAQ 100", "minute closes"), ("NASDAQ bars", "minute bars")):
         if has_recorded(name):

@@ -230,10 +230,8 @@ def _makes_fewer(stream: str, copying: str, at: Sequence[str]) -> Test:
 
 
 def claims(copying: str = "deep") -> list[Claim]:
-    """Return the statements of the paper on figures 6 to 11, in order, for one way of copying.
-
-    The paper copies deeply. `papers.linked_cep.reasons.with_reasons` says why its claims hold or not.
-    """
+    """Return the statements of the paper on figures 6 to 11, in order, for one way of copying."""
+    # The paper copies deeply. `papers.linked_cep.reasons.with_reasons` says why its claims hold or not.
     made = []
 
     def add(place: str, statement: str, measure: str, test: Test, printed: str = "") -> None:

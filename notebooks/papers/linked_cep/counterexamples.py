@@ -22,7 +22,6 @@ from cepkit.linked.runs import SaseRuns
 
 # --- CoverMatch and CombineMatch as the LinkedCEP paper prints them, only to show where they fail.
 
-
 Row = Mapping[str, object]
 Condition = Callable[[Mapping[str, Row]], bool]
 
@@ -60,10 +59,8 @@ class Node:
 
 
 def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
-    """Run algorithm 1 over a stream and return the tails of the chains of the last region.
-
-    Source: Qiu et al., LinkedCEP, definitions 3 and 4, algorithm 1.
-    """
+    """Run algorithm 1 over a stream and return the tails of the chains of the last region."""
+    # Source: Qiu et al., LinkedCEP, definitions 3 and 4, algorithm 1.
     regions: list[list[list[Node]]] = [[] for _ in query.variables]  # the chains of each component
     for position, row in enumerate(rows):
         if query.absent and row["type"] == query.absent[1]:
@@ -83,14 +80,10 @@ def cover_match(rows: Sequence[Row], query: PrintedQuery) -> list[Node]:
 
 
 def combine_match(coverages: Sequence[Node], query: PrintedQuery, *, join: str = "head") -> Iterator[tuple]:
-    """Run algorithm 2 and yield all matches of the coverages as positions by component.
-
-    A Kleene closure takes every non-empty subset of the events of one chain; the paper does not define
-    this.
-
-
-    Source: Qiu et al., LinkedCEP, algorithm 2.
-    """
+    """Run algorithm 2 and yield all matches of the coverages as positions by component."""
+    # A Kleene closure takes every non-empty subset of the events of one chain; the paper does not define
+    # this.
+    # Source: Qiu et al., LinkedCEP, algorithm 2.
     for coverage in coverages:
         levels, node = [], coverage
         while node is not None:
@@ -154,12 +147,11 @@ def _end_exposed(rows: Sequence[Row], query: PrintedQuery, regions: list[list[li
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A stream and a query, for the engines and for the printed algorithm.
+    """A stream and a query, for the engines and for the printed algorithm."""
 
-    ``stream`` holds events ``name@time=value``. The first letter of the name is the type. The value is ``x``,
-    or the key in a query with keys. The default time is the number of the event, the default value 0.
-
-    """
+    # ``stream`` holds events ``name@time=value``. The first letter of the name is the type. The value is
+    # ``x``, or the key in a query with keys. The default time is the number of the event, the default value
+    # 0.
 
     name: str
     why: str

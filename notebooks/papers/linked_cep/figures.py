@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.abc_stream import abc_stream
-from cepkit.datasets.recorded import recorded
 from cepkit.datasets.traffic import traffic
 from cepkit.errors import CepError
 from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.linked_cep import LinkedCEP
 from cepkit.linked.patterns import COPIES, EventComparison, PlainEvents, PlainPattern
 from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
+from papers.recorded import recorded
 
 SYSTEMS: dict[str, Callable[..., KernelMachine]] = {
     "SASE": SaseRuns,
@@ -50,10 +50,8 @@ _COUNTERS = ("intermediate", "complete", "copies", "copied_bytes", "chains", "pe
 
 
 def paper_numbers() -> pd.DataFrame:
-    """Return the numbers in the text of the paper; those of its figures are not available.
-
-    Source: Qiu et al., LinkedCEP, section 4.2; Java on a Core i7 with 2.6 GHz.
-    """
+    """Return the numbers in the text of the paper; those of its figures are not available."""
+    # Source: Qiu et al., LinkedCEP, section 4.2; Java on a Core i7 with 2.6 GHz.
     times = {
         ("6", "ABC, group Q3"): {"SASE": 385, "Siddhi": 290, "LinkedCEP": 220},
         ("7", "traffic, group Q2"): {"SASE": 240, "Siddhi": 160, "LinkedCEP": 130},
@@ -75,11 +73,9 @@ def paper_numbers() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ExperimentStream:
-    """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``.
+    """Events as arrays. ``type`` and ``key`` are codes from 0; conditions compare ``x``."""
 
-    ``seed`` is that of the queries on this stream.
-
-    """
+    # ``seed`` is that of the queries on this stream.
 
     name: str
     time_ms: np.ndarray
@@ -93,11 +89,8 @@ class ExperimentStream:
 def abc_events(
     n_events: int = 100_000, *, stay: float = 0.0, gap_s: float = 4.0, seed: int = 7
 ) -> ExperimentStream:
-    """Return the ABC stream of three types.
-
-    With one event every four seconds, SEQ(A, B, C) WITHIN 50 s has about 250,000 matches in 100,000 events.
-
-    """
+    """Return the ABC stream of three types."""
+    # With one event every four seconds, SEQ(A, B, C) WITHIN 50 s has about 250,000 matches in 100,000 events.
     frame = abc_stream(n_events, stay=stay, gap_s=gap_s, seed=seed)
     return ExperimentStream(
         "ABC" if stay == 0 else f"ABC, stay {stay:g}",
@@ -111,25 +104,20 @@ def abc_events(
 
 
 def traffic_events(n_events: int = 100_000, *, n_types: int = 8, seed: int = 7) -> ExperimentStream:
-    """Return road traffic as a stream: the type is a class of speed, the key a group of sensors.
-
-    Reports come in rounds of five minutes with one time. A shorter window would hold only one round, so the
-    times are spread over the round. Types are ``n_types`` classes of equal size by the speed relative to the
-    sensor's mean. Keys are ten groups of sensors. ``x`` is the number of vehicles. The paper does not define
-    its types.
-
-    """
+    """Return road traffic as a stream: the type is a class of speed, the key a group of sensors."""
+    # Reports come in rounds of five minutes with one time. A shorter window would hold only one round, so the
+    # times are spread over the round. Types are ``n_types`` classes of equal size by the speed relative to
+    # the sensor's mean. Keys are ten groups of sensors. ``x`` is the number of vehicles. The paper does not
+    # define its types.
     n_rounds = -(-n_events // 400)
     frame = traffic(n_rounds, seed=seed, distinct_times=True).iloc[:n_events]
     return replace(_stream_of_reports(frame, n_types), seed=seed)
 
 
 def recorded_traffic_events(n_events: int = 100_000, *, n_types: int = 8) -> ExperimentStream:
-    """Return the first recorded reports of the traffic sensors of Aarhus as `traffic_events` does.
-
-    All reports of a round have one time. Here, report k of a round is ``k * 300 s / 449`` later, in the order
-    of the file. Late reports come in the order of time.
-    """
+    """Return the first recorded reports of the traffic sensors of Aarhus as `traffic_events` does."""
+    # All reports of a round have one time. Here, report k of a round is ``k * 300 s / 449`` later, in the
+    # order of the file. Late reports come in the order of time.
     frame = recorded("traffic").iloc[:n_events].reset_index(drop=True)
     rank = frame.groupby("ts").cumcount().to_numpy()
     times = frame["ts"] + pd.to_timedelta(rank * 300_000 // 449, unit="ms")
@@ -155,12 +143,10 @@ def _milliseconds(times: pd.Series) -> np.ndarray:
 
 @dataclass(frozen=True)
 class StreamQuery:
-    """SEQ of three types within a window.
+    """SEQ of three types within a window."""
 
-    ``at_least`` holds the least ``x`` of each component (None: no condition on single events),
-    ``comparisons`` compare ``x`` of two components, and ``same_key`` requires equal keys.
-
-    """
+    # ``at_least`` holds the least ``x`` of each component (None: no condition on single events),
+    # ``comparisons`` compare ``x`` of two components, and ``same_key`` requires equal keys.
 
     group: str
     types: tuple[int, ...]
@@ -225,12 +211,9 @@ def run_query(
     copies: str = "pointer",
     payload: int | None = None,
 ) -> dict:
-    """Run one query on one system and return its CPU seconds (least of the repetitions) and counters.
-
-    The matches of each batch of events are made in the order of the system, and dropped. ``copies`` and
-    ``payload`` are those of the engines.
-
-    """
+    """Run one query on one system and return its CPU seconds (least of the repetitions) and counters."""
+    # The matches of each batch of events are made in the order of the system, and dropped. ``copies`` and
+    # ``payload`` are those of the engines.
     if system not in SYSTEMS:
         raise CepError(f"system {system!r} is not known. Systems: {list(SYSTEMS)}")
     events, pattern = query.events(stream), query.pattern(window_s)
@@ -301,12 +284,9 @@ def matching_time(
     copies: Sequence[str] = COPIES,
     payload: int | None = None,
 ) -> pd.DataFrame:
-    """Return the mean matching time of each group of queries: figures 6 (ABC) and 7 (traffic).
-
-    ``copies`` are the ways of copying, and ``payload`` has the attributes of an event in a deep copy.
-
-    Source: Qiu et al., LinkedCEP, experiment 1.
-    """
+    """Return the mean matching time of each group of queries: figures 6 (ABC) and 7 (traffic)."""
+    # ``copies`` are the ways of copying, and ``payload`` has the attributes of an event in a deep copy.
+    # Source: Qiu et al., LinkedCEP, experiment 1.
     rows = _run_all(streams, systems, per_group, (window_s,), repetitions, copies, payload)
     frame = _average(rows, ["stream", "copying", "group", "system"])
     frame.insert(3, "conditions", frame["group"].map(GROUPS))
@@ -323,10 +303,8 @@ def time_by_window(
     copies: Sequence[str] = COPIES,
     payload: int | None = None,
 ) -> pd.DataFrame:
-    """Return the mean matching time over all groups by window: figures 8 (ABC) and 9 (traffic).
-
-    Source: Qiu et al., LinkedCEP, experiment 2.
-    """
+    """Return the mean matching time over all groups by window: figures 8 (ABC) and 9 (traffic)."""
+    # Source: Qiu et al., LinkedCEP, experiment 2.
     rows = _run_all(streams, systems, per_group, windows_s, repetitions, copies, payload)
     by = ["stream", "copying", "window_s"]
     frame = _average(rows, [*by, "system"])
@@ -347,13 +325,10 @@ def throughput(
     copies: Sequence[str] = COPIES,
     payload: int | None = None,
 ) -> pd.DataFrame:
-    """Return events per second by the number of queries: figures 10 (ABC) and 11 (traffic).
-
-    Every query has its own engine and reads every event. Queries share nothing. All queries run together:
-    the first 1,000 events go to every query, then the next 1,000 events.
-
-    Source: Qiu et al., LinkedCEP, experiment 3.
-    """
+    """Return events per second by the number of queries: figures 10 (ABC) and 11 (traffic)."""
+    # Every query has its own engine and reads every event. Queries share nothing. All queries run together:
+    # the first 1,000 events go to every query, then the next 1,000 events.
+    # Source: Qiu et al., LinkedCEP, experiment 3.
     rows = []
     for stream in streams:
         _warm_up(stream)
@@ -437,10 +412,8 @@ def gain_by_stay(
     repetitions: int = 3,
     seed: int = 7,
 ) -> pd.DataFrame:
-    """Compare SASE and LinkedCEP by how often a type repeats, for SEQ(A, B, C) without conditions.
-
-    When runs become longer than the window, fewer windows hold all three types, and the ratio falls again.
-    """
+    """Compare SASE and LinkedCEP by how often a type repeats, for SEQ(A, B, C) without conditions."""
+    # When runs become longer than the window, fewer windows hold all three types, and the ratio falls again.
     query, rows = StreamQuery("", (0, 1, 2)), []
     for stay in stays:
         stream = abc_events(n_events, stay=stay, gap_s=gap_s, seed=seed)
@@ -477,10 +450,8 @@ def gain_by_stay(
 
 
 def worked_example() -> pd.DataFrame:
-    """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2, with those of the paper.
-
-    Source: Qiu et al., LinkedCEP, section 3.2.1, figure 5.
-    """
+    """Return the counters of SEQ(A, B, C) on a1 a2 b1 b2 a3 b3 c1 c2, with those of the paper."""
+    # Source: Qiu et al., LinkedCEP, section 3.2.1, figure 5.
     stream = "aabbabcc"
     accepts = np.array([[letter == kind for letter in stream] for kind in "abc"])
     paper = {"SASE": (24, 21, 14), "CoverMatch": (13, 10, 3), "LinkedCEP": (13, 10, 14)}

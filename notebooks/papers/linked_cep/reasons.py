@@ -77,153 +77,102 @@ _DECIDES = (
 )
 _REASONS = (
     # place, part of the statement, reason for each verdict; the first line that fits counts
-    (
-        "figures", "",
-        {
-            "no": "Chains save more on traffic: SASE makes {traffic.more_Q1:.1f} times as many partial "
-            "matches in Q1 there, and {abc.more_Q1:.1f} times as many on ABC. More events of a query share a "
-            "window of traffic. So SASE makes {traffic.per_event_Q1:.1f} partial matches per event, against "
-            "{abc.per_event_Q1:.1f}.",
-        },
-    ),
-    (
-        "figure", "less time than SASE in every group",
-        {
-            "no": "LinkedCEP is slower in {own.slower_than_sase}. Q5 splits the stream by key, so few events "
-            "share a window: SASE makes only {own.more_Q5:.2f} times as many partial matches, and "
-            "{own.per_event_Q5:.1f} per event. LinkedCEP links every event to its neighbours in any case. It "
-            "needs {own.extra_ns_Q5:.0f} ns more per event there.",
-        },
-    ),
-    (
-        "figure", "less time than Siddhi-like in every group",
-        {
-            "no": f"LinkedCEP is slower in {{own.slower_than_siddhi}}. {_WORK} Only saved copies can pay for "
-            "this work, and Q4 and Q5 save none or few.",
-        },
-    ),
+    ("figures", "", {
+        "no": "Chains save more on traffic: SASE makes {traffic.more_Q1:.1f} times as many partial "
+        "matches in Q1 there, and {abc.more_Q1:.1f} times as many on ABC. More events of a query share a "
+        "window of traffic. So SASE makes {traffic.per_event_Q1:.1f} partial matches per event, against "
+        "{abc.per_event_Q1:.1f}.",
+    }),
+    ("figure", "less time than SASE in every group", {
+        "no": "LinkedCEP is slower in {own.slower_than_sase}. Q5 splits the stream by key, so few events "
+        "share a window: SASE makes only {own.more_Q5:.2f} times as many partial matches, and "
+        "{own.per_event_Q5:.1f} per event. LinkedCEP links every event to its neighbours in any case. It "
+        "needs {own.extra_ns_Q5:.0f} ns more per event there.",
+    }),
+    ("figure", "less time than Siddhi-like in every group", {
+        "no": f"LinkedCEP is slower in {{own.slower_than_siddhi}}. {_WORK} Only saved copies can pay for "
+        "this work, and Q4 and Q5 save none or few.",
+    }),
     ("figure", "less time than SASE in groups", {"yes": f"{_MORE}, and each one is a deep copy. {_VISITS}"}),
-    (
-        "figure 6", "less time than SASE in group Q3",
-        {
-            "yes": f"{_VISITS} Copies explain little: one state of three has chains, and SASE makes "
-            "{own.more_Q3:.2f} times as many partial matches.",
-        },
-    ),
-    (
-        "figure 7", "less time than SASE in group Q2",
-        {
-            "yes": "SASE makes {own.more_Q2:.1f} times as many partial matches in Q2, and each one is a deep "
-            f"copy. {_VISITS}",
-        },
-    ),
-    (
-        "figure 6", "Siddhi-like in groups Q1",
-        {
-            "no": "The types of ABC are independent, so a chain holds only {own.chain_Q1:.1f} partial "
-            f"matches. {_WORK} This weighs more in Q2, where SASE makes {{own.per_event_Q2:.1f}} partial "
-            "matches per event, than in Q1, where it makes {own.per_event_Q1:.1f}.",
-        },
-    ),
-    (
-        "figure 6", "Siddhi-like in group Q3",
-        {
-            "no": "A comparison ties two of three states to each other, so one state has chains. Siddhi-like "
-            f"makes only {{own.more_Q3:.2f}} times as many partial matches. {_WORK}",
-        },
-    ),
-    (
-        "figure 7", "Siddhi-like in group",
-        {
-            "yes": _DECIDES,
-            "generated": f"{_DECIDES} The gain is small: {{own.below_siddhi_Q2:.0f}} % in Q2. On Aarhus, the "
-            "copies saved are as many, but a single run shows {aarhus.below_siddhi_Q1:.0f} % less time in Q1 "
-            "and {aarhus.above_siddhi_Q2:.0f} % more in Q2.",
-        },
-    ),
-    (
-        "figure", "fewer temporary",
-        {
-            "yes": "No condition of Q1 and Q2 ties one state to another, so all states have chains. "
-            "LinkedCEP extends a chain once for all its partial matches, {own.chain_Q1:.1f} on average in "
-            "Q1.",
-        },
-    ),
+    ("figure 6", "less time than SASE in group Q3", {
+        "yes": f"{_VISITS} Copies explain little: one state of three has chains, and SASE makes "
+        "{own.more_Q3:.2f} times as many partial matches.",
+    }),
+    ("figure 7", "less time than SASE in group Q2", {
+        "yes": "SASE makes {own.more_Q2:.1f} times as many partial matches in Q2, and each one is a deep "
+        f"copy. {_VISITS}",
+    }),
+    ("figure 6", "Siddhi-like in groups Q1", {
+        "no": "The types of ABC are independent, so a chain holds only {own.chain_Q1:.1f} partial "
+        f"matches. {_WORK} This weighs more in Q2, where SASE makes {{own.per_event_Q2:.1f}} partial "
+        "matches per event, than in Q1, where it makes {own.per_event_Q1:.1f}.",
+    }),
+    ("figure 6", "Siddhi-like in group Q3", {
+        "no": "A comparison ties two of three states to each other, so one state has chains. Siddhi-like "
+        f"makes only {{own.more_Q3:.2f}} times as many partial matches. {_WORK}",
+    }),
+    ("figure 7", "Siddhi-like in group", {
+        "yes": _DECIDES,
+        "generated": f"{_DECIDES} The gain is small: {{own.below_siddhi_Q2:.0f}} % in Q2. On Aarhus, the "
+        "copies saved are as many, but a single run shows {aarhus.below_siddhi_Q1:.0f} % less time in Q1 "
+        "and {aarhus.above_siddhi_Q2:.0f} % more in Q2.",
+    }),
+    ("figure", "fewer temporary", {
+        "yes": "No condition of Q1 and Q2 ties one state to another, so all states have chains. "
+        "LinkedCEP extends a chain once for all its partial matches, {own.chain_Q1:.1f} on average in "
+        "Q1.",
+    }),
     ("figure", "gains more on S", {"yes": _LONGER, "part": _STEPS, "no": _STEPS}),
     ("figure", "less time than SASE at every window", {"yes": f"{_LONGER} {_VISITS}"}),
     ("figure 8", "less time than SASE at 200 s", {"yes": f"{_AT_200} {_VISITS}"}),
-    (
-        "figure 8", "less time than Siddhi-like at 200 s",
-        {
-            "yes": f"{_AT_200} There are {{own.per_event_200:.0f}} of them per event, so the work for each "
-            "event weighs little.",
-            "part": f"{_AT_200} {_DRAWN}",
-        },
-    ),
-    (
-        "figure", "less time than Siddhi-like at every window",
-        {
-            "yes": "Siddhi-like makes {own.more_50:.1f} times as many partial matches already at 50 s, and "
-            "each one is a deep copy.",
-            "part": f"Siddhi-like makes {{own.more_50:.1f}} times as many partial matches at 50 s. {_DRAWN}",
-            "no": "LinkedCEP is slower at {own.slow_windows}. A short window has few partial matches per "
-            "event: SASE makes {own.per_event_50:.1f} at 50 s, and {own.per_event_300:.0f} at 300 s. "
-            f"{_WORK}",
-        },
-    ),
-    (
-        "figure", "more throughput than SASE with",
-        {
-            "yes": f"{_TOGETHER} LinkedCEP is slower in {{own.slower_than_sase}}, but this group is only "
-            "{own.q5_of_sase:.0f} % of SASE's time.",
-            "generated": f"{_TOGETHER} LinkedCEP is slower in {{own.slower_than_sase}}, but this group is "
-            "only {own.q5_of_sase:.0f} % of SASE's time. Aarhus is a single run. Its worst point has "
-            "{aarhus.least_over_sase:.2f} times the throughput, and its middle point "
-            "{aarhus.over_sase:.2f} times.",
-            "part": f"{_TOGETHER} LinkedCEP has {{own.over_sase:.2f}} times the throughput of SASE in the "
-            f"middle. {_ONE_RUN}, and the ratio has a standard deviation of {{own.over_sase_spread:.2f}}. So "
-            "one of five points is easily below 1.",
-        },
-    ),
-    (
-        "figure 10", "more throughput than Siddhi-like with",
-        {
-            "no": f"{_TOGETHER} On ABC, LinkedCEP takes more time than Siddhi-like in "
-            f"{{own.slower_than_siddhi}}. {_WORK}",
-        },
-    ),
+    ("figure 8", "less time than Siddhi-like at 200 s", {
+        "yes": f"{_AT_200} There are {{own.per_event_200:.0f}} of them per event, so the work for each "
+        "event weighs little.",
+        "part": f"{_AT_200} {_DRAWN}",
+    }),
+    ("figure", "less time than Siddhi-like at every window", {
+        "yes": "Siddhi-like makes {own.more_50:.1f} times as many partial matches already at 50 s, and "
+        "each one is a deep copy.",
+        "part": f"Siddhi-like makes {{own.more_50:.1f}} times as many partial matches at 50 s. {_DRAWN}",
+        "no": "LinkedCEP is slower at {own.slow_windows}. A short window has few partial matches per "
+        "event: SASE makes {own.per_event_50:.1f} at 50 s, and {own.per_event_300:.0f} at 300 s. "
+        f"{_WORK}",
+    }),
+    ("figure", "more throughput than SASE with", {
+        "yes": f"{_TOGETHER} LinkedCEP is slower in {{own.slower_than_sase}}, but this group is only "
+        "{own.q5_of_sase:.0f} % of SASE's time.",
+        "generated": f"{_TOGETHER} LinkedCEP is slower in {{own.slower_than_sase}}, but this group is "
+        "only {own.q5_of_sase:.0f} % of SASE's time. Aarhus is a single run. Its worst point has "
+        "{aarhus.least_over_sase:.2f} times the throughput, and its middle point "
+        "{aarhus.over_sase:.2f} times.",
+        "part": f"{_TOGETHER} LinkedCEP has {{own.over_sase:.2f}} times the throughput of SASE in the "
+        f"middle. {_ONE_RUN}, and the ratio has a standard deviation of {{own.over_sase_spread:.2f}}. So "
+        "one of five points is easily below 1.",
+    }),
+    ("figure 10", "more throughput than Siddhi-like with", {
+        "no": f"{_TOGETHER} On ABC, LinkedCEP takes more time than Siddhi-like in "
+        f"{{own.slower_than_siddhi}}. {_WORK}",
+    }),
     ("figure 11", "more throughput than Siddhi-like with", {"yes": _CANCEL, "part": _CANCEL, "no": _CANCEL}),
-    (
-        "figure", "CoverMatch has more throughput than LinkedCEP",
-        {
-            "yes": f"{_JOIN}.",
-            "part": f"{_JOIN}. {_ONE_RUN}, and the ratio has a standard deviation of "
-            "{own.cover_spread:.2f}. So one of five points is easily below 1.",
-        },
-    ),
-    (
-        "figure 10", "CoverMatch has more throughput than SASE",
-        {
-            "no": f"{_JOIN}. Without it, the search still takes longer than Siddhi-like in "
-            "{own.cover_slower_than_siddhi}.",
-        },
-    ),
-    (
-        "figure 11", "similar",
-        {
-            "yes": f"{_JOIN}.",
-            "generated": f"{_JOIN}. Aarhus is a single run: its middle point has a ratio of "
-            "{aarhus.cover:.2f}, and one point of five is above the limit.",
-        },
-    ),
-    (
-        "section", "",
-        {
-            "yes": "A chain holds {sticky.chain_Q1:.1f} partial matches in Q1 at stay 0.5, and "
-            "{abc.chain_Q1:.1f} at stay 0. So SASE makes {sticky.more_Q1:.1f} instead of {abc.more_Q1:.1f} "
-            "times as many partial matches as LinkedCEP.",
-        },
-    ),
+    ("figure", "CoverMatch has more throughput than LinkedCEP", {
+        "yes": f"{_JOIN}.",
+        "part": f"{_JOIN}. {_ONE_RUN}, and the ratio has a standard deviation of "
+        "{own.cover_spread:.2f}. So one of five points is easily below 1.",
+    }),
+    ("figure 10", "CoverMatch has more throughput than SASE", {
+        "no": f"{_JOIN}. Without it, the search still takes longer than Siddhi-like in "
+        "{own.cover_slower_than_siddhi}.",
+    }),
+    ("figure 11", "similar", {
+        "yes": f"{_JOIN}.",
+        "generated": f"{_JOIN}. Aarhus is a single run: its middle point has a ratio of "
+        "{aarhus.cover:.2f}, and one point of five is above the limit.",
+    }),
+    ("section", "", {
+        "yes": "A chain holds {sticky.chain_Q1:.1f} partial matches in Q1 at stay 0.5, and "
+        "{abc.chain_Q1:.1f} at stay 0. So SASE makes {sticky.more_Q1:.1f} instead of {abc.more_Q1:.1f} "
+        "times as many partial matches as LinkedCEP.",
+    }),
 )  # fmt: skip
 
 

@@ -79,11 +79,8 @@ def _finds_most(panel: PaperPanel) -> Test:
 
 
 def _answers_first(panel: PaperPanel) -> Test:
-    """Return the test that DARLING's mean latency is the least everywhere, and within the bound.
-
-    The value is DARLING's greatest mean latency. Points where a strategy has no match do not count for it.
-
-    """
+    """Return the test that DARLING's mean latency is the least everywhere, and within the bound."""
+    # The value is DARLING's greatest mean latency. Points where a strategy has no match do not count for it.
 
     def test(results: pd.DataFrame) -> Verdict | None:
         wide = wide_table(results, panel)
@@ -123,12 +120,9 @@ def _needs_more_memory(panel: PaperPanel) -> Test:
 
 
 def _costs_least(panel: PaperPanel) -> Test:
-    """Return the test that DARLING adds least latency, and as much at all points.
-
-    Others are those with utilities or classes; random shedding has no work of its own without drops. The
-    value is DARLING's slope over that of hSPICE.
-
-    """
+    """Return the test that DARLING adds least latency, and as much at all points."""
+    # Others are those with utilities or classes; random shedding has no work of its own without drops. The
+    # value is DARLING's slope over that of hSPICE.
 
     def test(results: pd.DataFrame) -> Verdict | None:
         wide = wide_table(results, panel)

@@ -31,10 +31,8 @@ AXES: dict[str, tuple[str, bool]] = {
 def panels_figure(
     tables: Sequence[pd.DataFrame], *, latency_bound: float | None = None, title: str | None = None
 ) -> go.Figure:
-    """Draw panels, three in a row, with means over seeds and their standard deviations.
-
-    A point without matches has no latency. Its line has a gap there.
-    """
+    """Draw panels, three in a row, with means over seeds and their standard deviations."""
+    # A point without matches has no latency. Its line has a gap there.
     panels = []
     for table in tables:
         measure, by = table.attrs["measure"], table.attrs["by"]

@@ -82,12 +82,9 @@ class PaperAxis:
         return self.points[len(self.points) // 2]
 
     def prices(self, n_events: int, *, room: float = ROOM, service_us: float | None = None) -> Prices:
-        """Return the default prices, all times one factor.
-
-        The factor makes the server as slow as it must be to process the share ``room`` of the events within
-        the latency bound at the reference. So a short stream meets the overload of the paper's long ones.
-
-        """
+        """Return the default prices, all times one factor."""
+        # The factor makes the server as slow as it must be to process the share ``room`` of the events within
+        # the latency bound at the reference. So a short stream meets the overload of the paper's long ones.
         factor = LATENCY_BOUND / (room * n_events * (service_us or self.service_us) * 1e-6)
         return Prices(**{name: factor * seconds for name, seconds in Prices().table().items()})
 
@@ -186,12 +183,10 @@ def find_panels(names: str | Iterable[str] | None = None) -> tuple[PaperPanel, .
 
 @dataclass(frozen=True)
 class PaidDarling:
-    """DARLING's own work for every event, without its drops: the overhead of figure 10.
+    """DARLING's own work for every event, without its drops: the overhead of figure 10."""
 
-    DARLING computes no utility until a buffer is nearly full, so without an overload its overhead is almost
-    zero. Here every event pays for its utility and its place in an array, as in an overload.
-
-    """
+    # DARLING computes no utility until a buffer is nearly full, so without an overload its overhead is almost
+    # zero. Here every event pays for its utility and its place in an array, as in an overload.
 
     name: ClassVar[str] = "darling"
 
@@ -352,10 +347,8 @@ _POINT = ("seed", "stream", "by", "load", "x", "strategy", "n_events")
 def runs_of(
     panels: Iterable[PaperPanel], strategies: Sequence[str], seeds: Iterable[int], n_events: int
 ) -> list[dict]:
-    """Return the replays that panels need, each once, as points of a sweep.
-
-    Strategies of one setting follow each other, so that they share the stream and the run without shedding.
-    """
+    """Return the replays that panels need, each once, as points of a sweep."""
+    # Strategies of one setting follow each other, so that they share the stream and the run without shedding.
     pairs = dict.fromkeys((panel.axis, panel.load) for panel in panels)
     return [
         dict(zip(_POINT, (seed, axis.data, axis.by, load, str(x), name, n_events), strict=True))
@@ -374,11 +367,9 @@ def sweep(
     n_events: int = N_EVENTS,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """Run the replays of panels, and return what they measured.
-
-    Each replay runs on one core. With the defaults, all panels need 6,050 replays of about 0.55 s each:
-    an hour and a half.
-    """
+    """Run the replays of panels, and return what they measured."""
+    # Each replay runs on one core. With the defaults, all panels need 6,050 replays of about 0.55 s each: an
+    # hour and a half.
     chosen = find_panels(panels)
     for name in strategies:
         as_strategy(name)
@@ -404,10 +395,8 @@ def recorded_sweep(
     n_events: int = N_EVENTS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Run the replays of panels on the recorded data of this machine.
-
-    The prices make the server as slow, by its own warm-up at the reference, as those of `sweep` do.
-    """
+    """Run the replays of panels on the recorded data of this machine."""
+    # The prices make the server as slow, by its own warm-up at the reference, as those of `sweep` do.
     rows = []
     for axis, load in dict.fromkeys((panel.axis, panel.load) for panel in find_panels(panels)):
         try:
@@ -434,14 +423,10 @@ def _point_of(axis: PaperAxis, text: str) -> str | int | float:
 
 
 def panel_table(results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
-    """Return the rows of a panel: ``data``, ``strategy``, ``x`` (a number), ``point``, and ``value``.
-
-    The number on the x axis is the one of the paper: the average window size in events, the number of event
-    types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
-    in three digits.
-    ``attrs`` has the title, the measure and the kind of the axis, for a plot.
-
-    """
+    """Return the rows of a panel: ``data``, ``strategy``, ``x`` (a number), ``point``, and ``value``."""
+    # The number on the x axis is the one of the paper: the average window size in events, the number of event
+    # types, the average number of partial matches, or the overload rate in percent. It is a mean over seeds,
+    # in three digits. ``attrs`` has the title, the measure and the kind of the axis, for a plot.
     axis = panel.axis
     is_own = (results["stream"] == axis.data) & (results["by"] == axis.by) & (results["load"] == panel.load)
     own = results[is_own]

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.buses import LINES, bus_positions
-from cepkit.datasets.recorded import recorded
 from cepkit.datasets.soccer import soccer_sensors
 from cepkit.datasets.stock_bars import stock_bars
 from cepkit.errors import CepError, nearest
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.language.sequences.query import SequenceQuery
+from papers.recorded import recorded
 
 VARIABLES = "abcdefgh"
 ARTEFACT, PAPER = "artefact", "paper"
@@ -105,11 +105,8 @@ class QueryTemplate:
 def _neighbours(
     column: str, sign: str, *, factor: bool = True, repeated: int | None = None, absent: int | None = None
 ) -> Callable[[int, float, str], list[str]]:
-    """Return conditions that compare each type with the one before it, or, if that is absent, before that.
-
-    The artefact begins with the third type, the paper with the second. The paper compares with ``>``.
-
-    """
+    """Return conditions that compare each type with the one before it, or, if that is absent, before that."""
+    # The artefact begins with the third type, the paper with the second. The paper compares with ``>``.
 
     def conditions(n_types: int, constant: float, reading: str) -> list[str]:
         operator = {ARTEFACT: sign, PAPER: ">"}.get(reading, "<")

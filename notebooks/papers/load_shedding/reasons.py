@@ -217,12 +217,9 @@ PRINTED_MARK = "DARLING by the paper's factor"
 
 
 def with_printed(table: pd.DataFrame, results: pd.DataFrame, panel: PaperPanel) -> pd.DataFrame:
-    """Return the rows of a panel and a mark at the last point: the paper's factor times the best other.
-
-    The text prints the greatest factor of a panel and not all its points. Shares of matches end at 1.
-    Random input shedding, which the paper lacks, is the last strategy.
-
-    """
+    """Return the rows of a panel and a mark at the last point: the paper's factor times the best other."""
+    # The text prints the greatest factor of a panel and not all its points. Shares of matches end at 1.
+    # Random input shedding, which the paper lacks, is the last strategy.
     factor, wide = _printed(panel), wide_table(results, panel)
     made = table
     if wide is not None and not np.isnan(factor):

@@ -12,7 +12,6 @@ from typing import ClassVar
 import pandas as pd
 
 from cepkit.frames.pandas import PandasSource
-from cepkit.shedding.model.limits import SPLITS
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.replay import ReplayResult
 from cepkit.shedding.strategies.darling import Darling, DarlingShedder
@@ -56,11 +55,9 @@ class _Served:
 
 @dataclass(frozen=True)
 class FirstCome:
-    """Drop every new event while the buffer is full, and no other event.
+    """Drop every new event while the buffer is full, and no other event."""
 
-    So the events that were first in a peak stay, all of them. The room is DARLING's: ``safety`` times N_in.
-
-    """
+    # So the events that were first in a peak stay, all of them. The room is DARLING's: ``safety`` times N_in.
 
     safety: float = SAFETY
     name: ClassVar[str] = FIRST
@@ -202,24 +199,6 @@ def backlogs(seeds: Iterable[int], n_events: int) -> pd.DataFrame:
             for strategy in (of(backlog=waits) for of in (ESpice, HSpice) for waits in (True, False)):
                 own = {"strategy": strategy.name, "backlog": strategy.backlog}
                 rows.append({**at, **own, **_summary(setting.replay(strategy, seed))})
-    return pd.DataFrame(rows)
-
-
-def splits(setting: Setting, seed: int = 0) -> pd.DataFrame:
-    """Return a row for each split of the room: the time to process full buffers, and what a replay found."""
-    rows = []
-    for split in SPLITS:
-        result = setting.replay(Darling(split=split), seed)
-        types = result.report()["types"]
-        assert isinstance(types, dict)
-        drain = sum(of["limit"] * of["measured_cost"] for of in types.values())
-        rows.append(
-            {
-                "split": split, **{f"room of {name}": of["limit"] for name, of in types.items()},
-                "full buffers, s": drain, "greatest latency, s": result.max_latency,
-                "within the bound": result.within_bound, "recall": result.recall,
-            }
-        )  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -18,7 +18,6 @@ from cepkit.planning.validation import compile_checked
 
 # --- Kernels that experiments measure: aggregates in two ways, and work that needs no memory.
 
-
 # Both match `open more* full`. A match begins at an event of ``opens`` and has ``length`` events. No price
 # is ``slack`` above the greatest earlier price of the match or ``slack`` below their mean.
 
@@ -91,13 +90,10 @@ SLACK = 20.0  # three standard deviations of the prices, so some long partial ma
 def incremental_against_recomputed(
     lengths: Iterable[int] = LENGTHS, *, n_events: int = 200_000, repeats: int = 3, seed: int = 0
 ) -> pd.DataFrame:
-    """Compare the costs of incremental aggregates, recomputed aggregates and cepkit by match length.
-
-    All three find the same matches.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2. The paper claims the advantage
-    without a figure.
-    """
+    """Compare the costs of incremental aggregates, recomputed aggregates and cepkit by match length."""
+    # All three find the same matches.
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, sections 1 and 5.2. The paper claims the advantage
+    # without a figure.
     pass
 
     rows = []

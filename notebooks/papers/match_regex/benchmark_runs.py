@@ -45,10 +45,8 @@ def count_matches(benchmark: Benchmark, frame: pd.DataFrame, run: Run | None = N
 def calibrate(
     benchmark: Benchmark, data: pd.DataFrame, *, tolerance: float = 0.02, steps: int = 40
 ) -> Benchmark:
-    """Return the benchmark with the free parameter that brings its selectivity nearest to the paper's.
-
-    The selectivity must be monotonic in the parameter.
-    """
+    """Return the benchmark with the free parameter that brings its selectivity nearest to the paper's."""
+    # The selectivity must be monotonic in the parameter.
     value, _ = fit(benchmark, data, benchmark.prepared(data), tolerance=tolerance, steps=steps)
     return with_constant(benchmark, value)
 
@@ -63,11 +61,8 @@ def with_constant(benchmark: Benchmark, value: float) -> Benchmark:
 def fit(
     benchmark: Benchmark, data: pd.DataFrame, frame: pd.DataFrame, *, tolerance: float = 0.02, steps: int = 40
 ) -> tuple[float, int]:
-    """Return the value of the free parameter that `calibrate` chooses, and its number of matches.
-
-    ``frame`` is the data after the stages of the benchmark.
-
-    """
+    """Return the value of the free parameter that `calibrate` chooses, and its number of matches."""
+    # ``frame`` is the data after the stages of the benchmark.
     if benchmark.free is None:
         raise CepError(f"benchmark {benchmark.name!r} has no free parameter")
     target = benchmark.paper_selectivity * len(data)
@@ -84,12 +79,9 @@ def fit(
 
 
 def table5(prepared: Iterable[Prepared]) -> pd.DataFrame:
-    """Return the selectivity of each benchmark, with the paper's.
-
-    The selectivity is matches per trade or tweet, also when a stage combines several of them (finance4).
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, table 5.
-    """
+    """Return the selectivity of each benchmark, with the paper's."""
+    # The selectivity is matches per trade or tweet, also when a stage combines several of them (finance4).
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, table 5.
     rows = []
     for benchmark, data, frame in prepared:
         matches = count_matches(benchmark, frame)
@@ -114,11 +106,9 @@ def table6(
     names: Iterable[str] | None = None,
     data: str = "seed 0",
 ) -> pd.DataFrame:
-    """Return the speed of each benchmark on one thread, with the paper's.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, table 6, column non-parallel.
-    Differs: the paper receives the events over a network; here they are in memory.
-    """
+    """Return the speed of each benchmark on one thread, with the paper's."""
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, table 6, column non-parallel.
+    # Differs: the paper receives the events over a network; here they are in memory.
     rows = []
     for benchmark, events in benchmarks_with_data(names, repetitions, data):
         few = events.iloc[:_EVENTS_TO_COMPILE]
@@ -145,11 +135,9 @@ def table6(
 
 
 def live_starts(prepared: Iterable[Prepared]) -> pd.DataFrame:
-    """Return the number of live partial matches per event, with and without cepkit's short cuts.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 5.2. It explains twitter2's speed by its
-    live starts, one per 47 events.
-    """
+    """Return the number of live partial matches per event, with and without cepkit's short cuts."""
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, section 5.2. It explains twitter2's speed by its
+    # live starts, one per 47 events.
     rows = []
     for benchmark, _, frame in prepared:
         if benchmark.pattern is None:

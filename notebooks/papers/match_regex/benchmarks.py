@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets import PAPER_TRADES, PAPER_TWEETS, trades, tweets, tweets_as_atom_xml
-from cepkit.datasets.recorded import recorded
 from cepkit.errors import CepError
 from cepkit.language.expressions.functions import pure
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.regex.query import RegexQuery
 from papers.match_regex.operators import hashtags, rolling_vwap, tag_code, tag_mask, tag_sets, tumbling_minmax
+from papers.recorded import recorded
 
 # --- The stages of "Partition and Compose" before the matching: ParseTweet, VWAP and MinMax on pandas frames.
-
 
 VWAP_TRADES = 20
 TRADES_OF_WINDOW = 2
@@ -94,11 +93,9 @@ RECORDED = "recorded"  # the name of recorded data in tables of results
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it.
+    """A number from ``low`` to ``high`` that the paper leaves open, and the parameters that depend on it."""
 
-    ``stored`` is the number of the benchmark's own ``params``.
-
-    """
+    # ``stored`` is the number of the benchmark's own ``params``.
 
     low: float
     high: float
@@ -162,10 +159,8 @@ class Benchmark:
 def benchmark_data(
     benchmark: Benchmark, repetitions: int = 20, seed: int = 0, *, xml: bool = True
 ) -> pd.DataFrame:
-    """Return generated events for a benchmark, in the paper's shape: ``repetitions`` blocks of 10,000.
-
-    Tweets have the parsed columns and, unless ``xml`` is False, the Atom entries that ParseTweet reads.
-    """
+    """Return generated events for a benchmark, in the paper's shape: ``repetitions`` blocks of 10,000."""
+    # Tweets have the parsed columns and, unless ``xml`` is False, the Atom entries that ParseTweet reads.
     if benchmark.data == "trades":
         return trades(EVENTS_OF_BLOCK, repetitions=repetitions, seed=seed, **PAPER_TRADES)
     frame = tweets(EVENTS_OF_BLOCK, repetitions=repetitions, seed=seed, **PAPER_TWEETS)
@@ -173,12 +168,10 @@ def benchmark_data(
 
 
 def recorded_data(benchmark: Benchmark, repetitions: int = 20, *, xml: bool = True) -> pd.DataFrame:
-    """Return recorded events for a benchmark, with the columns and the rate of `benchmark_data`.
-
-    Trades: the first ``10_000 * repetitions`` of the day, at most all 224,473, with prices in cents and times
-    scaled to the paper's 1,378 trades per second. They have 10 symbols, and the paper's 390. Tweets: all
-    9,214, repeated with shifted times and scaled to the paper's 110 minutes per block.
-    """
+    """Return recorded events for a benchmark, with the columns and the rate of `benchmark_data`."""
+    # Trades: the first ``10_000 * repetitions`` of the day, at most all 224,473, with prices in cents and
+    # times scaled to the paper's 1,378 trades per second. They have 10 symbols, and the paper's 390. Tweets:
+    # all 9,214, repeated with shifted times and scaled to the paper's 110 minutes per block.
     frame = recorded(benchmark.data)
     if benchmark.data == "trades":
         frame = frame.iloc[: EVENTS_OF_BLOCK * repetitions].reset_index(drop=True)

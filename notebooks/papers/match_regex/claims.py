@@ -188,44 +188,34 @@ CLAIMS = (
     Claim(
         "table 5",
         "with a constant for each data set, finance0 and finance2 to finance5 select as much, within a fifth",
-        "worst of the five, paper = 1",
-        _fitted,
-        "",
+        "worst of the five, paper = 1", _fitted, "",
         "A binary search finds the constants. On recorded trades, even the smallest `t1` "
         "selects half as much.",
     ),
     Claim(
-        "table 6",
-        "more states cost nothing: finance1 has half to 1.5 times the speed of finance0",
+        "table 6", "more states cost nothing: finance1 has half to 1.5 times the speed of finance0",
         "speed, finance0 = 1",
         _of_speeds(
             lambda speed: speed["finance1"] / speed["finance0"],
             lambda ratio: COSTS_NOTHING[0] <= ratio <= COSTS_NOTHING[1],
         ),
-        "0.91",
-        "It looks at 2.8 times as many partial matches, but takes only 1.4 times as long.",
+        "0.91", "It looks at 2.8 times as many partial matches, but takes only 1.4 times as long.",
     ),
     Claim(
-        "table 6",
-        "finance0, finance1 and finance2 are the fastest",
+        "table 6", "finance0, finance1 and finance2 are the fastest",
         "slowest of the three / fastest of the others",
         _of_speeds(
             lambda speed: speed[list(CHEAP)].min() / speed.drop(list(CHEAP)).max(), lambda ratio: ratio > 1
         ),
-        "1.9",
-        "cepkit keeps the partial matches of finance5 in a queue and looks at few of them.",
+        "1.9", "cepkit keeps the partial matches of finance5 in a queue and looks at few of them.",
     ),
     Claim(
-        "table 6",
-        "finance2 is the fastest",
-        "speed / fastest other",
+        "table 6", "finance2 is the fastest", "speed / fastest other",
         _of_speeds(lambda speed: speed["finance2"] / speed.drop("finance2").max(), lambda ratio: ratio > 1),
-        "1.07",
-        "With the fitted constants, an event meets ten times as many partial matches as in finance0.",
+        "1.07", "With the fitted constants, an event meets ten times as many partial matches as in finance0.",
     ),
     Claim(
-        "table 6",
-        "finance3 and finance5 are the slowest of the trades",
+        "table 6", "finance3 and finance5 are the slowest of the trades",
         "faster of the two / slowest of the others",
         _of_speeds(
             lambda speed: (
@@ -238,19 +228,14 @@ CLAIMS = (
         "most partial matches.",
     ),
     Claim(
-        "table 6",
-        "the tweets are slower than all trades",
-        "fastest tweets / slowest trades",
+        "table 6", "the tweets are slower than all trades", "fastest tweets / slowest trades",
         _of_speeds(
             lambda speed: speed[list(TWITTER)].max() / speed[list(FINANCE)].min(), lambda ratio: ratio < 1
         ),
-        "0.028",
-        "The XML is parsed in Python.",
+        "0.028", "The XML is parsed in Python.",
     ),
     Claim(
-        "table 6",
-        "twitter1 mostly parses: it has the speed of twitter0, within 15 %",
-        "speed, twitter0 = 1",
+        "table 6", "twitter1 mostly parses: it has the speed of twitter0, within 15 %", "speed, twitter0 = 1",
         _of_speeds(
             lambda speed: speed["twitter1"] / speed["twitter0"], lambda ratio: abs(ratio - 1) <= 0.15
         ),
@@ -258,81 +243,53 @@ CLAIMS = (
         "A separate stage reads the tags of all tweets. It takes two thirds of the time of the parsing.",
     ),
     Claim(
-        "table 6",
-        "twitter2 on texts is at least five times slower than twitter1",
-        "speed, twitter1 = 1",
-        _slowest,
-        "0.05",
+        "table 6", "twitter2 on texts is at least five times slower than twitter1", "speed, twitter1 = 1",
+        _slowest, "0.05",
         "Every live partial match parses two texts. This is with 3 blocks; with the paper's 20 it is 0.06.",
     ),
     Claim(
-        "table 6",
-        "tags as numbers make twitter2 faster than texts",
-        "speed, on texts = 1",
-        _as_masks,
-        "",
+        "table 6", "tags as numbers make twitter2 faster than texts", "speed, on texts = 1", _as_masks, "",
         "A comparison of two numbers replaces the parsing of two texts.",
     ),
     Claim(
-        "section 5.2",
-        "twitter2 has the most live partial matches",
-        "mean number, most of the others = 1",
-        _most_live,
-        "",
-        "Authors who never change their tags never match, so their partial matches pile up.",
+        "section 5.2", "twitter2 has the most live partial matches", "mean number, most of the others = 1",
+        _most_live, "", "Authors who never change their tags never match, so their partial matches pile up.",
     ),
     Claim(
-        "section 5.2",
-        "the longer a match, the more do incremental aggregates save",
-        "recomputed / incremental, 1,024 events",
-        _recomputed,
-        "",
+        "section 5.2", "the longer a match, the more do incremental aggregates save",
+        "recomputed / incremental, 1,024 events", _recomputed, "",
         "Recomputing reads all events of the partial match at every event.",
     ),
     Claim(
-        "figure 7",
-        "split and merge change neither the matches nor their order",
-        "share of runs",
-        _same_order("figure 7"),
-        "",
+        "figure 7", "split and merge change neither the matches nor their order", "share of runs",
+        _same_order("figure 7"), "",
         "A replica has all events of its keys, and the merge waits for all replicas.",
     ),
     Claim(
-        "figure 8",
-        "a shuffle between two parallel operators changes neither the matches nor their order",
-        "share of runs",
-        _same_order("figure 8"),
-        "",
+        "figure 8", "a shuffle between two parallel operators changes neither the matches nor their order",
+        "share of runs", _same_order("figure 8"), "",
         "A replica has all events of its keys, and the merge waits for all replicas.",
     ),
     Claim(
         "section 4", "no match waits for ever", "longest wait / bound", _waits, "", "The split sends pulses."
     ),
     Claim(
-        "figure 9",
-        "tweets gain more from 8 replicas than trades",
-        "least gain of tweets / best of trades",
+        "figure 9", "tweets gain more from 8 replicas than trades", "least gain of tweets / best of trades",
         _of_speedups(
             lambda gain: gain.loc[list(TWITTER), _AT_8].min() / gain.loc[list(FINANCE), _AT_8].max(), _over(1)
         ),
-        "1.3",
-        "An author stays on one replica, so twitter2 gains little more than the best of the trades.",
+        "1.3", "An author stays on one replica, so twitter2 gains little more than the best of the trades.",
     ),
     Claim(
-        "figure 9",
-        "finance0, finance1 and finance2 gain nothing from up to 8 replicas",
-        "best speed-up",
+        "figure 9", "finance0, finance1 and finance2 gain nothing from up to 8 replicas", "best speed-up",
         _of_speedups(
             lambda gain: gain.loc[list(CHEAP), [w for w in gain.columns if w <= _AT_8]].max(axis=None),
             lambda best: best <= FEW_GAIN,
         ),
-        "1",
-        "No network slows the replicas, so two share the matching. With more, the split takes longest.",
+        "1", "No network slows the replicas, so two share the matching. With more, the split takes longest.",
     ),
     Claim(
-        "figure 9",
-        "finance2 gains least of all from 8 replicas",
-        "its speed-up / least of the others",
+        "figure 9", "finance2 gains least of all from 8 replicas", "its speed-up / least of the others",
         _of_speedups(
             lambda gain: gain.at["finance2", _AT_8] / gain.drop("finance2")[_AT_8].min(), _under(1)
         ),
@@ -340,59 +297,41 @@ CLAIMS = (
         "finance2 does more work per event here than finance0 and finance1, so it gains more.",
     ),
     Claim(
-        "figure 9",
-        "finance5 gains most of the trades from 8 replicas",
-        "its speed-up / best of the others",
+        "figure 9", "finance5 gains most of the trades from 8 replicas", "its speed-up / best of the others",
         _of_speedups(
             lambda gain: gain.at["finance5", _AT_8] / gain.loc[_trades_but("finance5"), _AT_8].max(), _over(1)
         ),
-        "2.9 is its speed-up",
-        "Its matching is cheap here, so the split takes longer than the replicas.",
+        "2.9 is its speed-up", "Its matching is cheap here, so the split takes longer than the replicas.",
     ),
     Claim(
-        "table 6",
-        "finance3, finance4 and finance5 gain nothing from more than 8 replicas",
+        "table 6", "finance3, finance4 and finance5 gain nothing from more than 8 replicas",
         "best speed-up from 8 to 32",
         _of_speedups(
             lambda gain: (gain.loc[["finance3", "finance4", "finance5"], _AT_32]
                           / gain.loc[["finance3", "finance4", "finance5"], _AT_8]).max(),
             lambda best: best <= FEW_GAIN,
         ),
-        "1",
-        "With more replicas, the hash gives the most active symbol fewer neighbours.",
+        "1", "With more replicas, the hash gives the most active symbol fewer neighbours.",
     ),
     Claim(
-        "figure 10",
-        "tweets gain more from 32 replicas than from 8",
-        "least of speed-up at 32 / at 8",
+        "figure 10", "tweets gain more from 32 replicas than from 8", "least of speed-up at 32 / at 8",
         _of_speedups(
             lambda gain: (gain.loc[list(TWITTER), _AT_32] / gain.loc[list(TWITTER), _AT_8]).min(), _over(1)
         ),
-        "2",
-        "Each replica parses fewer tweets.",
+        "2", "Each replica parses fewer tweets.",
     ),
     Claim(
-        "figure 10",
-        "no tweets gain a factor of 32 from 32 replicas",
-        "best speed-up of tweets",
+        "figure 10", "no tweets gain a factor of 32 from 32 replicas", "best speed-up of tweets",
         _of_speedups(lambda gain: gain.loc[list(TWITTER), _AT_32].max(), _under(_AT_32)),
-        "14.3",
-        "Each replica has costs that do not shrink with its tweets, and the busiest one decides.",
+        "14.3", "Each replica has costs that do not shrink with its tweets, and the busiest one decides.",
     ),
     Claim(
-        "figure 10",
-        "twitter0 gains most from replicas, then twitter1, then twitter2",
-        "twitter0 / twitter2",
-        _tweets_in_order,
-        "1.9",
-        "One author has much of the work of twitter2.",
+        "figure 10", "twitter0 gains most from replicas, then twitter1, then twitter2", "twitter0 / twitter2",
+        _tweets_in_order, "1.9", "One author has much of the work of twitter2.",
     ),
     Claim(
-        "figure 10",
-        "finance4 is slower with 32 replicas than with one",
-        "its speed-up",
+        "figure 10", "finance4 is slower with 32 replicas than with one", "its speed-up",
         _of_speedups(lambda gain: gain.at["finance4", _AT_32], _under(1)),
-        "0.6",
-        "The simulated replicas have no network.",
+        "0.6", "The simulated replicas have no network.",
     ),
 )  # fmt: skip

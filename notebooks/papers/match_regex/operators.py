@@ -45,13 +45,10 @@ def tumbling_minmax(key: Any, value: Any, k: int) -> Windows:
 
 
 def rolling_vwap(key: Any, price: Any, size: Any, *, window: int) -> np.ndarray:
-    """Return for each event the average price, by volume, of the last ``window`` events of its key.
-
-    Prices and sizes are whole numbers, so the sums are exact.
-
-    Source: Hirzel, DEBS 2012, section 5.1 (finance3).
-    Differs: the paper uses it in place of a query with overlapping matches and states no window.
-    """
+    """Return for each event the average price, by volume, of the last ``window`` events of its key."""
+    # Prices and sizes are whole numbers, so the sums are exact.
+    # Source: Hirzel, DEBS 2012, section 5.1 (finance3).
+    # Differs: the paper uses it in place of a query with overlapping matches and states no window.
     whole_number("rolling_vwap: window", window, 1)
     event, first = by_key(key)
     sizes = np.asarray(size)[event].astype(np.int64, casting="safe")
@@ -69,7 +66,6 @@ def _sums_before(values: np.ndarray) -> np.ndarray:
 
 
 # --- hashtags of texts, and numbers of their sets ---------------------------------------------------------
-
 
 TagSet = tuple[str, ...]
 
@@ -120,10 +116,8 @@ def tag_sets(content: Iterable[str]) -> list[TagSet]:
 
 
 def tag_code(sets: Sequence[TagSet]) -> np.ndarray:
-    """Return one number per set of tags, from 1 in the order of sorted tags; the empty set is 0.
-
-    `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
-    """
+    """Return one number per set of tags, from 1 in the order of sorted tags; the empty set is 0."""
+    # `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
     number = {tags: i for i, tags in enumerate(sorted({(), *sets}))}
     return np.array([number[tags] for tags in sets], np.int64)
 

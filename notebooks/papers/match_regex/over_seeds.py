@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from cepkit.datasets.recorded import has_recorded
 from cepkit.engines.regex.matching import Run, match_regex
 from papers.match_regex.aggregates import incremental_against_recomputed
 from papers.match_regex.benchmark_runs import (
@@ -36,6 +35,7 @@ from papers.match_regex.benchmarks import (
 )
 from papers.match_regex.scaling import WIDTHS, speedup_simulated
 from papers.match_regex.topologies import topologies
+from papers.recorded import has_recorded
 from papers.tables import keep_table, kept_table
 
 FINANCE = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.data == "trades")
@@ -108,11 +108,8 @@ def speeds(
 
 
 def speeds_at_full_size() -> pd.DataFrame:
-    """Return the speed of twitter0 to twitter2 as the paper runs them: on texts, with 20 blocks; seed 0.
-
-    The columns are those of `speeds`. It takes about three minutes of CPU time.
-
-    """
+    """Return the speed of twitter0 to twitter2 as the paper runs them: on texts, with 20 blocks; seed 0."""
+    # The columns are those of `speeds`. It takes about three minutes of CPU time.
     names = ["twitter0", "twitter1_texts", "twitter2_texts"]
     table = table6({"tweets": 20}, 1, names)[["events", "cpu_s"]].reset_index()
     return table.assign(data="seed 0")[["data", "benchmark", "events", "cpu_s"]]
@@ -121,10 +118,8 @@ def speeds_at_full_size() -> pd.DataFrame:
 def scaling(
     names: Iterable[str] | None = None, *, blocks: Mapping[str, int] | None = None, repeats: int = 3
 ) -> pd.DataFrame:
-    """Return the speed-ups of `speedup_simulated` on several data sets.
-
-    In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 3.
-    """
+    """Return the speed-ups of `speedup_simulated` on several data sets."""
+    # In the paper's 20 blocks, twitter2 needs even more of its time for comparisons than in 3.
     own = {"trades": 200, "tweets": 1, "texts": 3} | dict(blocks or {})
     parts = []
     for name in names if names is not None else seeds(10):

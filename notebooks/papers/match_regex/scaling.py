@@ -75,12 +75,10 @@ def speedup_measured(
     repeats: int = 5,
     names: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Measure the speed-up of each benchmark with several replicas on this machine.
-
-    Replicas of MatchRegex are threads over blocks of keys. The time includes the split. Replicas of
-    ParseTweet, which is Python, are running processes. The time includes sending them the texts. VWAP and
-    MinMax run on one thread.
-    """
+    """Measure the speed-up of each benchmark with several replicas on this machine."""
+    # Replicas of MatchRegex are threads over blocks of keys. The time includes the split. Replicas of
+    # ParseTweet, which is Python, are running processes. The time includes sending them the texts. VWAP and
+    # MinMax run on one thread.
     rows = []
     benchmarks = list(benchmarks_with_data(names, repetitions))
     with ExitStack() as pools:
@@ -107,12 +105,10 @@ def _seconds(benchmark: Benchmark, data: pd.DataFrame, width: int, parse: Callab
 
 
 def speedup_of_control(repeats: int = 5, *, seconds: float = 0.2) -> float:
-    """Return how much faster two threads are than one at work that needs nothing but a core.
-
-    Both threads run a kernel that adds numbers and touches no memory, so nothing but a free second core
-    decides the result: 2 when there is one, and 1 when there is none. A measurement with two replicas says
-    nothing unless this control gains.
-    """
+    """Return how much faster two threads are than one at work that needs nothing but a core."""
+    # Both threads run a kernel that adds numbers and touches no memory, so nothing but a free second core
+    # decides the result: 2 when there is one, and 1 when there is none. A measurement with two replicas says
+    # nothing unless this control gains.
     from papers.match_regex.aggregates import count_up
 
     n = 1 << 20
@@ -182,14 +178,12 @@ def measured_costs(
     as_in_paper: bool = False,
     repeats: int = 3,
 ) -> ScalingCosts:
-    """Measure the work of each replica of a benchmark, alone on one thread.
-
-    The stages of trades (VWAP and MinMax) run once, and each key gets its share of the time by its events.
-    A replica of ParseTweet takes every ``width``-th tweet, parses it, and shuffles the tweets by author.
-    Matching that takes more than a second in all is measured once for each key. Shorter matching is
-    measured for each replica, because the call of a kernel costs as much as hundreds of events. Parsing is
-    measured on the first block, because the others are copies of it.
-    """
+    """Measure the work of each replica of a benchmark, alone on one thread."""
+    # The stages of trades (VWAP and MinMax) run once, and each key gets its share of the time by its events.
+    # A replica of ParseTweet takes every ``width``-th tweet, parses it, and shuffles the tweets by author.
+    # Matching that takes more than a second in all is measured once for each key. Shorter matching is
+    # measured for each replica, because the call of a kernel costs as much as hundreds of events. Parsing is
+    # measured on the first block, because the others are copies of it.
     widths = tuple(widths)
     parses = benchmark.data == "tweets"
     block = data.iloc[:EVENTS_OF_BLOCK]
@@ -246,12 +240,10 @@ def speedup_simulated(
     data: str = "seed 0",
     repeats: int = 3,
 ) -> pd.DataFrame:
-    """Simulate the speed-up from measured costs when the hash of a key selects its replica.
-
-    The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a
-    core each; one replica needs neither split nor merge. A key is never divided. Unlike on the paper's
-    machines, replicas share no memory, cache or network.
-    """
+    """Simulate the speed-up from measured costs when the hash of a key selects its replica."""
+    # The time of a width is that of the busiest core. Replicas, split and merge work at the same time on a
+    # core each; one replica needs neither split nor merge. A key is never divided. Unlike on the paper's
+    # machines, replicas share no memory, cache or network.
     widths = tuple(widths)
     rows = []
     for benchmark, events in benchmarks_with_data(names, repetitions, data):

@@ -41,11 +41,9 @@ class Merged:
 def topologies(
     widths: Iterable[int] = (1, 2, 4), *, repetitions: int = 4, data: str = "seed 0"
 ) -> pd.DataFrame:
-    """Run the topologies of figures 7 and 8, and compare their matches with those of one replica.
-
-    Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.3, figures 7 and 8, and section 4.
-    Differs: the split sends pulses in batches with the events.
-    """
+    """Run the topologies of figures 7 and 8, and compare their matches with those of one replica."""
+    # Source: Hirzel, "Partition and Compose", DEBS 2012, section 3.3, figures 7 and 8, and section 4.
+    # Differs: the split sends pulses in batches with the events.
     rows = []
     finance, twitter = BENCHMARKS["finance1"], twitter1_hashed()
     trades = finance.prepared(data_named(finance, repetitions, data))
@@ -76,12 +74,9 @@ def topologies(
 
 
 def longest_wait_bound(figure: str, width: int) -> int:
-    """Return the most events by which the split can be ahead of the merge.
-
-    These are the events of one pulse, of the batches in queues and in replicas, and of the batch that the
-    split is about to send.
-
-    """
+    """Return the most events by which the split can be ahead of the merge."""
+    # These are the events of one pulse, of the batches in queues and in replicas, and of the batch that the
+    # split is about to send.
     to_match = _BATCHES_IN_QUEUE + 1
     batches = to_match + 1 if figure == "figure 7" else width * (_BATCHES_IN_QUEUE + to_match) + 2
     return PULSE_EVERY * (batches + 1)
@@ -218,11 +213,9 @@ def split_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Me
 
 
 def shuffle_and_merge(benchmark: Benchmark, frame: pd.DataFrame, width: int) -> Merged:
-    """Run figure 8: parse batches in turn, shuffle the tweets by author, match, merge.
-
-    ``width`` replicas parse and ``width`` others match. A matching replica sorts the batches of all parsers
-    by number, with the same ordered merge.
-    """
+    """Run figure 8: parse batches in turn, shuffle the tweets by author, match, merge."""
+    # ``width`` replicas parse and ``width`` others match. A matching replica sorts the batches of all parsers
+    # by number, with the same ordered merge.
     to_parse = [Queue(_BATCHES_IN_QUEUE) for _ in range(width)]
     to_match = [Queue(_BATCHES_IN_QUEUE * width) for _ in range(width)]
     merge = _Merge(width)

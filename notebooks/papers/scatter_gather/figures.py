@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.constant_rate import stock_ticks
-from cepkit.datasets.recorded import recorded
 from cepkit.scaleout.gather.k_slack import order_metrics
 from cepkit.scaleout.model.loads import capacity_for
 from cepkit.scaleout.simulation.accuracy import (
@@ -28,9 +27,9 @@ from cepkit.scaleout.simulation.joins import longest_join, simulate_join
 from cepkit.scaleout.simulation.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts
 from cepkit.scaleout.simulation.patterns import card_stream, longest_pattern, simulate_pattern
 from cepkit.scaleout.simulation.windows import longest_window, simulate_window
+from papers.recorded import recorded
 
 # --- The numbers that the text of the thesis prints for figures 5.1 to 5.20, and tables 5.1 and 5.2.
-
 
 # Figure, what, series, x, value, unit. The curves themselves are not in the text.
 _NUMBERS = (
@@ -67,17 +66,9 @@ TABLES = {
 
 
 def paper_numbers() -> pd.DataFrame:
-    """Return the numbers in the text of the thesis on its figures.
-
-    Source: Suhothayan, 2019, sections 5.3 and 5.4.
-    """
+    """Return the numbers in the text of the thesis on its figures."""
+    # Source: Suhothayan, 2019, sections 5.3 and 5.4.
     return pd.DataFrame(_NUMBERS, columns=["figure", "what", "series", "x", "value", "unit"])
-
-
-def paper_table(name: str) -> pd.DataFrame:
-    """Return table 5.1 or 5.2 as printed: a row per measure, a column per system."""
-    rows = {f"{MEASURES[of][0]}, {MEASURES[of][1]}": values for of, values in TABLES[name].items()}
-    return pd.DataFrame.from_dict(rows, orient="index", columns=[SINGLE, SCALED, SLACK])
 
 
 def beside_paper(results: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -225,13 +216,7 @@ def _pattern_nodes(stages: pd.DataFrame, x: int) -> Iterator[Row]:
         yield "5.13", "utilisation", stage, x, of_stage
         yield "5.11, memory", "held", stage, x, in_memory
     if len(stages) > 1:
-        yield (
-            "5.13",
-            "utilisation",
-            "all states",
-            x,
-            float(np.average(works, weights=weight)),
-        )
+        yield ("5.13", "utilisation", "all states", x, float(np.average(works, weights=weight)))
 
 
 # --- joins --------------------------------------------------------------------------------------------------
@@ -339,10 +324,8 @@ def measure(seed: int, sizes: FigureSizes = FULL) -> pd.DataFrame:
 
 
 def recorded_order() -> pd.DataFrame:
-    """Return the order of recorded trades of a crypto exchange as they arrived, and after K-Slack.
-
-    The file has the order of arrival and no moments. An event is taken to arrive at the latest time so far.
-    """
+    """Return the order of recorded trades of a crypto exchange as they arrived, and after K-Slack."""
+    # The file has the order of arrival and no moments. An event is taken to arrive at the latest time so far.
     ts = recorded("crypto trades")["ts"].to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6
     ts = ts - ts[0]
     arrival = np.maximum.accumulate(ts)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cepkit.datasets.recorded import has_recorded
+from papers.recorded import has_recorded
 from papers.scatter_gather.figures import measure_seeds, recorded_order
 from papers.tables import keep_table, kept_table
 
@@ -17,11 +17,8 @@ FILE = "scatter_gather.csv"
 
 
 def compute_results(seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
-    """Return all points of all figures for some seeds, and for recorded data if this machine has them.
-
-    A seed takes one to two minutes.
-
-    """
+    """Return all points of all figures for some seeds, and for recorded data if this machine has them."""
+    # A seed takes one to two minutes.
     made = [measure_seeds(seeds)]
     if has_recorded("crypto trades"):
         made.append(recorded_order())

@@ -65,11 +65,9 @@ RECORDED = {
 
 
 def recorded(name: str) -> pd.DataFrame:
-    """Return a recorded data set in the order of its file.
-
-    The owners of these data reserve their rights, so cepkit does not contain them. Experiments keep the
-    tables of their results, and readers without the data see these.
-    """
+    """Return a recorded data set in the order of its file."""
+    # The owners of these data reserve their rights, so cepkit does not contain them. Experiments keep the
+    # tables of their results, and readers without the data see these.
     own = _find(name)
     folder = os.environ.get("CEPKIT_DATA")
     if not folder:

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from cepkit.datasets.recorded import RECORDED, RecordedDataError, has_recorded, recorded
 from cepkit.errors import CepError
+from papers.recorded import RECORDED, RecordedDataError, has_recorded, recorded
 
 
 def test_door_says_what_is_missing(tmp_path, monkeypatch):
