@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cepkit.errors import CepError, whole_number
-from cepkit.shedding.model.utility import utility_slot
 
 RANDOM, OLDEST, NEWEST = "random", "oldest", "newest"
 N_SLOTS = 100  # xi
+
+
+def utility_slot(utility: float, n_slots: int) -> int:
+    """Return the number of the array of a utility: ``n_slots`` is that of a utility of exactly 1."""
+    return int(utility * n_slots)
 
 
 class UtilityArrays:

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.buffers import BufferRule, EventBuffers, UtilityArrays
-from cepkit.shedding.model.utility import utility_slot
+from cepkit.shedding.buffers import BufferRule, EventBuffers, UtilityArrays, utility_slot
 from tests.support.sizes import seeds
 
 SEEDS = seeds(15, 100)

@@ -15,11 +15,9 @@ from cepkit.errors import CepError, MissingDependencyError
 from cepkit.frames.pandas import PandasSource
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
-from cepkit.shedding.model.distributions import Empirical
 from cepkit.shedding.model.event_utilities import AS_KILLER, AS_PRINTED, PatternUtilities
 from cepkit.shedding.model.limits import SPLITS, drain_time
 from cepkit.shedding.model.statistics import StreamColumns, pattern_conditions, statistics_of_warm_up
-from cepkit.shedding.model.utility import AttributeComparison, event_utility
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
 from cepkit.shedding.simulation.scene import Scene, _warm_up
 from cepkit.shedding.strategies.darling import Darling, DarlingShedder
@@ -224,11 +222,14 @@ def utilities_of(frame, query, negation=AS_PRINTED, reading="kills_if", pdf="emp
 def test_utility_is_equation_11(seed):
     frame = frame_of(900, seed, TYPES)
     made, of, _, _ = utilities_of(frame, QUERY)
-    known = {(i, "v"): Empirical(np.sort(frame.v[frame.kind == name])) for i, name in enumerate(TYPES)}
-    rising = AttributeComparison((1, "v"), ">", (0, "v"))
-    steeper = AttributeComparison((2, "v"), ">", (1, "v"), 1.2)
-    for component, name in enumerate(TYPES):
-        expected = [event_utility([rising, steeper], component, {"v": v}, known) for v in frame.v]
+    first, second, third = (frame.v[frame.kind == name].to_numpy() for name in TYPES)
+    shares = (
+        lambda v: (second > v).mean(),
+        lambda v: (first < v).mean() * (third > 1.2 * v).mean(),
+        lambda v: (1.2 * second < v).mean(),
+    )  # of the other events with which an event meets its conditions
+    for name, share in zip(TYPES, shares, strict=True):
+        expected = [share(v) for v in frame.v]
         assert of(name).tolist() == pytest.approx(expected, abs=0.01)  # 1,000 items stand for about 300
     assert [made.n_conditions(i) for i in range(3)] == [1, 2, 1]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +16,6 @@ from cepkit.errors import CepError
 class Distribution(Protocol):
     """What utilities need of an attribute."""
 
-    def share_below(self, value: float) -> float:
-        """Return the probability of a value less than ``value``."""
-
-    def share_up_to(self, value: float) -> float:
-        """Return the probability of ``value`` or less."""
-
     def spread(self, n: int) -> np.ndarray:
         """Return ``n`` values that stand for the distribution, sorted, float64: its quantiles."""
 
@@ -33,16 +26,6 @@ class Normal:
 
     mean: float
     deviation: float
-
-    def share_below(self, value: float) -> float:
-        """Return the probability of a value less than ``value``."""
-        if self.deviation == 0:
-            return float(self.mean < value)
-        return NormalDist(self.mean, self.deviation).cdf(value)
-
-    def share_up_to(self, value: float) -> float:
-        """Return the probability of ``value`` or less."""
-        return self.share_below(value) if self.deviation else float(self.mean <= value)
 
     def spread(self, n: int) -> np.ndarray:
         """Return ``n`` quantiles."""
@@ -63,14 +46,6 @@ class LogNormal:
     def _logarithm(self) -> Normal:
         return Normal(self.mean, self.deviation)
 
-    def share_below(self, value: float) -> float:
-        """Return the probability of a value less than ``value``."""
-        return self._logarithm.share_below(math.log(value)) if value > 0 else 0.0
-
-    def share_up_to(self, value: float) -> float:
-        """Return the probability of ``value`` or less."""
-        return self._logarithm.share_up_to(math.log(value)) if value > 0 else 0.0
-
     def spread(self, n: int) -> np.ndarray:
         """Return ``n`` quantiles."""
         return np.exp(self._logarithm.spread(n))
@@ -81,14 +56,6 @@ class Empirical:
     """The values that were seen, all equally likely; ``values`` is sorted, float64."""
 
     values: np.ndarray
-
-    def share_below(self, value: float) -> float:
-        """Return the share of values less than ``value``."""
-        return float(np.searchsorted(self.values, value, side="left")) / len(self.values)
-
-    def share_up_to(self, value: float) -> float:
-        """Return the share of values that are ``value`` or less."""
-        return float(np.searchsorted(self.values, value, side="right")) / len(self.values)
 
     def spread(self, n: int) -> np.ndarray:
         """Return ``n`` of the values at equal distances of rank; all of them when ``n`` is their number."""
@@ -109,18 +76,6 @@ class KernelDensity:
     def width(self) -> float:
         """Deviation of the normal distributions."""
         return float(self.values.std(ddof=1)) * len(self.values) ** -0.2 if len(self.values) > 1 else 0.0
-
-    def share_below(self, value: float) -> float:
-        """Return the probability of a value less than ``value``."""
-        if self.width == 0:
-            return Empirical(self.values).share_below(value)
-        from scipy.special import ndtr
-
-        return float(ndtr((value - self.values) / self.width).mean())
-
-    def share_up_to(self, value: float) -> float:
-        """Return the probability of ``value`` or less."""
-        return self.share_below(value) if self.width else Empirical(self.values).share_up_to(value)
 
     def spread(self, n: int) -> np.ndarray:
         """Return ``n`` values: one quantile of the blur at each of ``n`` values."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cepkit.errors import CepError, nearest, whole_number
-from cepkit.shedding.buffers import N_SLOTS, NEWEST, OLDEST, RANDOM, BufferRule, EventBuffers
+from cepkit.shedding.buffers import N_SLOTS, NEWEST, OLDEST, RANDOM, BufferRule, EventBuffers, utility_slot
 from cepkit.shedding.model import limits, nfa_costs, tree_costs
 from cepkit.shedding.model.distributions import PDFS
 from cepkit.shedding.model.drift import N_VALUES, DriftWatch, gaps_of
@@ -34,7 +34,6 @@ from cepkit.shedding.model.statistics import (
     renew_statistics,
     statistics_of_warm_up,
 )
-from cepkit.shedding.model.utility import utility_slot
 from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
 
 if TYPE_CHECKING:
