@@ -36,15 +36,6 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
         yield _of_sequence(_count_sequence(result, MOST_WORK)), True
 
 
-def funnel_traits(result: Result) -> list[dict[str, Any]]:
-    """Return the steps of a result's funnel: ``label``, ``n``, ``share``, ``selectivity``, ``note``.
-
-    See `cepkit.funnel` for the numbers. ``share`` is relative to the largest step.
-
-    """
-    return list(funnels(result))[-1][0]
-
-
 def _count_sequence(result: Result, most_work: int) -> FunnelResult:
     program, engine = result.program, result.matches.engine
     n_matches = result.count() if program.query.after_match[0] == "none" else None

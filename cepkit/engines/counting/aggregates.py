@@ -14,7 +14,6 @@ from cepkit.engines.counting.entries import Entries
 from cepkit.engines.counting.residues import WORD, moduli, number_of
 from cepkit.events import NULL_INTEGER
 
-FUNCTIONS = ("count", "sum", "avg", "min", "max")
 _KEPT_BITS = 128  # floats keep this many bits below the highest bit of the largest float
 
 

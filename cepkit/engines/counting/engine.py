@@ -79,13 +79,6 @@ def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCou
     return _counter(_layout(graph, places, accept))
 
 
-def walk_of(
-    graph: StateGraph, places: Places, accept: np.ndarray, number: int = 0
-) -> PathWalk | AnchoredWalk:
-    """Return the walk over the matches of a graph; for the parameters see `Layout` and `PathWalk`."""
-    return _walk(_layout(graph, places, accept), number)
-
-
 def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
     own = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
     return own(graph, places, accept, as_python=as_python)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 MIXED_SIGNS = "a pattern has '->' between its states, and a sequence ','; use one"
 _COUNT = re.compile(r"<\s*(?P<low>[0-9]*)\s*(?P<colon>:?)\s*(?P<high>[0-9]*)\s*>")
-_QUERY_PARTS = ("select", "group_by", "having", "order_by", "limit", "offset", "rate")
 
 
 class _Named(NamedTuple):

@@ -11,7 +11,6 @@ from cepkit.language.spelling import text_of
 
 TYPES = ("string", "int", "long", "float", "double", "bool", "object")
 EVENTS = ("current", "expired", "all")
-JOINS = ("inner", "left", "right", "full")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import floor, inf, log2
+from math import floor, inf
 
 import numpy as np
 
@@ -52,11 +52,6 @@ def fit_service(training: Training) -> ServiceLine:
     return ServiceLine(max(0.0, float(y.mean() - slope * x.mean())), slope)
 
 
-def queueing(load: Load) -> float:
-    """Return l_q: how long the oldest waiting event waits already, in seconds."""
-    return max(0.0, load.clock - load.oldest_arrival)
-
-
 def surplus(
     load: Load, waited: float, bound: float, service: ServiceLine, drop_seconds: Callable[[int], float]
 ) -> int:
@@ -80,8 +75,3 @@ def check_safety(safety: float) -> None:
     """Raise unless a share is above 0 and at most 1."""
     if isinstance(safety, bool) or not isinstance(safety, int | float) or not 0 < safety <= 1:
         raise CepError(f"safety={safety!r}: expected a share above 0 and at most 1")
-
-
-def sorting_items(n: int) -> int:
-    """Return the steps to sort ``n`` items: n log2 n, for the price ``sort``."""
-    return 0 if n < 2 else round(n * log2(n))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -130,8 +129,3 @@ def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int, depth: int = MOST
         inner.children_right.astype(np.int64),
         made.classes_[inner.value[:, 0, :].argmax(axis=1)].astype(np.int64),
     )
-
-
-def trees_to_arrays(trees: Mapping[str, ClassTree]) -> dict[str, dict[str, np.ndarray]]:
-    """Return trees as nested mappings of arrays."""
-    return {key: tree.to_arrays() for key, tree in trees.items()}
