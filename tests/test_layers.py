@@ -79,6 +79,7 @@ SUB_FLOORS = {
     "streaming": (("operators",), ("spark",)),
 }
 MOST_ROOMS, MOST_LOOSE, MOST_FILES = 28, 8, 16
+MOST_LINES_OF_PAPERS = 9_000
 FLOOR_OF_ROOM = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -255,6 +256,11 @@ def test_a_paper_draws_in_one_module_and_knows_no_other_paper(path):
         assert not {name for name in names if {"plotly", "plots"} & set(name.split("."))}
     folders = {name.split(".")[1] for name in names if name.startswith("papers.")}
     assert folders <= {other.stem for other in PAPERS.glob("*.py")} | {path.parent.name} - {PAPERS.name}
+
+
+def test_papers_stay_small():
+    lines = [path.read_text(encoding="utf-8").count("\n") for path in PAPERS.rglob("*.py")]
+    assert sum(lines) <= MOST_LINES_OF_PAPERS
 
 
 def test_pyspark_is_known_where_frames_are():

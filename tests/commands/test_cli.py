@@ -519,9 +519,9 @@ def test_warmup_compiles_every_bundled_query(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CEPKIT_TIER", "auto")
     code, out, _ = run("warmup")
     assert code == 0 and os.environ["CEPKIT_TIER"] == "auto"
-    assert len(list((tmp_path / "kernels").glob("cepkit_kernel_*.image"))) > 5
+    assert len(list((tmp_path / "kernels").glob("cepkit_kernel_*.image"))) >= 2  # of each bundled query
     modules = [name.rsplit(".", 1)[-1] for name in INTERPRETING]
-    names = [*modules, *(name for name, *_ in bundled_queries()), "agents"]
+    names = [*modules, *(name for name, *_ in bundled_queries())]
     assert len(names) == count_steps()
     assert [line.split()[0] for line in out.splitlines()[:-1]] == names
     assert str(tmp_path / "kernels") in out.splitlines()[-1]
