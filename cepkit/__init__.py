@@ -55,16 +55,16 @@ if _TYPE_CHECKING:
     from cepkit.parallel.agents.outcome import ParallelRun
     from cepkit.parallel.engine.divided import RIP, DataParallel
     from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-    from cepkit.parallel.trace.trace import Trace
+    from cepkit.parallel.trace import Trace
     from cepkit.results.explanation import Explanation
-    from cepkit.results.match import Match
+    from cepkit.results.found import Match
     from cepkit.results.matches import Matches
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.spark.matches import SparkMatches
     from cepkit.results.views import view
-    from cepkit.scaleout.engine.scatter_gather import ScatterGather
-    from cepkit.scaleout.gather.k_slack import KSlack
-    from cepkit.scaleout.plan.derive import plan
+    from cepkit.scaleout.derive import plan
+    from cepkit.scaleout.k_slack import KSlack
+    from cepkit.scaleout.scatter_gather import ScatterGather
     from cepkit.shedding.strategies.darling import Darling
     from cepkit.siddhiql.running import siddhi
     from cepkit.streaming.opening import stream
@@ -105,16 +105,16 @@ _NAMES_OF_MODULE = {
     "parallel.agents.outcome": "ParallelRun",
     "parallel.engine.divided": "RIP DataParallel",
     "parallel.engine.engines": "Hybrid Sequential StateParallel",
-    "parallel.trace.trace": "Trace",
+    "parallel.trace": "Trace",
     "results.explanation": "Explanation",
-    "results.match": "Match",
+    "results.found": "Match",
     "results.matches": "Matches",
     "results.row_pattern_matches": "RowPatternMatches",
     "results.spark.matches": "SparkMatches",
     "results.views": "view",
-    "scaleout.engine.scatter_gather": "ScatterGather",
-    "scaleout.gather.k_slack": "KSlack",
-    "scaleout.plan.derive": "plan",
+    "scaleout.scatter_gather": "ScatterGather",
+    "scaleout.k_slack": "KSlack",
+    "scaleout.derive": "plan",
     "shedding.strategies.darling": "Darling",
     "siddhiql.running": "siddhi",
     "streaming.opening": "stream",
@@ -169,14 +169,14 @@ _register_accessor()
 _add_wings(_load_wings)
 # What results open without knowing it.
 _name_door("explore", "cepkit.explorer.explorer:Explorer")
-_name_door("source of a frame", "cepkit.api.sources:source_of")
+_name_door("source of a frame", "cepkit.api.searching:source_of")
 _name_door("view", "cepkit.results.views:view")
 _name_door("stream with a latency bound", "cepkit.shedding.live.stream:open_live_stream")
 _name_door("load shedding of a Spark stream", "cepkit.shedding.live.buckets:bucket_shedding")
 _name_door("chain in a Spark stream", "cepkit.streaming.spark.binding:chain_stream")
 _name_door(
-    "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.row_patterns:row_patterns_of_stream"
+    "row patterns in a stream of a Spark frame", "cepkit.streaming.spark.binding:row_patterns_of_stream"
 )
 _name_door("stream of a Spark frame", "cepkit.streaming.spark.binding:match_stream")
-_name_door("saved stream after a buffer", "cepkit.scaleout.gather.k_slack:open_saved_stream")
+_name_door("saved stream after a buffer", "cepkit.scaleout.k_slack:open_saved_stream")
 _name_door("saved stream with a latency bound", "cepkit.shedding.live.stream:open_saved_stream")

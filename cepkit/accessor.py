@@ -161,7 +161,7 @@ class NoFrame:
         raise CepError(repr(self))
 
     def __repr__(self) -> str:
-        from cepkit.frames.mistakes import no_frame
+        from cepkit.frames.sources import no_frame
 
         return no_frame(self._given)
 

@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.api import questions, searching
-from cepkit.engines.regex.matching import usable_threads
+from cepkit.engines.regex import usable_threads
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError, PredicateError
 
 FRAME = pd.DataFrame(

@@ -9,7 +9,7 @@ import pytest
 
 import cepkit as cep
 from cepkit import limits
-from cepkit.compile.shared.like import like_test
+from cepkit.compile.shared.bound_query import like_test
 from cepkit.errors import LONGEST, QUOTED, CepError
 from cepkit.language.expressions import trees as ex
 from tests.support.sizes import seeds

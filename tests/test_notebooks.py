@@ -108,7 +108,7 @@ def test_tutorials_use_public_names_only(path, notebook):
     source = "\n".join(line for cell in code_cells(notebook) for line in lines_of(cell))
     assert not re.search(r"\bexperiments\b|\.board\b|\b\w\._\w", source)
     imported = re.findall(r"^(?:from|import) (cepkit[\w.]*)", source, re.MULTILINE)
-    assert set(imported) <= {"cepkit", "cepkit.datasets", "cepkit.pipelines", "cepkit.results.comparison"}
+    assert set(imported) <= {"cepkit", "cepkit.datasets", "cepkit.pipelines", "cepkit.results.views"}
 
 
 def lines_of(cell):

@@ -25,7 +25,7 @@ import cepkit
 from cepkit._shipped import shipped
 from cepkit.commands.cli import main
 from cepkit.datasets import sample, sample_names
-from cepkit.language.expressions.parsers import GRAMMARS, tables_path
+from cepkit.language.expressions.parsing import GRAMMARS, tables_path
 from tests.support import chromium
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,8 +9,7 @@ import pytest
 import cepkit as cep
 from cepkit.results.found import FoundMatches
 from cepkit.results.matches import Matches
-from cepkit.results.regex_found import RegexFound
-from cepkit.results.sequence_found import SequenceFound
+from cepkit.results.query_found import RegexFound, SequenceFound
 from cepkit.results.spark.matches import SparkMatches
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.search import Search

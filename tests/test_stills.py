@@ -18,7 +18,7 @@ import pandas as pd
 import plotly.io as pio
 import cepkit as cep
 from cepkit.datasets import load_sample
-from cepkit.shedding.views.utility_view import UtilityView
+from cepkit.shedding.views import UtilityView
 from tests.support.traces import EXAMPLE
 from tests.support.view_cases import GOOD
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Unpack
 
-from cepkit.api.calls import check_names
+from cepkit.api.searching import check_names
 from cepkit.events import Frame
 from cepkit.planning.arguments import QueryKeywords, takes_query_keywords
 from cepkit.planning.planner import EngineValue

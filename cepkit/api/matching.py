@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pandas as pd
 
-from cepkit.api.sources import spark_module
+from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.language.recognizing import is_match_recognize
@@ -278,7 +278,7 @@ def tag(
     read_arguments(tag, keywords)
     found = match(frame, query, engine=engine, trace=trace, **keywords)
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.language.match_recognize.asked import refuse_windows
+        from cepkit.language.match_recognize.query import refuse_windows
 
         rows: Any = found.query  # such a text makes no other query
         refuse_windows(rows, "tag")

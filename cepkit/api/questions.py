@@ -1,18 +1,20 @@
-"""Ask a query how it runs, where matches are lost, and what each event does."""
+"""Ask a query, a window, a join or a chain how it runs, where matches are lost, and what each event does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from cepkit.api.calls import program_for, query_of
-from cepkit.api.sources import source_of, spark_module
-from cepkit.errors import CepError, whole_number
-from cepkit.events import Events, Frame
+from cepkit.api.searching import program_for, query_of, source_of, spark_module
+from cepkit.errors import CepError, UnsupportedQueryError, whole_number
+from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
-from cepkit.frames.empty import with_types
+from cepkit.frames.empty import wishes_of_rows, with_types
+from cepkit.language.match_recognize.parsing import parse_match_recognize
+from cepkit.language.match_recognize.query import refuse_windows
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.arguments import Arguments, QueryKeywords, read_arguments, takes_query_keywords
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import (
     Engine,
@@ -26,20 +28,27 @@ from cepkit.planning.planner import (
 from cepkit.planning.queries import Query
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import show_progress
+from cepkit.results.explanation import Explanation
+from cepkit.windows.chains import IN_MEMORY, Chain, OperatorExplanation, as_value, lines_of
+from cepkit.windows.joining import plan_join, with_types_of_join
+from cepkit.windows.running import check_window, with_types_of_window
+from cepkit.windows.values import Join, Window
 
-# The modules of one function load when it is called: the first `match` of a process must not wait for them.
 if TYPE_CHECKING:
     import pandas as pd
 
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.engines.match_recognize.row_match_set import SearchedRows
     from cepkit.insight.funnel import FunnelResult
     from cepkit.insight.moments import Moment
     from cepkit.insight.why_not import WhyNot
-    from cepkit.results.explanation import Explanation
     from cepkit.results.match_recognize.explanation import RowExplanation
-    from cepkit.windows.explaining import OperatorExplanation
-    from cepkit.windows.values import Join, Window
+
+
+# Ask a query how it runs, where matches are lost, and what each event does.
+
+# The modules of one function load when it is called: the first `match` of a process must not wait for them.
 
 
 @takes_query_keywords
@@ -90,8 +99,6 @@ def explain(
                  a: 160 events, 79.3 in a window; 23,800 partial matches
     """
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.api.row_questions import explain_rows, params_of
-
         return explain_rows(frame, query, params_of(explain, engine, keywords))
     from cepkit.planning.evaluation_order import branch_orders
     from cepkit.results.explanation import Explanation
@@ -99,8 +106,6 @@ def explain(
 
     spark = spark_module(frame)
     if isinstance(query, Operator) or (spark and frame.isStreaming):
-        from cepkit.api.operators import explain_operator, explain_stream
-
         own = explain_stream if spark and frame.isStreaming else explain_operator
         return own(frame, query, other, engine, read_arguments(explain, keywords))
     value = query_of(explain, frame, query, keywords)
@@ -207,8 +212,6 @@ def funnel(
     if mode is not None:
         raise CepError(f"mode={mode!r} is for a list of steps, as in ['view', 'cart', 'buy']")
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.api.row_questions import funnel_rows, params_of
-
         return funnel_rows(frame, query, params_of(funnel, engine, keywords))
     program, source, chosen = program_for(funnel, frame, query, engine, keywords)
     return _funnel(program, build_events(source, program), chosen)
@@ -218,10 +221,10 @@ def _funnel(program: Program | SequenceProgram, events: Events, engine: Engine) 
     from cepkit.insight.funnel import FunnelResult
 
     if is_sequence(program):
-        from cepkit.insight.funnel_sequences import count_funnel
+        from cepkit.insight.funnels import count_funnel
 
         return FunnelResult(program.query, count_funnel(program, events, engine.of_sequences))
-    from cepkit.insight.funnel_regex import count_regex_funnel
+    from cepkit.insight.funnels import count_regex_funnel
 
     assert is_regex(program)
     return FunnelResult(program.query, count_regex_funnel(program, events))
@@ -285,8 +288,6 @@ def why_not(
     - row 2: down fails: weight < 3 (weight = 3)
     """
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.api.row_questions import params_of, why_not_rows
-
         return why_not_rows(frame, query, params_of(why_not, engine, keywords), rows)
     program, source, chosen = program_for(why_not, frame, query, engine, keywords)
     events = build_events(source, program)
@@ -298,7 +299,7 @@ def why_not(
         from cepkit.insight.why_not_text import explain_sequence_rows
 
         return explain_sequence_rows(program, source, events, chosen.of_sequences, rows)
-    from cepkit.engines.regex.matching import match_regex
+    from cepkit.engines.regex import match_regex
     from cepkit.insight.why_not_regex import explain_regex_rows
 
     assert is_regex(program)
@@ -366,11 +367,135 @@ def step(
     ({'price': 14}, 4)
     """
     if isinstance(query, str) and is_match_recognize(query):
-        from cepkit.api.row_questions import refuse_steps
-
         refuse_steps()
     from cepkit.insight.moments import moments_of
 
     most_live = whole_number("step: most_live", most_live, 1)
     program, source, _ = program_for(step, frame, query, engine, keywords)
     return moments_of(program, source, build_events(source, program), most_live)
+
+
+# Questions about a query of MATCH_RECOGNIZE: `explain`, `funnel` and `why_not` of its text.
+
+
+def params_of(
+    function: Callable[..., Any], engine: str | EngineValue, keywords: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the parameters of a call with the text of MATCH_RECOGNIZE, which takes no other keyword."""
+    given = read_arguments(function, keywords)
+    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
+    said += ["engine"] * (engine != "auto")
+    if others := [name for name in said if name != "params"]:
+        raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+    return given.params
+
+
+def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> RowExplanation:
+    """Return the explanation of a text; a frame in memory is searched in part to measure the costs."""
+    from cepkit.engines.match_recognize.bound import bind_row_query
+    from cepkit.frames.row_order import searched_rows
+    from cepkit.results.match_recognize.explanation import RowExplanation, measure_rows
+
+    whole = refuse_windows(parse_match_recognize(query), "explain")
+    if spark := spark_module(frame):
+        return RowExplanation(bind_row_query(whole, spark.EmptySource(frame).schema, params))
+    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
+    bound = bind_row_query(whole, source.schema, params, source.clock)
+    return RowExplanation(bound, measure_rows(searched_rows(source, bound)))
+
+
+def funnel_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> FunnelResult:
+    """Return the funnel of a text."""
+    from cepkit.insight.funnel import FunnelResult
+    from cepkit.insight.row_pattern_reading import count_row_funnel
+
+    searched, _ = _searched("funnel", frame, query, params)
+    return FunnelResult(searched.bound.query, count_row_funnel(searched))
+
+
+def why_not_rows(frame: Frame, query: str, params: Mapping[str, Any] | None, rows: Any) -> WhyNot:
+    """Return why rows are not a match of a text; without rows, where matches are lost."""
+    from cepkit.insight.row_pattern_why_not import explain_row_match
+    from cepkit.insight.why_not import funnel_summary
+
+    if rows is None:
+        return funnel_summary(funnel_rows(frame, query, params))
+    searched, source = _searched("why_not", frame, query, params)
+    return explain_row_match(searched, source, rows)
+
+
+def refuse_steps() -> None:
+    """Raise the error of `step` for MATCH_RECOGNIZE."""
+    raise UnsupportedQueryError(
+        "step() follows partial matches from row to row, and the search of MATCH_RECOGNIZE goes back and "
+        "forth: which partial match is preferred may depend on later rows. why_not(rows=[…]) says how far "
+        "rows get, and funnel() where matches are lost"
+    )
+
+
+def _searched(
+    name: str, frame: Frame, query: str, params: Mapping[str, Any] | None
+) -> tuple[SearchedRows, Source]:
+    from cepkit.engines.match_recognize.bound import bind_row_query
+    from cepkit.frames.row_order import searched_rows
+
+    whole = refuse_windows(parse_match_recognize(query), name)
+    if spark_module(frame):
+        raise UnsupportedQueryError(
+            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
+            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
+        )
+    source = with_types(source_of(frame)[0], wishes_of_rows(whole, params or {}))
+    return searched_rows(source, bind_row_query(whole, source.schema, params, source.clock)), source
+
+
+# Explain windows, joins and chains, and everything on streaming Spark frames.
+
+
+def explain_stream(
+    frame: Frame, query: Any, other: Frame | None, engine: str | EngineValue, given: Arguments
+) -> Explanation | OperatorExplanation:
+    """Return how a streaming Spark frame answers; results of streams explain themselves."""
+    from cepkit.streaming.spark import binding
+
+    value = as_value(query, given)
+    if isinstance(value, Chain):
+        return binding.chain_stream((frame,), value).explain()
+    if isinstance(value, Window):
+        return binding.window_stream(frame, value).explain()
+    if isinstance(value, Join):
+        return binding.join_stream(frame, _other_side(other), value).explain()
+    return binding.match_stream(frame, value, engine).explain()
+
+
+def explain_operator(
+    frame: Frame, query: Any, other: Frame | None, engine: str | EngineValue, given: Arguments
+) -> OperatorExplanation:
+    """Return how a window or a join is read and runs, after the checks that need no rows."""
+    value = as_value(query, given)
+    if engine != "auto":
+        raise UnsupportedQueryError(
+            f"engine={engine!r}: cep.plan(query, nodes=4) shows the plan of a window or a join over nodes"
+        )
+    spark = spark_module(frame)
+    sides = (frame,) if isinstance(value, Window) else (frame, _other_side(other))
+    sources: Any = tuple(spark.EmptySource(side) if spark else source_of(side)[0] for side in sides)
+    if isinstance(value, Window):
+        sources = (with_types_of_window(value, sources[0]),)
+        value = check_window(value, sources[0])
+    else:
+        sources = with_types_of_join(value, sources)
+        value = replace(value, order_by=plan_join(value, sources).clocks)
+    how = IN_MEMORY
+    if spark:
+        from cepkit.windows.spark import how_join_runs, how_window_runs
+
+        is_window = isinstance(value, Window)
+        how = how_window_runs(value, sources[0]) if is_window else how_join_runs(value, sources)
+    return OperatorExplanation((*lines_of(value), ("runs", how)))
+
+
+def _other_side(other: Frame | None) -> Frame:
+    if other is None:
+        raise CepError("a join has two sides; give the right one, as in explain(join, other=frame)")
+    return other

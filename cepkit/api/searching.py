@@ -1,21 +1,27 @@
-"""Run a regex query or an event sequence on a frame."""
+"""Run a regex query or an event sequence on a frame, as a source of columns."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.calls import query_of
-from cepkit.api.sources import source_of, spark_module
+import pandas as pd
+
 from cepkit.errors import UnsupportedQueryError, truth
 from cepkit.events import Events, Frame, Source
 from cepkit.frames.building import build_events
 from cepkit.frames.empty import with_types
+from cepkit.frames.pandas import index_clock
+from cepkit.frames.sources import source_of_frame
+from cepkit.language.regex.patterns import Pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
+from cepkit.planning.arguments import QueryKeywords, read_arguments
 from cepkit.planning.clocks import warn_of_numbers_as_text, warn_of_ties
 from cepkit.planning.planner import Engine, EngineValue, check_engine, choose_engine, is_regex, is_sequence
-from cepkit.planning.queries import Query
+from cepkit.planning.queries import Query, as_query
 from cepkit.planning.validation import compile_checked, warn_of_unknown_types
 from cepkit.progress import show_progress
 from cepkit.results.matches import Matches
@@ -23,6 +29,75 @@ from cepkit.results.matches import Matches
 if TYPE_CHECKING:
     from cepkit.compile.regex.program import Program
     from cepkit.compile.sequences.program import SequenceProgram
+    from cepkit.language.sequences.query import SequenceQuery
+
+
+# Frames as sources of columns.
+
+
+def spark_module(frame: Frame) -> Any:
+    """Return the module for Spark frames if ``frame`` is one, else None. Never imports pyspark."""
+    sql = sys.modules.get("pyspark.sql")
+    if sql is None or not isinstance(frame, sql.DataFrame):
+        return None
+    from cepkit.results.spark import binding
+
+    return binding
+
+
+def source_of(frame: Frame) -> tuple[Source, Callable[[Frame], Frame]]:
+    """Return the frame as a source of columns, and a function that converts results to the frame's kind."""
+    return source_of_frame(frame)
+
+
+# What the functions have in common: a call's query as a value, and its program.
+
+
+def query_of(
+    function: Callable[..., Any], frame: Frame, query: Query, keywords: Mapping[str, Any]
+) -> RegexQuery | SequenceQuery:
+    """Return the query of a call as a value. A DatetimeIndex orders it unless it names an order."""
+    given = read_arguments(function, keywords)
+    if isinstance(query, str | Pattern) and given.order_by is None and isinstance(frame, pd.DataFrame):
+        given = replace(given, order_by=index_clock(frame))
+    return as_query(query, given)
+
+
+def program_for(
+    function: Callable[..., Any],
+    frame: Frame,
+    query: Query,
+    engine: str | EngineValue,
+    keywords: Mapping[str, Any],
+    *,
+    sequences_only: bool = False,
+) -> tuple[Program | SequenceProgram, Source, Engine]:
+    """Return the program, source and engine of a query for functions that read events one by one."""
+    name = function.__name__
+    value = query_of(function, frame, query, keywords)
+    check_engine(engine)
+    if sequences_only and isinstance(value, RegexQuery):
+        raise UnsupportedQueryError(
+            f"{name}() takes event sequences only, and this is a regex query; explain() says how it is "
+            "read, and funnel() how far rows get"
+        )
+    if spark_module(frame):
+        raise UnsupportedQueryError(
+            f"{name}() reads rows one by one, which a Spark frame does not allow; take a "
+            f"part of them: df.limit(…) or df.filter(…), then toPandas().cep.{name}(…)"
+        )
+    source = with_types(source_of(frame)[0], value)
+    program = compile_checked(value, source)
+    return program, source, choose_engine(program, engine)
+
+
+def check_names(function: Callable[..., Any], keywords: QueryKeywords) -> QueryKeywords:
+    """Check the names of a query's keywords and return the keywords."""
+    read_arguments(function, keywords)
+    return keywords
+
+
+# Run a regex query or an event sequence on a frame.
 
 
 def search_frame(
@@ -73,13 +148,13 @@ def match_events(
     """Run a compiled query on the events of its source; a regex reports its progress to ``progress``."""
     if is_sequence(program):
         from cepkit.engines.after_match import report_matches
-        from cepkit.results.sequence_found import SequenceFound
+        from cepkit.results.query_found import SequenceFound
 
         with bound_memory(memory_limit, "Narrow the window or the conditions"):
             found = report_matches(program, engine.of_sequences(program, events))
         return Matches(SequenceFound(program, found), source, engine, native, memory_limit)
-    from cepkit.engines.regex.matching import Run, match_regex
-    from cepkit.results.regex_found import RegexFound
+    from cepkit.engines.regex import Run, match_regex
+    from cepkit.results.query_found import RegexFound
 
     assert is_regex(program)
     run = Run()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.sources import source_of, spark_module
+from cepkit.api.searching import source_of, spark_module
 from cepkit.errors import CepError, PatternSyntaxError, nearest
 from cepkit.events import Frame, Source
 from cepkit.frames.arrow import repeated_column
-from cepkit.frames.empty import with_types
-from cepkit.frames.empty_rows import wishes_of_rows
+from cepkit.frames.empty import wishes_of_rows, with_types
 from cepkit.language.expressions import trees as ex
 from cepkit.limits import MemoryLimit, bound_memory, memory_limit_of, refuse_limit_on_spark
 from cepkit.results.doors import open_door
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
     from cepkit.results.row_pattern_matches import RowPatternMatches
     from cepkit.results.row_pattern_windows import RowPatternWindow
-    from cepkit.streaming.spark.row_patterns import SparkStreamRowPatterns
+    from cepkit.streaming.spark.binding import SparkStreamRowPatterns
 
 
 def sql(
@@ -165,7 +164,7 @@ def _window_rows(
     from cepkit.results.row_pattern_windows import RowPatternWindow, RowWindowInMemory
 
     if spark_module(frame):
-        from cepkit.results.spark.row_pattern_windows import RowWindowOnSpark
+        from cepkit.results.spark.row_patterns import RowWindowOnSpark
 
         return RowPatternWindow(RowWindowOnSpark(frame, query, params))
     source, native = source_of(frame)

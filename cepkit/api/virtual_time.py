@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cepkit.api.calls import program_for, query_of
-from cepkit.api.sources import source_of, spark_module
+from cepkit.api.searching import program_for, query_of, source_of, spark_module
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.errors import CepError, truth
 from cepkit.events import Events, Frame
@@ -85,7 +84,7 @@ def simulate(
     """
     from cepkit.parallel.agents.crew import Costs
     from cepkit.parallel.engine.engines import Hybrid, ParallelEngine
-    from cepkit.parallel.simulation.calibration import calibrate_costs
+    from cepkit.parallel.simulation import calibrate_costs
 
     engine = Hybrid() if engine is None else engine
     program, source, _ = program_for(simulate, frame, query, engine, keywords, sequences_only=True)
@@ -214,8 +213,8 @@ def replay(
         warm_up=warm_up, seed=seed, negation=negation,
     )  # fmt: skip
     if spark_module(frame):
-        from cepkit.results.spark.per_key import run_per_key
-        from cepkit.shedding.simulation.tasks import ReplayTask, types_of_columns
+        from cepkit.results.spark.binding import run_per_key
+        from cepkit.shedding.simulation.replay import ReplayTask, types_of_columns
 
         return run_per_key(frame, settings.queries, ReplayTask(settings), types_of_columns())
     source, native = source_of(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cepkit.api.sources import source_of, spark_module
+from cepkit.api.searching import source_of, spark_module
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import Frame
 from cepkit.limits import MemoryLimit, bound_memory, refuse_limit_on_spark
@@ -16,7 +16,7 @@ from cepkit.planning.planner import EngineValue
 if TYPE_CHECKING:
     from cepkit.language.expressions.trees import Expression
     from cepkit.language.query_parts import Duration
-    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.scatter_gather import ScatterGather
     from cepkit.streaming.spark.rows import SparkStreamRows
     from cepkit.windows.values import Join, Window
 
@@ -277,7 +277,7 @@ def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:
     """Return the engine of a window or a join; raise the error for any other."""
     if engine is None:
         return None
-    from cepkit.scaleout.engine.scatter_gather import ScatterGather
+    from cepkit.scaleout.scatter_gather import ScatterGather
 
     if not isinstance(engine, ScatterGather):
         raise CepError(

@@ -15,12 +15,11 @@ from typing import Any, NoReturn
 import pandas as pd
 
 import cepkit
+from cepkit.commands.files import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.commands.starting import INTERRUPTED, raise_at_ctrl_c
-from cepkit.commands.terminal import end_stream, open_closed_streams, printable, said_of_stdout, tell
 from cepkit.errors import CepError, CepWarning, nearest
-from cepkit.language.match_recognize.asked import refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, refuse_windows
 from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.progress import show_progress
@@ -278,7 +277,7 @@ def _ingest(given: argparse.Namespace) -> None:
 
 
 def _examples(given: argparse.Namespace) -> None:
-    from cepkit.commands.examples import EXAMPLES
+    from cepkit.commands.demo import EXAMPLES
 
     for said, command in EXAMPLES:
         tell(f"# {said}\n{command}\n")

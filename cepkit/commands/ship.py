@@ -18,11 +18,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from cepkit.commands.warmup import INTERPRETING
-from cepkit.compile.counting.path_tables import WRITERS, text_of
-from cepkit.compile.shared.bitcode import FOLDER, bitcode_path, write_bitcode
+from cepkit.compile.counting.ranking import WRITERS, text_of
+from cepkit.compile.shared.images import FOLDER, bitcode_path, write_bitcode
 from cepkit.compile.shared.loading import general_name, image_name, load
-from cepkit.language.expressions.parsers import FOLDER as FOLDER_OF_TABLES
-from cepkit.language.expressions.parsers import GRAMMARS, write_tables
+from cepkit.language.expressions.parsing import FOLDER as FOLDER_OF_TABLES
+from cepkit.language.expressions.parsing import GRAMMARS, write_tables
 
 # numba compiles for any x86-64, and uses no library of functions beside LLVM.
 _SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_INTEL_SVML": "1"}

@@ -12,32 +12,31 @@ import pandas as pd
 
 from cepkit.api.matching import match
 from cepkit.commands.demo import m_shape
-from cepkit.compile.interpreted.reading import ELEMENTARY
+from cepkit.compile.interpreted.instructions import ELEMENTARY
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.datasets import load_sample
-from cepkit.engines.interpreted.anchored import KERNELS as ANCHORED
-from cepkit.engines.interpreted.ordered import KERNELS as ORDERED
+from cepkit.engines.interpreted.counting import KERNELS as ANCHORED
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
 from cepkit.engines.interpreted.walk import KERNELS as WALK
+from cepkit.engines.interpreted.walk import ORDERED_KERNELS as ORDERED
 from cepkit.engines.match_recognize.found_rows import FINDING
 from cepkit.engines.match_recognize.measuring import MEASURING
-from cepkit.engines.next.chain import CHAIN
+from cepkit.engines.next.engine import CHAIN
 from cepkit.engines.next.places import KERNELS as NEXT
-from cepkit.engines.regex.matching import BLOCKS
+from cepkit.engines.regex import BLOCKS
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
 from cepkit.engines.shared.sequence_set import ORDER
 from cepkit.errors import TieWarning
-from cepkit.idioms.groups import KERNELS as GROUPS
+from cepkit.idioms.asking import KERNELS as GROUPS
 from cepkit.language.regex.query import RegexQuery
 from cepkit.parallel.agents.agent_run import KERNELS as AGENTS
 from cepkit.parallel.agents.agents import INTERPRETED as JOINS
 from cepkit.shedding.simulation.scene import QUEUE
 from cepkit.shedding.tree.machine import KERNELS as TREE
-from cepkit.windows.exact import SUMS
-from cepkit.windows.pairs import PARTNERS
-from cepkit.windows.ranges import RANGES
+from cepkit.windows.aggregating import SUMS
+from cepkit.windows.ranges import PARTNERS, RANGES
 
 # Modules of kernels that serve every query.
 INTERPRETING = (

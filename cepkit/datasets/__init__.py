@@ -1,14 +1,20 @@
 """Generated data: trades, bars, ticks, cards, tweets, traffic, buses, a home, a soccer match, raw formats."""
 
-from cepkit.datasets.abc_stream import abc_stream
+from cepkit.datasets.abc_stream import abc_stream, poisson_types
 from cepkit.datasets.buses import bus_positions, siri_lines
 from cepkit.datasets.constant_rate import card_transactions, stock_ticks
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
-from cepkit.datasets.poisson_types import poisson_types
-from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
-from cepkit.datasets.samples import SampleNotFoundError, load_sample, sample, sample_names, write_samples
-from cepkit.datasets.sensor_windows import window_attributes
-from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
+from cepkit.datasets.samples import (
+    SampleNotFoundError,
+    eoddata_lines,
+    inet_lines,
+    load_sample,
+    nasdaq100_lines,
+    sample,
+    sample_names,
+    write_samples,
+)
+from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home, window_attributes
 from cepkit.datasets.soccer import debs2013_lines, soccer_sensors
 from cepkit.datasets.stock_bars import stock_bars
 from cepkit.datasets.trades import PAPER_TRADES, trades

@@ -10,7 +10,7 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock, SequenceSet, collect
 from cepkit.errors import ResultTooLargeError
-from cepkit.language.numbers import count_text
+from cepkit.language.expressions.durations import count_text
 from cepkit.progress import checkpoint
 
 MOST_LOOKED_AT = 50_000_000

@@ -16,9 +16,8 @@ from cepkit.language.expressions.printing import times_text
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.sequences.branches import Branch, Component
 from cepkit.language.sequences.printing import type_text
-from cepkit.plots.automata.layered import draw_edges, extent
-from cepkit.plots.automata.places import places
-from cepkit.plots.automata.row_states import choices_of, row_states
+from cepkit.plots.automata.automaton import choices_of, row_states
+from cepkit.plots.automata.layered import draw_edges, extent, places
 
 MOST_STATES = 120  # of a drawn automaton
 MOST_BRANCHES = 12

@@ -12,7 +12,7 @@ from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, NUMBERS, TEXT, TIME
 from cepkit.explorer.query.text import is_rows, is_sase, settings_in
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression, quoted_name
-from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 

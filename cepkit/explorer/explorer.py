@@ -10,37 +10,33 @@ from typing import Any
 
 import pandas as pd
 
-from cepkit.api.sources import spark_module
+from cepkit.api.searching import spark_module
 from cepkit.errors import CepError, CepWarning, short_text, whole_number
 from cepkit.events import Frame
 from cepkit.explorer.board import Board
-from cepkit.explorer.case_tests import CaseQuery
-from cepkit.explorer.cases import Case
-from cepkit.explorer.editing.arguments import (
+from cepkit.explorer.cases import Case, CaseQuery
+from cepkit.explorer.changes import Changes, listen
+from cepkit.explorer.history import SavedBoard, SavedText, check_columns_of, load_board, save_board
+from cepkit.explorer.keeper import CaseKeeper
+from cepkit.explorer.presenting.presenter import Presenter
+from cepkit.explorer.presenting.shown import OF_MATCHES
+from cepkit.explorer.query.command import Commanded, command_or_reason, file_of_frame, name_of_frame
+from cepkit.explorer.query.constants import Slider
+from cepkit.explorer.query.examples import sheet_of
+from cepkit.explorer.query.text import text_and_call
+from cepkit.explorer.reader import (
+    QueryReader,
     check_call,
     check_extent,
     check_texts,
     check_value,
     explored_part,
 )
-from cepkit.explorer.editing.changes import Changes
-from cepkit.explorer.editing.reader import QueryReader
-from cepkit.explorer.editing.wishes import listen
-from cepkit.explorer.history.saved import SavedBoard, SavedText, check_columns_of, load_board, save_board
-from cepkit.explorer.keeper import CaseKeeper
-from cepkit.explorer.marks import count_of_matches
-from cepkit.explorer.presenting.presenter import Presenter
-from cepkit.explorer.presenting.shown import OF_MATCHES
-from cepkit.explorer.query.code import name_of_frame
-from cepkit.explorer.query.command import Commanded, command_or_reason, file_of_frame
-from cepkit.explorer.query.constants import Slider
-from cepkit.explorer.query.sheet import sheet_of
-from cepkit.explorer.query.text import text_and_call
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.explorer.running.timeline import count_of_matches
 from cepkit.explorer.taking import Taker, write_file
 from cepkit.language.expressions.functions import BUILT_IN_NAMES
-from cepkit.language.match_recognize.asked import RowsQuery
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import NAMES, check_keywords

@@ -10,16 +10,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.shared.moments import in_zone
+from cepkit.compile.shared.operations import in_zone
 from cepkit.errors import CepError, short_text
 from cepkit.explorer.board import Board
-from cepkit.explorer.case_tests import CaseQuery, write_tests
-from cepkit.explorer.cases import MATCH, RANGE, ROWS, Case, Verdict, judge, positions_of_rows, rows_text
+from cepkit.explorer.cases import (
+    MATCH,
+    RANGE,
+    ROWS,
+    Case,
+    CaseQuery,
+    Verdict,
+    judge,
+    positions_of_rows,
+    rows_text,
+    write_tests,
+)
 from cepkit.explorer.presenting.presenter import Presenter
 from cepkit.explorer.presenting.shown import CASES
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.worker import Turn
-from cepkit.insight.value_text import cell
+from cepkit.insight.why_not import cell
 from cepkit.progress import checkpoint
 
 MOST_CASES = 100

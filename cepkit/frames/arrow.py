@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
 from cepkit.errors import CepError
 from cepkit.events import (
     BOOLEAN,
@@ -28,8 +28,8 @@ from cepkit.events import (
     Column,
     ColumnType,
 )
+from cepkit.frames.conversion import are_texts_valid, invalid_text
 from cepkit.frames.reuse import reuse
-from cepkit.frames.texts import are_texts_valid, invalid_text
 
 
 def type_of_arrow(of: pa.DataType, *, nullable: bool = True) -> ColumnType:

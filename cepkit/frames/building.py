@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.engines.measures.vectors import prepared_columns
+from cepkit.engines.measures.reducing import prepared_columns
 from cepkit.errors import CepError, OrderError
 from cepkit.events import (
     DURATION,
@@ -22,8 +22,7 @@ from cepkit.events import (
     Source,
     shared_categories,
 )
-from cepkit.frames.reuse import Keeper, reuse
-from cepkit.frames.rising import equals_by_step
+from cepkit.frames.reuse import Keeper, equals_by_step, reuse
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
 from cepkit.planning.clocks import order_advice
 from cepkit.planning.validation import check_columns

@@ -18,15 +18,27 @@ from cepkit.engines.measures.regex_measures import Measured
 from cepkit.errors import CepError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, TEXT, TIME, Column, ColumnType, Source
 from cepkit.frames.arrow import column_of_arrow, type_of_arrow
-from cepkit.frames.wrapped import WrappedSource
+from cepkit.frames.sources import WrappedSource
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.functions import SIGNATURES
+from cepkit.language.match_recognize.patterns import (
+    IsDistinct,
+    IsTruth,
+    LikeWithEscape,
+    Navigation,
+    RowAggregate,
+)
+from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.regex.patterns import variables
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.plans import Recent, Same, remembered
 
 if TYPE_CHECKING:
-    from cepkit.language.sequences.query import SequenceQuery  # its module loads with the first sequence
+    from cepkit.language.sequences.query import SequenceQuery
+
+
+# Types for columns without values: the query says what such a column would hold.
 
 TEXTS, TIMES, _DURATION, _NUMBER, TRUTHS = (
     pa.string(), pa.timestamp("ns"), pa.duration("ns"), pa.float64(), pa.bool_()
@@ -273,3 +285,58 @@ def columns_in(operand: ex.Expression) -> Iterator[str]:
     for node in operand.walk(literals=False):
         if isinstance(node, ex.Attribute | ex.Reference) and node.name is not None:
             yield node.name
+
+
+# Types for columns without values, from the text of MATCH_RECOGNIZE.
+
+
+def wishes_of_rows(query: RowPatternQuery | SelectedRows | WindowedRows, params: Mapping[str, Any]) -> Wishes:
+    """Return what a query says about the types of its columns; ``params`` has values of parameters."""
+    rows = query if isinstance(query, RowPatternQuery) else query.rows
+    order = [key.column for key in rows.order_by]
+    conditions = [tree for _, tree in rows.define]
+    if isinstance(query, WindowedRows) and query.where is not None:
+        conditions.append(query.where)
+    timed = {order[0]: TIMES} if rows.within and order else {}
+    trees = [*conditions, *(tree for _, tree in rows.measures)]
+    return Wishes(rows.partition_by, order, trees, conditions, params, timed, Dialect(_types_of, _summed_in))
+
+
+def _types_of(
+    node: ex.Expression, params: Mapping[str, Any], known: Mapping[str, ColumnType]
+) -> dict[str, pa.DataType]:
+    """Return the types that a function or a test of SQL needs in its columns."""
+    if isinstance(node, IsDistinct):
+        return types_in(ex.Comparison("==", node.left, node.right), params, known)
+    if isinstance(node, LikeWithEscape):
+        return dict.fromkeys(columns_in(node.operand), TEXTS)
+    if isinstance(node, IsTruth):
+        return dict(_columns_alone(node.operand, TRUTHS))
+    signature = SIGNATURES.get(node.function) if isinstance(node, ex.Call) else None
+    if signature is None:
+        return {}
+    others = (known.get(name) for argument in node.arguments for name in columns_in(argument))
+    time = next((type_like(of) for of in others if of is not None and of.kind == TIME), None)
+    wanted = {"text": TEXTS, "time": TIMES if time is None else time}
+    places = enumerate(node.arguments)
+    return {
+        name: of
+        for place, argument in places
+        if (kind := wanted.get(signature.types_of(place)[0])) is not None
+        for name, of in _columns_alone(argument, kind)
+    }
+
+
+def _columns_alone(tree: ex.Expression, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the type for a tree that is one column, also at another row, as in ``PREV(x)``."""
+    if isinstance(tree, Navigation):
+        yield from _columns_alone(tree.operand, of)
+    elif isinstance(tree, ex.Attribute | ex.Reference) and tree.name is not None:
+        yield tree.name, of
+
+
+def _summed_in(node: ex.Expression) -> Iterator[str]:
+    """Yield the columns in a sum or a mean."""
+    match node:
+        case RowAggregate(function="sum" | "avg", arguments=(operand,)):
+            yield from columns_in(operand)

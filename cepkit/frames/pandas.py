@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cepkit.engines.measures.reducing import one_chunk, vectors_of_arrow
 from cepkit.engines.measures.regex_measures import Measured, Picked
-from cepkit.engines.measures.vectors import one_chunk, vectors_of_arrow
 from cepkit.engines.shared.placing import usable_threads
 from cepkit.errors import CepError
 from cepkit.events import (
@@ -42,10 +42,8 @@ from cepkit.frames.arrow import (
     type_of_arrow,
     without_view,
 )
-from cepkit.frames.conversion import NOT_FOR_ARROW, arrow_of_series, zone_of
-from cepkit.frames.reuse import addresses_of, keep, recall
-from cepkit.frames.rising import equals_by_step
-from cepkit.frames.texts import are_texts_valid, invalid_text
+from cepkit.frames.conversion import NOT_FOR_ARROW, are_texts_valid, arrow_of_series, invalid_text, zone_of
+from cepkit.frames.reuse import addresses_of, equals_by_step, keep, recall
 from cepkit.progress import run_on_threads
 
 _PANDAS = int(pd.__version__.split(".")[0])

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.match_recognize.vectors.vector import least_of
+from cepkit.compile.match_recognize.vectors import least_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, RowOrder
-from cepkit.engines.match_recognize.row_input import Place
+from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FINDING, Place, RowOrder
+from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import OrderError
 from cepkit.events import (
     BOOLEAN,
@@ -23,13 +24,14 @@ from cepkit.events import (
     TEXT,
     TIME,
     Column,
+    Events,
     Source,
     shared_categories,
 )
 from cepkit.frames.building import partition_codes
-from cepkit.frames.reuse import reuse
-from cepkit.frames.rising import equals_by_step
+from cepkit.frames.reuse import equals_by_step, reuse
 from cepkit.language.match_recognize.query import SortKey
+from cepkit.progress import checkpoint
 
 
 def order_of_rows(source: Source, partition_by: Sequence[str], order_by: Sequence[SortKey]) -> RowOrder:
@@ -229,3 +231,22 @@ def plain_values(column: Column) -> np.ndarray:
         plain = values.astype(object)
     plain[missing] = None
     return plain
+
+
+# A frame as the rows that a query of MATCH_RECOGNIZE searches.
+
+
+def searched_rows(source: Source, bound: BoundRowQuery) -> SearchedRows:
+    """Return the rows of a frame in the order of the query, with the columns that it reads."""
+    query = bound.query
+    order = rows_in_order(source, query.keys)
+    checkpoint()
+    partition, n_partitions = partition_codes(source, query.partition_by)
+    columns = {name: source.column(name) for name in bound.columns}
+    values = {name: plain_values(column) for name, column in columns.items()}
+    if order is not None:
+        partition = partition[order]
+        columns = {name: column.take(order) for name, column in columns.items()}
+        values = {name: column[order] for name, column in values.items()}
+    events = Events(source.n_rows, columns, partition, n_partitions, order)
+    return SearchedRows(bound, events, values)

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.typing import DataFrameGroupBy, SeriesGroupBy
 
 from cepkit.errors import CepError
-from cepkit.events import Frame, Source
+from cepkit.events import Column, ColumnType, Frame, Source
 from cepkit.frames.arrow import ArrowSource
-from cepkit.frames.mistakes import no_frame
 from cepkit.frames.pandas import PandasSource
+
+# Objects that are no frames, and how to make a frame of them.
+
+
+def no_frame(given: Any) -> str:
+    """Return the error message for an object that is no frame: what to write instead."""
+    if isinstance(given, pd.Series):
+        return "a pandas Series has no columns; call to_frame('value') first"
+    if isinstance(given, DataFrameGroupBy | SeriesGroupBy):
+        by = repr(given.keys) if isinstance(given.keys, str | list) else "…"
+        return f"search the frame itself and name the groups: df.cep.match(…, partition_by={by})"
+    if isinstance(given, str | os.PathLike):
+        path = os.fspath(given)
+        read = "read_csv" if ".csv" in path.lower() or ".tsv" in path.lower() else "read_parquet"
+        return f"{path!r} is the path of a file; read it first: pd.{read}({path!r}).cep.match(…)"
+    if isinstance(given, Mapping):
+        return "a mapping of columns is not a frame yet; make one first: pd.DataFrame(columns).cep.match(…)"
+    if isinstance(given, list | tuple):
+        return (
+            f"a {type(given).__name__} of events is not a frame yet; make one first: "
+            "pd.DataFrame(events).cep.match(…)"
+        )
+    return (
+        f"cannot search a {type(given).__module__}.{type(given).__name__}; "
+        "a frame is a pandas, polars or Spark DataFrame or an Arrow table"
+    )
+
+
+# Frames in memory as sources of columns; here the frames of other libraries come in.
 
 _ROW_NUMBERS = {b"cepkit": b"row numbers"}
 _WITHOUT_ARROW = ("Object", "Int128", "UInt128")  # polars types that Arrow cannot hold
@@ -166,3 +197,83 @@ def _with_carried(frame: Any, table: pa.Table) -> Any:
             values = frame[field.name].gather(made[field.name])
             made = made.with_columns(values.alias(field.name))
     return made
+
+
+# A source of columns that asks another one.
+
+
+class WrappedSource:
+    """A source that asks another one; subclasses change some of the answers."""
+
+    def __init__(self, source: Source):
+        self._source = source
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self._source.n_rows
+
+    @property
+    def schema(self) -> Mapping[str, ColumnType]:
+        """The type of every column by name."""
+        return self._source.schema
+
+    @property
+    def duplicates(self) -> frozenset[str]:
+        """Names that several columns have."""
+        return self._source.duplicates
+
+    @property
+    def owner(self) -> object | None:
+        """The user's frame, for which prepared columns are kept."""
+        return self._source.owner
+
+    def is_untyped(self, name: str) -> bool:
+        """Return whether a column has neither values nor a type."""
+        return self._source.is_untyped(name)
+
+    def storage(self, name: str) -> Hashable | None:
+        """Return what decides, beside its type, how a column becomes an Arrow array; None for the values."""
+        return self._source.storage(name)
+
+    @property
+    def clock(self) -> str | None:
+        """The column that orders the rows if a query names none."""
+        return self._source.clock
+
+    @property
+    def frame(self) -> Frame:
+        """The frame itself."""
+        return self._source.frame
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        return self._source.column(name)
+
+    def item(self, name: str, index: int) -> Column:
+        """Return an item of a list column."""
+        return self._source.item(name, index)
+
+    def vectors(self, name: str) -> np.ndarray:
+        """Return an array column as a matrix."""
+        return self._source.vectors(name)
+
+    def arrow(self, name: str, rows: np.ndarray) -> pa.Array:
+        """Return the values of a column at these row numbers."""
+        return self._source.arrow(name, rows)
+
+    def index_labels(self, rows: np.ndarray) -> Any:
+        """Return the index labels of these row numbers."""
+        return self._source.index_labels(rows)
+
+    def rows(self, rows: np.ndarray, columns: Mapping[str, Any]) -> Frame:
+        """Return these rows as a frame; the further columns come first."""
+        return self._source.rows(rows, columns)
+
+    def result(self, columns: Mapping[str, Any]) -> Frame:
+        """Return result columns as a frame of the same kind."""
+        return self._source.result(columns)
+
+    def tagged(self, columns: Mapping[str, Any]) -> Frame:
+        """Return the frame with the further columns appended."""
+        return self._source.tagged(columns)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cepkit.compile.regex.program import compile_regex
 from cepkit.engines.measures.regex_measures import Measured
-from cepkit.engines.regex.matching import match_regex
+from cepkit.engines.regex import match_regex
 from cepkit.errors import CepError, UnsupportedQueryError, nearest, warn
 from cepkit.events import INTEGER, TEXT, Events, Frame, Source
 from cepkit.frames.building import build_events

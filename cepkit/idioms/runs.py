@@ -10,8 +10,7 @@ import numpy as np
 
 from cepkit.errors import UnsupportedQueryError, underline
 from cepkit.events import Events, Frame, Source
-from cepkit.idioms.asking import answer, as_measures, free_name, kept_query
-from cepkit.idioms.groups import Groups, group_rows
+from cepkit.idioms.asking import Groups, answer, as_measures, free_name, group_rows, kept_query
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import check_built, parse_expression
 from cepkit.language.regex.construction import regex_query

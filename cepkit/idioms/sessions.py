@@ -11,8 +11,7 @@ import numpy as np
 
 from cepkit.errors import CepError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, Events, Frame, Source
-from cepkit.idioms.asking import answer, as_measures, kept_query
-from cepkit.idioms.groups import Groups, group_rows
+from cepkit.idioms.asking import Groups, answer, as_measures, group_rows, kept_query
 from cepkit.language.expressions.durations import duration_ticks, unit_missing
 from cepkit.language.query_parts import Duration
 from cepkit.language.regex.construction import regex_query

@@ -17,8 +17,8 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import report_matches
 from cepkit.engines.counting.engine import CountedMatches, match_by_counting
 from cepkit.engines.next.engine import match_next
-from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.ordered import OrderedEvents, ordered_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, joined

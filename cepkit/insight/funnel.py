@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cepkit.insight.tally import Followed
-from cepkit.language.numbers import count_text
+from cepkit.language.expressions.durations import count_text
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.printing import duration_text
 from cepkit.language.sequences.query import SequenceQuery
@@ -18,7 +18,7 @@ from cepkit.language.sequences.query import SequenceQuery
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from cepkit.language.match_recognize.asked import RowsQuery
+    from cepkit.language.match_recognize.query import RowsQuery
 
 _LARGEST = 2**63 - 1
 _NOTHING_FOLLOWED = Followed()

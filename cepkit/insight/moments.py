@@ -19,9 +19,8 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.after_match import Reporter
 from cepkit.errors import ResultTooLargeError
 from cepkit.events import Events, Source
-from cepkit.insight.obstacles import Partial
-from cepkit.insight.partial_matches import Branched, RegexPartials, SequencePartials, block_of
-from cepkit.insight.value_text import row_text
+from cepkit.insight.partial_matches import Branched, Partial, RegexPartials, SequencePartials, block_of
+from cepkit.insight.why_not import row_text
 
 MOST_LISTED = 20  # partial matches of a kind that a moment lists; it only counts the others
 MOST_LIVE = 10_000  # live partial matches of a sequence

@@ -16,8 +16,13 @@ import numpy as np
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.events import Events
-from cepkit.insight.obstacles import Partial
-from cepkit.insight.partial_matches import RegexPartials, SequencePartials, looks_between, rows_looked_back
+from cepkit.insight.partial_matches import (
+    Partial,
+    RegexPartials,
+    SequencePartials,
+    looks_between,
+    rows_looked_back,
+)
 from cepkit.progress import checkpoint
 
 LOOK_BACK = 120  # events read before the wanted one, unless a point without partial matches is nearer

@@ -10,7 +10,7 @@ import numpy as np
 
 from cepkit.compile.sequences.program import BoundBranch
 from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
-from cepkit.engines.search.search import search_of
+from cepkit.engines.search import search_of
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.progress import checkpoint

@@ -30,7 +30,7 @@ class WhyNot:
         Everything that prevents the next event.
     kinds : tuple of str
         The kind of each reason: ``condition``, ``window``, ``absence``, … or ``after_match``. See
-        `cepkit.insight.obstacles.KINDS` and `cepkit.insight.why_not_regex.KINDS`.
+        `cepkit.insight.partial_matches.KINDS` and `cepkit.insight.why_not_regex.KINDS`.
     more : tuple of str
         Further information, for example the candidates for a missing event.
     matches : bool
@@ -205,3 +205,24 @@ def _number(label: Any, index: pd.Index) -> int:
             )
         found = found[0]
     return int(found)
+
+
+# Values and rows as text for readers.
+
+
+def cell(value: Any) -> str:
+    """Return a value as text; nulls become empty."""
+    if isinstance(value, list | tuple | np.ndarray):
+        shown = ", ".join(cell(one) for one in value[:8])
+        return f"[{shown}{', …' if len(value) > 8 else ''}]"
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def row_text(label: Any) -> str:
+    """Return the index label of a row in words."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return f"row {label!r}" if isinstance(label, str) else f"row {label}"

@@ -17,7 +17,7 @@ from cepkit.engines.after_match import report_matches
 from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, SequenceSet
-from cepkit.insight.obstacles import Extender, Obstacle, Partial
+from cepkit.insight.partial_matches import Extender, Obstacle, Partial
 from cepkit.progress import checkpoint
 
 MOST_STEPS = 20_000  # partial readings per branch

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.compile.sequences.elements import ALL, EACH, EARLIER, LAST, PREVIOUS
-from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.terms import Derived, Prepared, Term
-from cepkit.engines.measures.vectors import similarity
+from cepkit.compile.sequences.program import ALL, EACH, EARLIER, LAST, PREVIOUS, SequenceProgram
+from cepkit.compile.shared.bound_query import Derived, Prepared, Term
+from cepkit.engines.measures.reducing import similarity
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.python_kernels import Seen
 from cepkit.engines.shared.sequence_set import SequenceSet
@@ -27,10 +26,9 @@ from cepkit.events import (
     Source,
     shared_categories,
 )
-from cepkit.insight.funnel_sequences import conditions_alone
-from cepkit.insight.obstacles import Obstacle
-from cepkit.insight.value_text import row_text
-from cepkit.insight.why_not import WhyNot, named_positions, reading_table
+from cepkit.insight.funnels import conditions_alone
+from cepkit.insight.partial_matches import Obstacle
+from cepkit.insight.why_not import WhyNot, named_positions, reading_table, row_text
 from cepkit.insight.why_not_sequences import (
     EventReading,
     Outcome,
@@ -40,7 +38,7 @@ from cepkit.insight.why_not_sequences import (
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import format_duration
 from cepkit.language.expressions.functions import VECTOR_FUNCTIONS
-from cepkit.language.expressions.rebuilding import with_parts
+from cepkit.language.expressions.trees import with_parts
 from cepkit.language.sequences.printing import duration_text, type_text
 
 _SHOWN_FILLERS = 3

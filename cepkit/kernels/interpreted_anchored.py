@@ -60,7 +60,7 @@ def _count(
 
     Notes
     -----
-    The algorithm is that of `cepkit.compile.counting.anchored_counting.write_anchored_count`. Time O(anchors
+    The algorithm is that of `cepkit.compile.counting.anchored_source.write_anchored_count`. Time O(anchors
     x entries in a window x edges), times the entries in a window for each edge with a list.
     """
     zero, one = out.dtype.type(0), out.dtype.type(1)

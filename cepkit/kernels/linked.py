@@ -39,7 +39,7 @@ LIMB_BITS, LIMB_MASK = 31, (1 << 31) - 1
 SMALL = 1 << 61  # counts below this fit in one integer
 
 # The arguments ``pattern``, ``events``, ``store``, ``parts``, ``work`` and ``out`` are bundles of arrays;
-# `cepkit.linked.kernel_arrays` describes them.
+# `cepkit.linked.kernel_machine` describes them.
 
 
 # --- conditions -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.operands import Operand
 from cepkit.language.regex import patterns as pt
 from cepkit.language.sequences.checks import check_name
+from cepkit.language.sequences.construction import READERS, make_query
 from cepkit.language.sequences.patterns import (
     AllOf,
     AnyOf,
@@ -26,7 +27,6 @@ from cepkit.language.sequences.patterns import (
     extend_query,
 )
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, make_query
 
 
 def event(variable: str, event_type: str | int | bool | None = None) -> EventPattern:

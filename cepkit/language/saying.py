@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from cepkit.language.match_recognize.asked import RowsQuery
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
-from cepkit.language.match_recognize.saying import say_rows
-from cepkit.language.regex.query import RegexQuery
-from cepkit.language.regex.saying import say_regex
+from cepkit.language.match_recognize.printing import say_rows
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows
+from cepkit.language.regex.query import RegexQuery, say_regex
+from cepkit.language.sequences.printing import say_sequence
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.saying import say_sequence
 
 
 def say_query(query: RegexQuery | SequenceQuery | RowPatternQuery | SelectedRows | RowsQuery) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cepkit.parallel.agents.agents import parallel_note
 from cepkit.parallel.agents.outcome import ParallelRun, view_of_trace
-from cepkit.parallel.trace.trace import Trace
+from cepkit.parallel.trace import Trace
 from cepkit.planning.planner import register_engine_class, register_remark
 from cepkit.results.views import OF_RUNS, one_of, view_of
 

@@ -2,10 +2,17 @@
 
 from cepkit.pipelines.formats.tweets import parse_tweets
 from cepkit.pipelines.ingest import FORMATS, ingest, read_events, read_quarantine
-from cepkit.pipelines.quality import QualityReport, quality_report_text, read_report
 from cepkit.pipelines.spark_session import spark_session, worker_python
-from cepkit.pipelines.stages import minmax, with_last_prices, with_vwap
-from cepkit.pipelines.tags import frequent_tags, hashtags, tag_code, tag_mask
+from cepkit.pipelines.stages import (
+    frequent_tags,
+    hashtags,
+    minmax,
+    tag_code,
+    tag_mask,
+    with_last_prices,
+    with_vwap,
+)
+from cepkit.pipelines.target import QualityReport, quality_report_text, read_report
 
 __all__ = [
     "FORMATS", "QualityReport", "frequent_tags", "hashtags", "ingest", "minmax", "parse_tweets",

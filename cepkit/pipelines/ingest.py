@@ -23,12 +23,29 @@ from cepkit.pipelines.formats import (
     siri,
     tweets,
 )
-from cepkit.pipelines.formats.format import STRUCTURE, Format, UnknownFormatError
-from cepkit.pipelines.formats.records import SourceNotFoundError, count_records, read_records, source_files
-from cepkit.pipelines.quality import AccountingError, QualityReport, read_report, write_report
+from cepkit.pipelines.formats.format import (
+    STRUCTURE,
+    Format,
+    SourceNotFoundError,
+    UnknownFormatError,
+    count_records,
+    read_records,
+    source_files,
+)
 from cepkit.pipelines.spark_session import setting, spark_session
 from cepkit.pipelines.stages import quoted
-from cepkit.pipelines.target import EVENTS, QUALITY, QUARANTINE, replacing, said_of_target, target_folder
+from cepkit.pipelines.target import (
+    EVENTS,
+    QUALITY,
+    QUARANTINE,
+    AccountingError,
+    QualityReport,
+    read_report,
+    replacing,
+    said_of_target,
+    target_folder,
+    write_report,
+)
 from cepkit.progress import watch_spark
 
 if TYPE_CHECKING:

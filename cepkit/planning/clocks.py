@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.shared.terms import Table
+from cepkit.compile.shared.bound_query import Table
 from cepkit.errors import CepError, TieWarning, warn
 from cepkit.events import (
     DURATION,

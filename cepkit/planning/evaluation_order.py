@@ -1,21 +1,234 @@
-"""The order in which the ordered engine binds the events of a sequence: the user's or the cheapest one."""
+"""The order in which the ordered engine binds events, by rates and selectivities of a sample."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise, permutations
+from math import factorial
 
 import numpy as np
 
 from cepkit.compile.sequences.ordered_source import components_of_absence, components_of_condition
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
-from cepkit.engines.shared.condition_tests import holding
+from cepkit.engines.ordered import OrderedEvents, ordered_sequence
+from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.searched_matches import MOST_KNOWN
 from cepkit.engines.shared.sequence_set import FoundLater, SequenceSet
 from cepkit.events import Events
-from cepkit.planning.cost import cheapest_order, nested_search_cost, partial_matches
-from cepkit.planning.statistics import Measured, Statistics, measure_condition, measure_rates
+
+# Cost formulas of evaluation plans: pure functions of rates and selectivities.
+
+MOST_PERMUTED = 6  # all orders of up to this many components are tried
+LAST_LEVEL = 1 / 16  # relative cost of a test at the last level, of the measured order of magnitude
+
+Selectivity = tuple[frozenset[int], float]
+
+
+def partial_matches(
+    order: Sequence[int],
+    n_events: Sequence[float],
+    in_window: Sequence[float],
+    selectivities: Sequence[Selectivity],
+) -> tuple[float, ...]:
+    """Return how many partial matches of a sequence are expected after each component of an order.
+
+    With k events in one window, the first begins it and the others come in one of (k - 1)! orders. The
+    formula treats conditions as independent.
+
+    Source: Kolchinsky, Schuster, "Join Query Optimization Techniques for Complex Event Processing
+    Applications", PVLDB 11(11), 2018: the cost of order-based plans.
+    Differs: in the paper, a sequence is a conjunction with conditions on time that have given selectivities.
+    Here their share is 1 / (k - 1)!, as for independent arrivals. Events per window are measured.
+    """
+    bound: set[int] = set()
+    made, pairs = [], 1.0
+    for k, c in enumerate(order):
+        pairs = n_events[c] if k == 0 else pairs * in_window[c]
+        bound.add(c)
+        share = 1.0
+        for components, selectivity in selectivities:
+            share *= selectivity if components <= bound else 1.0
+        made.append(pairs * share / factorial(k))
+    return tuple(made)
+
+
+def left_deep_cost(
+    order: Sequence[int],
+    n_events: Sequence[float],
+    in_window: Sequence[float],
+    selectivities: Sequence[Selectivity],
+) -> float:
+    """Return the expected number of partial matches of all lengths. Parameters as in `partial_matches`."""
+    return sum(partial_matches(order, n_events, in_window, selectivities))
+
+
+def nested_search_cost(
+    order: Sequence[int],
+    n_events: Sequence[float],
+    in_window: Sequence[float],
+    selectivities: Sequence[Selectivity],
+) -> float:
+    """Return how many combinations of events a nested search tests. Parameters as in `partial_matches`.
+
+    At each level, the search tests every partial match with every event of the next component in its
+    window. At the last level, vector instructions run the tests, so each test counts as ``LAST_LEVEL``.
+
+    Source: left-deep plans as in `left_deep_cost`.
+    Differs: counts tests, not combinations that pass, since a test costs as much here as keeping its result.
+    """
+    passed = partial_matches(order, n_events, in_window, selectivities)
+    tested = [float(n_events[order[0]])]
+    for k in range(1, len(order)):
+        tested.append(passed[k - 1] * in_window[order[k]] / k)
+    return sum(tested[:-1]) + (tested[-1] * LAST_LEVEL if len(order) > 1 else tested[-1])
+
+
+Cost = Callable[[Sequence[int], Sequence[float], Sequence[float], Sequence[Selectivity]], float]
+
+
+def cheapest_order(
+    n_events: Sequence[float],
+    in_window: Sequence[float],
+    selectivities: Sequence[Selectivity],
+    cost: Cost = left_deep_cost,
+) -> tuple[int, ...]:
+    """Return the cheapest order; among equally cheap orders, the one closest to the pattern's.
+
+    With up to ``MOST_PERMUTED`` components, all orders are compared. With more, the search is greedy: each
+    step takes the component that keeps the order so far cheapest.
+
+    Source: Kolchinsky, Schuster 2018: greedy orders, and exhaustive search for few components.
+    """
+    n = len(n_events)
+
+    def round_cost(order: tuple[int, ...]) -> float:
+        # Costs are equal if they differ only in the order of their factors.
+        return float(f"{cost(order, n_events, in_window, selectivities):.9g}")
+
+    if n <= MOST_PERMUTED:
+        return min(permutations(range(n)), key=round_cost)
+    order: tuple[int, ...] = ()
+    while len(order) < n:
+        order = min(((*order, c) for c in range(n) if c not in order), key=round_cost)
+    return order
+
+
+# Rates of events and selectivities of conditions, measured on a sample of the events.
+
+TUPLES = 2_000  # combinations of events that test each condition
+_ANCHORS = 2_000  # events of each component whose windows are counted
+_FIRSTS = 100_000  # most events from which the first of a combination is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How often a condition held."""
+
+    name: str  # as users see it
+    components: frozenset[int]  # the components that it reads
+    # n_tested, n_held: number of combinations of events, in the order and window of the pattern
+    n_tested: int
+    n_held: int
+
+    @property
+    def selectivity(self) -> float:
+        """The expected share that holds: 0.5 if nothing was tested, and never 0 or 1.
+
+        Source: Laplace's rule of succession.
+        """
+        return (self.n_held + 1) / (self.n_tested + 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The input of the cost formulas."""
+
+    n_events: tuple[int, ...]  # number of events that the component accepts
+    in_window: tuple[float, ...]  # mean number of these events in a window after an event of the pattern
+    conditions: tuple[Measured, ...] = ()  # the conditions that read several components
+
+    @property
+    def selectivities(self) -> tuple[tuple[frozenset[int], float], ...]:
+        """The components and the selectivity of every condition."""
+        return tuple((one.components, one.selectivity) for one in self.conditions)
+
+
+def measure_rates(
+    members: Sequence[np.ndarray], later: np.ndarray, window_end: np.ndarray
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return the number of each component's events, and the mean number of them in a window.
+
+    Uses the windows after up to 2,000 evenly spaced events per component.
+    """
+    anchors = np.concatenate([_evenly(own, _ANCHORS) for own in members])
+    n_events = tuple(map(len, members))
+    if not len(anchors):
+        return n_events, (0.0,) * len(members)
+    begin, end = later[anchors], window_end[anchors]
+    counts = [np.maximum(np.searchsorted(own, end) - np.searchsorted(own, begin), 0) for own in members]
+    return n_events, tuple(float(count.mean()) for count in counts)
+
+
+def measure_condition(
+    name: str,
+    components: frozenset[int],
+    holds: Callable[[np.ndarray], np.ndarray],
+    members: Sequence[np.ndarray],
+    later: np.ndarray,
+    window_end: np.ndarray,
+    seed: int = 0,
+) -> Measured:
+    """Return how often a condition holds for events in the order and window of the pattern.
+
+    Draws at most ``TUPLES`` combinations. All pairs of first and last events are equally likely; the events
+    between them are drawn from those in between.
+    """
+    drawn = combinations(sorted(components), members, later, window_end, np.random.default_rng(seed))
+    n_held = int(np.count_nonzero(holds(drawn))) if len(drawn) else 0
+    return Measured(name, components, len(drawn), n_held)
+
+
+def combinations(
+    components: Sequence[int],
+    members: Sequence[np.ndarray],
+    later: np.ndarray,
+    window_end: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw events of ascending components, in order and in one window; see `measure_condition`."""
+    first = _evenly(members[components[0]], _FIRSTS)
+    if len(components) == 1:
+        first = _evenly(first, TUPLES)
+        made = np.zeros((len(first), len(members)), np.int64)
+        made[:, components[0]] = first
+        return made
+    last = members[components[-1]]
+    low, high = np.searchsorted(last, later[first]), np.searchsorted(last, window_end[first])
+    n_after = np.cumsum(np.maximum(high - low, 0))
+    total = int(n_after[-1]) if len(n_after) else 0
+    ranks = np.arange(total) if total <= TUPLES else rng.integers(0, total, TUPLES)
+    of = np.searchsorted(n_after, ranks, side="right")
+    made = np.zeros((len(ranks), len(members)), np.int64)
+    made[:, components[0]] = first[of]
+    made[:, components[-1]] = last[high[of] - (n_after[of] - ranks)]
+    for before, c in pairwise(components[:-1]):
+        low = np.searchsorted(members[c], later[made[:, before]])
+        n_between = np.searchsorted(members[c], made[:, components[-1]]) - low
+        kept = n_between > 0
+        made, low, n_between = made[kept], low[kept], n_between[kept]
+        made[:, c] = members[c][low + (rng.random(len(made)) * n_between).astype(np.int64)]
+    return made
+
+
+def _evenly(places: np.ndarray, most: int) -> np.ndarray:
+    if len(places) <= most:
+        return places
+    return places[np.linspace(0, len(places) - 1, most).astype(np.int64)]
+
+
+# The order in which the ordered engine binds the events of a sequence: the user's or the cheapest one.
 
 _ALIKE = 1.02  # rates are estimates; conditions mostly compare an event with events before it
 _CLEARLY_MORE = 1.2  # the numbers of matches are estimates
@@ -62,7 +275,7 @@ def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> l
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
     """Return the order in which the components of a branch are bound.
 
-    The work is bounded, see `cepkit.planning.statistics`. The same events give the same order.
+    The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
     """
     given = own.program.given_order(bound)
     if given is not None and not explained:

@@ -103,7 +103,7 @@ def _match_by_counting(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _ordered_unsupported(program: Program | SequenceProgram) -> str | None:
-    from cepkit.engines.ordered.ordered import ordered_unsupported
+    from cepkit.engines.ordered import ordered_unsupported
 
     return ordered_unsupported(program)
 
@@ -135,7 +135,7 @@ def _next_details(program: SequenceProgram) -> list[tuple[str, str]]:
 
 
 def _search(program: SequenceProgram, events: Events) -> SequenceSet:
-    from cepkit.engines.search.search import search_sequence
+    from cepkit.engines.search import search_sequence
     from cepkit.engines.shared.sequence_set import FoundLater
 
     return FoundLater(events, partial(search_sequence, program), is_final=not program.can_be_forbidden_later)

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cepkit.language.numbers import count_text
+from cepkit.language.expressions.durations import count_text
 from cepkit.plots import theme
-from cepkit.plots.text import cut, escaped
-from cepkit.plots.timeline.heights import nice_ticks
+from cepkit.plots.theme import cut, escaped
+from cepkit.plots.timeline.axes import nice_ticks
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

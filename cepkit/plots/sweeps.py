@@ -13,7 +13,7 @@ import pandas as pd
 
 from cepkit.errors import CepError, column_not_found, whole_number
 from cepkit.plots import theme
-from cepkit.plots.text import cut, escaped
+from cepkit.plots.theme import cut, escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -1,12 +1,15 @@
-"""Colours and symbols of all pictures. They suit light and dark paper; symbols differ where colours do."""
+"""Colours, symbols and texts of all pictures. They suit light and dark paper."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from cepkit.compile.regex.automaton import ANY
+
+# Colours and symbols of all pictures. They suit light and dark paper; symbols differ where colours do.
 
 # Contrast 4.2 or more against white as well as against the dark grey of notebooks (#111).
 INK = "#767b84"
@@ -99,3 +102,18 @@ def svg_attributes(label: str) -> dict[str, str]:
         "color": INK,
         "style": f"color:{PAGE_INK};max-width:100%;height:auto",
     }
+
+
+# Texts for plotly: names are shown literally and cut to fit.
+
+NAME_CHARACTERS = 40
+
+
+def escaped(text: object) -> str:
+    """Return ``text`` so that plotly shows it literally: no tags, no entities, no ``%{…}``."""
+    return html.escape(str(text), quote=False).replace("%{", "%&#123;")
+
+
+def cut(name: str) -> str:
+    """Return the name, cut when it is longer than ``NAME_CHARACTERS``."""
+    return name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…"

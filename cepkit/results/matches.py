@@ -16,41 +16,44 @@ from cepkit.frames.pandas import as_pandas
 from cepkit.language.regex.query import RegexQuery
 from cepkit.limits import MemoryLimit
 from cepkit.progress import show_progress
-from cepkit.results.arguments import (
+from cepkit.results.doors import open_door
+from cepkit.results.found import (
     CURE,
     LIMIT,
     PER_NUMBER,
+    FoundMatches,
     Limit,
+    Match,
+    Part,
     bounded,
     bounds_of,
     check_key,
     check_rows,
     length_of,
     limit_of,
+    matches_of_part,
     most_needed,
     number_of,
     number_of_items,
 )
-from cepkit.results.doors import open_door
-from cepkit.results.found import FoundMatches, Part
-from cepkit.results.in_memory.building import (
+from cepkit.results.in_memory import (
+    SHOWN,
     TOGETHER,
     all_matches,
+    call_for_more,
     check_building,
     chunks_of,
-)
-from cepkit.results.in_memory.counting import count_matches, counts_by_last
-from cepkit.results.in_memory.saying import (
-    SHOWN,
-    call_for_more,
+    count_matches,
+    counts_by_last,
     headline,
     how_many_more,
     html_of_table,
+    lineage_frame,
+    matched_rows,
     paragraphs,
+    tag_columns,
     text_of_table,
 )
-from cepkit.results.match import Match, matches_of_part
-from cepkit.results.tagging import lineage_frame, matched_rows, tag_columns
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -459,7 +462,7 @@ class Matches:
         >>> matches.write_parquet("pairs.parquet")  # doctest: +SKIP
         4
         """
-        from cepkit.results.in_memory.writing import write_matches
+        from cepkit.results.in_memory import write_matches
 
         return write_matches(
             self._found, self._source, self.count, path, rows, self._memory_limit, overwrite=overwrite
@@ -609,7 +612,7 @@ class Matches:
         >>> matches.plot("x").layout.title.text.startswith("up")
         True
         """
-        from cepkit.results.in_memory.picture import draw_matches
+        from cepkit.results.in_memory import draw_matches
 
         return draw_matches(
             self._found, self._source, value=value, partitions=partitions, max_events=max_events

@@ -14,10 +14,9 @@ from cepkit.frames.pandas import as_pandas
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
 from cepkit.limits import MemoryLimit
 from cepkit.progress import show_progress
-from cepkit.results.arguments import bounded, check_key, check_rows, number_of
 from cepkit.results.doors import open_door
-from cepkit.results.in_memory.saying import SHOWN, html_of_table, paragraphs, text_of_table
-from cepkit.results.match import Match
+from cepkit.results.found import Match, bounded, check_key, check_rows, number_of
+from cepkit.results.in_memory import SHOWN, html_of_table, paragraphs, text_of_table
 from cepkit.results.matches import Matches
 
 if TYPE_CHECKING:

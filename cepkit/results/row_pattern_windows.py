@@ -9,24 +9,27 @@ from typing import Any, Protocol
 import numpy as np
 
 from cepkit.compile.match_recognize.compiled import Compiled
-from cepkit.compile.match_recognize.placing import ColumnScope
-from cepkit.compile.match_recognize.values import column_of, compile_value
+from cepkit.compile.match_recognize.values import ColumnScope, column_of, compile_value
+from cepkit.engines.match_recognize.bound import bind_clause, check_select, prepare_rows
 from cepkit.engines.match_recognize.matching import RowMatch
-from cepkit.engines.match_recognize.preparing import bind_clause, prepare_rows
-from cepkit.engines.match_recognize.selected import check_select
-from cepkit.engines.match_recognize.windows import find_window_matches, window_values
+from cepkit.engines.match_recognize.output import find_window_matches, window_values
 from cepkit.engines.measures.regex_measures import Picked
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, ColumnType, Frame, Source
 from cepkit.frames.row_order import order_of_rows, plain_values
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import SelectedRows, WindowedRows, listed_columns
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
-from cepkit.results.match_recognize.columns import ResultColumn, column_of_measure
-from cepkit.results.match_recognize.select import Projection, order_and_limit, project
+from cepkit.results.match_recognize.search import (
+    Projection,
+    ResultColumn,
+    column_of_measure,
+    order_and_limit,
+    project,
+)
 
 _MADE = "\0over"  # begins the names of columns that the SELECT computes from
 

@@ -15,7 +15,7 @@ register_engine_class("Tree", 'cep.shedding.Tree(order="cost")')
 
 @view_of.register(pd.DataFrame)
 def _(of, what, settings):
-    from cepkit.shedding.views.utility_view import UtilityView  # imports the packages of the widgets
+    from cepkit.shedding.views import UtilityView  # imports the packages of the widgets
 
     one_of(what, ("utility",), "a DataFrame")
     return UtilityView(of, **settings)
@@ -23,8 +23,7 @@ def _(of, what, settings):
 
 @view_of.register(ReplayResult)
 def _(of, what, settings):
-    from cepkit.shedding.views.load_view import LoadView
-    from cepkit.shedding.views.utility_view import utility_view_of
+    from cepkit.shedding.views import LoadView, utility_view_of
 
     made = {"load": LoadView, "utility": utility_view_of}
     return made[one_of(what, tuple(made), "the result of replay")](of, **settings)

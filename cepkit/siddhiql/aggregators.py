@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, OBJECT, STRING, Type
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, STRING, Type
 
 _UNIT = 1 << 1074  # every float is a whole multiple of 1 / _UNIT
 

@@ -16,17 +16,7 @@ from cepkit.frames.sources import source_of_frame
 from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.siddhi.query import DefinedStream
-from cepkit.siddhiql.functions.signatures import (
-    BOOL,
-    DOUBLE,
-    INT,
-    LONG,
-    OBJECT,
-    SINGLE,
-    STRING,
-    Type,
-    type_of_column,
-)
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, OBJECT, SINGLE, STRING, Type, type_of_column
 from cepkit.siddhiql.runs.states import Event
 
 NANOSECONDS_PER_MS = NANOSECONDS["ms"]

@@ -13,8 +13,8 @@ from cepkit.events import TIME, ColumnType, Frame, Source
 from cepkit.frames.conversion import NOT_FOR_ARROW
 from cepkit.frames.pandas import as_pandas
 from cepkit.language.expressions.durations import NANOSECONDS
-from cepkit.results.in_memory.saying import SHOWN, html_of_table, paragraphs, text_of_table
-from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
+from cepkit.results.in_memory import SHOWN, html_of_table, paragraphs, text_of_table
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, Type
 from cepkit.siddhiql.selecting import Row
 
 _ARROW = {

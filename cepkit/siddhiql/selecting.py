@@ -11,10 +11,9 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.siddhi.printing import print_condition
 from cepkit.language.siddhi.query import OutputColumn, SiddhiQuery
 from cepkit.siddhiql import aggregators as ag
-from cepkit.siddhiql.calls import checked, single_value
-from cepkit.siddhiql.functions.signatures import NUMBERS, OBJECT, Type
+from cepkit.siddhiql.calls import Scope, SlotOf, Typed, Value, checked, single_value
+from cepkit.siddhiql.functions import NUMBERS, OBJECT, Type
 from cepkit.siddhiql.runs.states import Slots
-from cepkit.siddhiql.scopes import Scope, SlotOf, Typed, Value
 from cepkit.siddhiql.values import compile_condition, compile_siddhi
 
 CURRENT, EXPIRED, RESET = "current", "expired", "reset"

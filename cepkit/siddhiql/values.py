@@ -9,12 +9,11 @@ from typing import Any
 
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.siddhi.expression_building import Milliseconds
+from cepkit.language.siddhi.building import Milliseconds
 from cepkit.language.siddhi.printing import print_condition
-from cepkit.siddhiql.calls import checked, compile_call
-from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, NUMBERS, OBJECT, STRING, Type
+from cepkit.siddhiql.calls import Scope, Typed, Value, chain_index, checked, compile_call, picked
+from cepkit.siddhiql.functions import BOOL, DOUBLE, INT, LONG, NUMBERS, OBJECT, STRING, Type
 from cepkit.siddhiql.runs.states import Slots
-from cepkit.siddhiql.scopes import Scope, Typed, Value, chain_index, picked
 
 # --- expressions
 

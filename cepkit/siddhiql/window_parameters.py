@@ -8,12 +8,12 @@ from typing import Any
 from cepkit.errors import nearest
 from cepkit.events import ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.siddhi.expression_building import Milliseconds
-from cepkit.language.siddhi.patterns import WindowHandler
+from cepkit.language.siddhi.building import Milliseconds
 from cepkit.language.siddhi.printing import print_condition
-from cepkit.siddhiql.functions.signatures import INT, LONG
+from cepkit.language.siddhi.query import WindowHandler
+from cepkit.siddhiql.calls import Scope, SlotOf
+from cepkit.siddhiql.functions import INT, LONG
 from cepkit.siddhiql.runs.windows import KNOWN_WINDOWS, WindowPlan
-from cepkit.siddhiql.scopes import Scope, SlotOf
 
 _SAME_NAME = {name.lower(): name for name in KNOWN_WINDOWS}
 

@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.bound_query import BoundQuery, Inputs, used_tables
-from cepkit.compile.shared.terms import Members
+from cepkit.compile.shared.bound_query import BoundQuery, Inputs, Members, used_tables
 from cepkit.errors import UnsupportedQueryError
 from cepkit.events import TEXT, Column, ColumnType
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import partition_codes
 from cepkit.streaming.batches import stable_column
-from cepkit.streaming.codes import Key, TextCodes
+from cepkit.streaming.values import Key, TextCodes
 
 
 class CodeMarks:

@@ -20,12 +20,19 @@ from cepkit.language.expressions.trees import Attribute
 from cepkit.language.regex.query import RegexQuery
 from cepkit.planning.validation import compile_checked
 from cepkit.streaming.batches import StreamSchema
-from cepkit.streaming.codes import KeyCodes
 from cepkit.streaming.coding import BatchCoder, keys_of_batch
-from cepkit.streaming.kernel_state import values_in_use
-from cepkit.streaming.replicas import Matcher, Replica, ReplicaMatches, ReplicaThreads, Share, gather
+from cepkit.streaming.replicas import (
+    Matcher,
+    Replica,
+    ReplicaMatches,
+    ReplicaThreads,
+    Share,
+    gather,
+    values_in_use,
+)
 from cepkit.streaming.saved import Saved
 from cepkit.streaming.search import Options, Ready, Search
+from cepkit.streaming.values import KeyCodes
 
 _EVENTS_PER_SHARE = 1 << 16  # with threads, a batch is dealt out in pieces of at least this many events
 

@@ -1,39 +1,173 @@
-"""Replicas of a stream's matcher: each owns some partitions, and may run on a thread of its own.
-
-They know arrays and Arrow tables, but no other frames.
-"""
+"""Replicas of a stream's matcher: each has some partitions, and a merge releases outputs in order."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import queue
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from cepkit.compile.regex.program import Kernel, Program
-from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.regex.program import Kernel, Program, State
+from cepkit.compile.shared.bound_query import Inputs, Term
+from cepkit.compile.shared.term_writing import StateArray
 from cepkit.engines.measures.regex_measures import measure
-from cepkit.engines.regex.matching import advance, label_rows
+from cepkit.engines.regex import advance, label_rows
 from cepkit.engines.shared.match_set import MatchSet
-from cepkit.errors import CepError
+from cepkit.errors import CepError, OrderError
 from cepkit.events import Column, Events
 from cepkit.frames.arrow import ArrowSource
-from cepkit.streaming.kernel_state import (
-    copy_partitions,
-    forget_partitions,
-    live_starts,
-    pack_state,
-    put_back,
-    unpack_state,
-)
-from cepkit.streaming.merge import OrderedMerge
 from cepkit.streaming.saved import Saved
+
+# The state of a regex kernel: rows of single partitions, and the whole state as arrays for a file.
+
+_NO_VALUES = (
+    "_start",
+    "_mask",
+    "_head",
+    "_tail",
+)  # ends of the names of arrays that hold no values of columns
+
+
+def live_starts(state: State, partitions: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the number of live partial matches of each of these partitions, int64."""
+    n_live = state.arrays["live"][partitions].copy()
+    for name, head in state.arrays.items():
+        if name.endswith("_head"):
+            n_live += state.arrays[f"{name.removesuffix('_head')}_tail"][partitions] - head[partitions]
+    return n_live
+
+
+def copy_partitions(state: State, partitions: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the state of these partitions, for `put_back`. O(partitions x capacity)."""
+    return {name: array[partitions] for name, array in state.arrays.items()}
+
+
+def put_back(state: State, partitions: np.ndarray, copies: Mapping[str, np.ndarray]) -> None:
+    """Restore the state that `copy_partitions` returned; the arrays may have grown in the meantime."""
+    for name, copy in copies.items():
+        if copy.ndim == 1:
+            state.arrays[name][partitions] = copy
+        else:
+            state.arrays[name][partitions, : copy.shape[1]] = copy
+
+
+def forget_partitions(state: State, partitions: np.ndarray) -> int:
+    """Reset partitions to their state before any event; return how many partial matches this ends."""
+    n_ended = int(live_starts(state, partitions).sum())
+    for array in state.layout:
+        if array.per in ("partition", "ring"):
+            state.arrays[array.name][partitions] = array.fill
+    return n_ended
+
+
+def values_in_use(state: State) -> list[np.ndarray]:
+    """Return the integers of a state that may be codes of texts: all but counters, positions and masks."""
+    packed = pack_state(state)
+    return [
+        values
+        for name, values in packed.items()
+        if values.dtype.kind == "i" and not name.endswith(_NO_VALUES) and name not in ("live", "ordinal")
+    ]
+
+
+def pack_state(state: State) -> dict[str, np.ndarray]:
+    """Return the arrays of a state for a file, with zeros in unused cells."""
+    packed = {}
+    for array in state.layout:
+        values = state.arrays[array.name]
+        if array.per in ("list", "queue"):
+            first, stop = _cells_in_use(state, array)
+            width = max(1, int(stop.max(initial=0)))
+            cell = np.arange(width)
+            in_use = (cell >= first[:, None]) & (cell < stop[:, None])
+            values = np.where(in_use, values[:, :width], np.zeros((), values.dtype))
+        packed[array.name] = values
+    return packed
+
+
+def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarray]:
+    if array.per == "list":
+        return np.zeros_like(state.arrays["live"]), state.arrays["live"]
+    queue = array.name.split("_")[0]
+    return state.arrays[f"{queue}_head"], state.arrays[f"{queue}_tail"]
+
+
+def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
+    """Return the state that `pack_state` stored in ``arrays``."""
+    wanted = {array.name: array.dtype for array in layout}
+    found = {name: values.dtype.name for name, values in arrays.items()}
+    if wanted != found:
+        raise CepError(
+            f"the saved state does not fit this query's kernel: it has {found}, the kernel needs {wanted}"
+        )
+    return State(layout, {name: np.array(values) for name, values in arrays.items()})
+
+
+# The ordered merge: releases outputs of several replicas in the order of the completing events.
+
+T = TypeVar("T")
+
+
+class OrderedMerge(Generic[T]):
+    """Holds outputs back until no replica can offer an earlier one.
+
+    Every replica reads its events in stream order and reports its position with outputs and pulses. The merge
+    releases an output after every replica has reached its position. No two events share a position, so the
+    order of the outputs equals that of a single replica, for any timing of the threads.
+
+    Not thread-safe: threads that share it need a lock. A replica with rare events would delay all others;
+    pulses bound that delay. If all replicas receive a pulse after every P events, an output waits for at
+    most P + L further events, where L is the number of events since the oldest one that still waits in a
+    replica's queue.
+
+
+    Source: Hirzel, "Partition and Compose: Parallel Complex Event Processing", DEBS 2012 (ordered merge,
+    pulses).
+    Differs: an output also reports the position of its replica, as a pulse does.
+    """
+
+    def __init__(self, n_replicas: int):
+        self.position_of_replica = [-1] * n_replicas
+        self._waiting: list[tuple[int, int, T]] = []
+        self._number = itertools.count()  # items themselves are never compared
+
+    def offer(self, replica: int, position: int, item: T) -> None:
+        """Add an output that the event at ``position`` completed."""
+        reached = self.position_of_replica[replica]
+        if position <= reached:
+            raise OrderError(
+                f"replica {replica} offers an output of position {position} after it has reached {reached}"
+            )
+        self.position_of_replica[replica] = position
+        heapq.heappush(self._waiting, (position, next(self._number), item))
+
+    def pulse(self, replica: int, position: int) -> None:
+        """Note that ``replica`` has finished its events up to and including ``position``."""
+        self.position_of_replica[replica] = max(position, self.position_of_replica[replica])
+
+    def release(self) -> list[T]:
+        """Remove and return the outputs that no later output can precede, in the order of their positions."""
+        reached = min(self.position_of_replica)
+        released = []
+        while self._waiting and self._waiting[0][0] <= reached:
+            released.append(heapq.heappop(self._waiting)[2])
+        return released
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+# Replicas of a stream's matcher: each owns some partitions, and may run on a thread of its own.
+#
+# They know arrays and Arrow tables, but no other frames.
 
 _MESSAGES = 8  # may wait for a replica; the sender of more blocks
 

@@ -13,13 +13,27 @@ from cepkit.errors import CepError, CepWarning
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.results.doors import open_door
-from cepkit.streaming.arrival import count_late, ordered_batch
-from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, table_of_batch
+from cepkit.streaming.batches import (
+    Kind,
+    StreamSchema,
+    count_late,
+    kind_of_batch,
+    ordered_batch,
+    table_of_batch,
+)
 from cepkit.streaming.operators.chains import open_search
 from cepkit.streaming.operators.join_stream import JoinStream, is_saved_join, load_join
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.saved import Saved, kind_of_file, load_file, said_as_damage, save_file
-from cepkit.streaming.saved_queries import duration_as_json, query_as_json, query_of_json
+from cepkit.streaming.saved import (
+    Saved,
+    duration_as_json,
+    kind_of_file,
+    load_file,
+    query_as_json,
+    query_of_json,
+    said_as_damage,
+    save_file,
+)
 from cepkit.streaming.search import Options, Ready, Search
 from cepkit.windows.chains import Chain, said
 from cepkit.windows.values import Window

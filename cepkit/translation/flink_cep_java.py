@@ -15,9 +15,9 @@ from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.query_parts import Duration
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.translation.from_sequence import steps_of, with_counts
-from cepkit.translation.infix import Infix
-from cepkit.translation.refusing import refuse, with_values
+from cepkit.translation.chains import refuse, with_values
+from cepkit.translation.siddhi import Infix
+from cepkit.translation.to_chains import steps_of, with_counts
 
 TARGET = "flink_cep_java"
 _STEPS = {"strict": "next", "partition": "next", "next": "followedBy", "any": "followedByAny"}
@@ -227,7 +227,7 @@ def _quantifier(query: SequenceQuery, loop: sq.Loop, steps: list[str | None]) ->
 
 
 def _as_own(tree: ex.Expression, variable: str) -> ex.Expression:
-    from cepkit.language.expressions.rebuilding import rebuilt
+    from cepkit.language.expressions.trees import rebuilt
 
     def put(node: ex.Expression) -> ex.Expression:
         return ex.Reference(variable, node.name) if isinstance(node, ex.Attribute) else node

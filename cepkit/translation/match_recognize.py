@@ -6,7 +6,7 @@ from cepkit.engines.measures.regex_measures import measure_expressions
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
-from cepkit.language.expressions.rebuilding import rebuilt, with_parts
+from cepkit.language.expressions.trees import rebuilt, with_parts
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
 from cepkit.language.query_parts import Duration
@@ -14,15 +14,16 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.translation.chains import (
     RowChain,
+    check_portable,
     joined_with_and,
     map_measures,
     map_values,
+    refuse,
+    with_values,
     with_window_as_condition,
 )
-from cepkit.translation.from_regex import match_value
-from cepkit.translation.from_sequence import own_conditions, single_events, steps_of
 from cepkit.translation.loops import row_pattern_of_regex
-from cepkit.translation.refusing import check_portable, refuse, with_values
+from cepkit.translation.to_chains import match_value, own_conditions, single_events, steps_of
 
 TARGET = "match_recognize"
 _UNITS = {"day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "ms": 1000}

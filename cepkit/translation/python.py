@@ -12,10 +12,8 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.printing import duration_text
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.translation.calls import call_text
-from cepkit.translation.refusing import with_values
-from cepkit.translation.regex import regex_keywords
-from cepkit.translation.sase import print_sase, sequence_keywords
+from cepkit.translation.calls import call_text, print_sase, regex_keywords, sequence_keywords
+from cepkit.translation.chains import with_values
 
 _TAKEN = frozenset(["cep", "df", "query", "pattern"])
 _FOLLOW = {

@@ -14,11 +14,14 @@ from cepkit.language.recognizing import is_match_recognize
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
-from cepkit.translation.chains import RowChain
-from cepkit.translation.from_match_recognize import chain_of_rows
-from cepkit.translation.from_regex import chain_of_regex
-from cepkit.translation.from_sequence import CONTIGUOUS, chain_of_sequence, steps_of
-from cepkit.translation.refusing import refuse, with_values
+from cepkit.translation.chains import RowChain, refuse, with_values
+from cepkit.translation.to_chains import (
+    CONTIGUOUS,
+    chain_of_regex,
+    chain_of_rows,
+    chain_of_sequence,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from cepkit.planning.queries import Query
@@ -178,14 +181,14 @@ def chain_of(to: str, query: AnyQuery) -> RowChain:
 
 
 def _to_sase(query: AnyQuery) -> str:
-    from cepkit.translation.sase import print_sase
+    from cepkit.translation.calls import print_sase
 
     return print_sase(sequence_of("sase", query))
 
 
 def sequence_of(to: str, query: AnyQuery) -> SequenceQuery:
     """Return a query as an event sequence."""
-    from cepkit.translation.sase import sequence_of_chain
+    from cepkit.translation.calls import sequence_of_chain
 
     if isinstance(query, SequenceQuery):
         return query
@@ -193,14 +196,14 @@ def sequence_of(to: str, query: AnyQuery) -> SequenceQuery:
 
 
 def _to_regex(query: AnyQuery) -> str:
-    from cepkit.translation.regex import print_regex
+    from cepkit.translation.calls import print_regex
 
     return print_regex(regex_of("regex", query))
 
 
 def regex_of(to: str, query: AnyQuery) -> RegexQuery:
     """Return a query as a regex."""
-    from cepkit.translation.regex import regex_of_chain, regex_of_rows
+    from cepkit.translation.calls import regex_of_chain, regex_of_rows
 
     if isinstance(query, RegexQuery):
         return query
@@ -213,7 +216,7 @@ def has_loops(query: RegexQuery | RowPatternQuery) -> bool:
     """Return whether matches of a pattern may differ in length, as far as its repetitions say."""
     from cepkit.language.match_recognize.patterns import Alternation, Quantified
     from cepkit.language.regex.patterns import Alternative, Repeat
-    from cepkit.translation.from_regex import without_open_end
+    from cepkit.translation.to_chains import without_open_end
 
     def has_some(node: Any) -> bool:
         if isinstance(node, Quantified | Repeat) and node.low != node.high:

@@ -14,9 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.engines.measures.reducing import reduce_items
+from cepkit.engines.measures.reducing import one_chunk, reduce_items
 from cepkit.engines.measures.regex_measures import Picked, plain_values, repeat_scalar
-from cepkit.engines.measures.vectors import one_chunk
 from cepkit.errors import CepError, OrderError
 from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, TIME, ColumnType, Frame, Source
 from cepkit.frames.arrow import check_free
@@ -26,10 +25,9 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, unit_missing
 from cepkit.planning.clocks import CLOCKS, order_advice
 from cepkit.planning.validation import check_columns
-from cepkit.windows import exact
+from cepkit.windows import aggregating as exact
 from cepkit.windows.aggregating import RowEvaluator, as_numbers, present_values
-from cepkit.windows.pairs import Meeting, Pairs, ends_of, meet, pairs_of
-from cepkit.windows.ranges import Size
+from cepkit.windows.ranges import Meeting, Pairs, Size, ends_of, meet, pairs_of
 from cepkit.windows.running import check_names, kept_rows
 from cepkit.windows.values import EMITTED, SIDES, Join, Window, aggregate_name, aggregate_operand
 

@@ -27,8 +27,7 @@ from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
-from cepkit.parallel.simulation.calibration import calibrate_costs
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.simulation import calibrate_costs, simulate_agents
 from cepkit.planning.planner import choose_engine
 
 CHEAP, EXPENSIVE = "{b}.x > {a}.x", "corr({a}.h, {b}.h) > 0.3"

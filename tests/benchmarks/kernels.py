@@ -19,7 +19,7 @@ from rows import Measured, Options, Row, beside, in_turns
 
 import cepkit as cep
 from cepkit.compile.regex.program import compile_regex
-from cepkit.engines.regex.matching import advance, match_regex
+from cepkit.engines.regex import advance, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 

@@ -14,11 +14,11 @@ from peers import c_twin
 from rows import Measured, Options, Row, in_turns
 
 import cepkit as cep
-from cepkit.compile.match_recognize.navigations import reach_of
-from cepkit.compile.match_recognize.tables import set_tables
+from cepkit.compile.match_recognize.automaton import set_tables
+from cepkit.compile.match_recognize.compiled import reach_of
 from cepkit.engines.match_recognize import finding
-from cepkit.engines.match_recognize.preparing import prepare_rows
-from cepkit.engines.match_recognize.row_input import RowInput
+from cepkit.engines.match_recognize.bound import prepare_rows
+from cepkit.engines.match_recognize.found_rows import RowInput
 from cepkit.frames.pandas import PandasSource
 from cepkit.frames.row_order import order_of_rows
 from cepkit.kernels.row_patterns.codes import UNKNOWN

@@ -16,7 +16,7 @@ from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.parsing import parse_pattern
 from cepkit.language.sequences.printing import sase_text
 from cepkit.language.siddhi.parsing import parse_siddhi
-from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from cepkit.streaming.saved import query_as_json, query_of_json
 from tests.oracle import generate, generate_sequences
 from tests.oracle.generate_match_recognize import random_late_query, random_query, random_window
 from tests.oracle.generate_siddhi import random_query as random_siddhi

@@ -21,7 +21,7 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
-from cepkit.results import row_pattern_search
+from cepkit.results.match_recognize import search as row_pattern_search
 from tests.campaigns.tally import KERNELS, PYTHON, Tally, cuts_of
 from tests.oracle import generate_match_recognize as gm
 from tests.oracle import match_recognize as oracle

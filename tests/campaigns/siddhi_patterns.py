@@ -7,8 +7,8 @@ from typing import Any
 
 import cepkit as cep
 from cepkit.language.siddhi.parsing import parse_siddhi
+from cepkit.siddhiql.binding import run_app
 from cepkit.siddhiql.planning import plan_app
-from cepkit.siddhiql.runs.app import run_app
 from tests.campaigns.tally import PYTHON, Tally
 from tests.oracle.generate_siddhi import STREAMS, frames_of_events, random_events, random_query
 from tests.oracle.siddhi import Race, matches_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cepkit as cep
-from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from cepkit.streaming.saved import query_as_json, query_of_json
 from tests.campaigns.printing import LANGUAGES, check
 from tests.support.sizes import seeds
 

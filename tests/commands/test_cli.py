@@ -18,7 +18,7 @@ import cepkit
 from cepkit.commands import cli, files
 from cepkit.commands import demo as cepkit_demo
 from cepkit.commands.cli import _parser, main
-from cepkit.commands.examples import EXAMPLES
+from cepkit.commands.demo import EXAMPLES
 from cepkit.commands.warmup import INTERPRETING, bundled_queries, count_steps
 from cepkit.datasets import SampleNotFoundError, load_sample, sample_names
 from cepkit.engines.shared.match_set import MatchSet

@@ -18,14 +18,23 @@ import pytest
 import cepkit as cep
 from cepkit import cache
 from cepkit.commands.warmup import INTERPRETING
-from cepkit.compile.counting.path_tables import WRITERS, text_of
-from cepkit.compile.shared import bitcode, loading
-from cepkit.compile.shared.bitcode import COMMAND, bitcode_path, has_bitcode, load_bitcode
-from cepkit.compile.shared.images import hash_of, image_path, llvm, machine_code
+from cepkit.compile.counting.ranking import WRITERS, text_of
+from cepkit.compile.shared import images as bitcode
+from cepkit.compile.shared import loading
+from cepkit.compile.shared.images import (
+    COMMAND,
+    bitcode_path,
+    has_bitcode,
+    hash_of,
+    image_path,
+    llvm,
+    load_bitcode,
+    machine_code,
+)
 from cepkit.compile.shared.loading import are_kernels_ready, general_name, image_name
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.regex import KERNELS as REGEX
-from cepkit.engines.regex.matching import BLOCKS
+from cepkit.engines.regex import BLOCKS
 from cepkit.engines.shared import places
 from cepkit.engines.shared.match_set import LINEAGE
 from cepkit.engines.shared.places import PATHS, WINDOWS
@@ -278,7 +287,7 @@ import sys
 import pandas as pd
 import cepkit as cep
 from cepkit import cache
-from cepkit.compile.shared import later
+from cepkit.compile.shared import loading as later
 frame = pd.DataFrame({"x": [1, 2, 3, 1, 2, 5, 1], "kind": list("ABACBAC"), "t": range(7)})
 found = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x)"})
 text = "PATTERN SEQ(A a, B b, C c) WHERE b.x > a.x WITHIN 10"

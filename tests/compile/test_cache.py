@@ -19,7 +19,8 @@ from cepkit.cache import cache_path, forget_unused, keep, kept_path, read_kept
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load
 from cepkit.errors import CepError, CepWarning
-from cepkit.language.expressions import parsers, parsing
+from cepkit.language.expressions import parsing
+from cepkit.language.expressions import parsing as parsers
 from tests.support.cache_starts import DAMAGES
 
 JIT = not numba.config.DISABLE_JIT

@@ -23,7 +23,7 @@ from cepkit.compile.regex.automaton import Positions, positions, states
 from cepkit.compile.regex.matching_source import write_labelling, write_matching
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared.loading import load
-from cepkit.engines.regex import matching as engine
+from cepkit.engines import regex as engine
 from cepkit.errors import CepError, CepWarning, ColumnNotFoundError, PredicateError
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
 from cepkit.frames.building import build_events

@@ -15,7 +15,7 @@ import pytest
 from numba import types as T
 
 from cepkit import cache
-from cepkit.compile.shared import background
+from cepkit.compile.shared import loading as background
 from cepkit.compile.shared.images import image_path, read_image, write_image
 from cepkit.errors import CepWarning
 
@@ -184,7 +184,7 @@ def test_a_second_process_needs_no_numba(folder):
 
 def test_a_process_ends_silently_while_kernels_compile(folder):
     begin = (
-        "from cepkit.compile.shared.background import compile_in_background\n"
+        "from cepkit.compile.shared.loading import compile_in_background\n"
         "print(compile_in_background('texts', '/missing'))"
     )
     run = subprocess.run(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from cepkit.compile.shared import later
+from cepkit.compile.shared import loading as later
 
 
 def test_works_run_one_by_one_in_one_thread(monkeypatch):
@@ -35,7 +35,7 @@ def test_a_short_process_does_not_wait_for_it():
     """It ends with the work that runs, and begins no other."""
     program = """
 import time
-from cepkit.compile.shared import later
+from cepkit.compile.shared import loading as later
 later._DELAY_S = 0.05
 later.run_later(lambda: (time.sleep(0.5), print("one")))
 later.run_later(lambda: print("two"))

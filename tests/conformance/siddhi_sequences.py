@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.construction import sequence_query
 from tests.conformance.cases import Asked, Found, NotExpressible, Tree, bag, expression

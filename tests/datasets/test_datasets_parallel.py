@@ -9,10 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.datasets.activities import AREAS, activities
 from cepkit.datasets.minute_bars import MINUTES_OF_DAY, BarParameters, day_profile, minute_bars
-from cepkit.datasets.sensor_windows import window_attributes
-from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
+from cepkit.datasets.smart_home import (
+    AREAS,
+    HomeParameters,
+    activities,
+    casas_lines,
+    smart_home,
+    window_attributes,
+)
 from cepkit.errors import CepError, ColumnNotFoundError
 
 SEEDS = [0, 1]

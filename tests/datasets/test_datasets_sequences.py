@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.datasets.abc_stream import abc_stream
-from cepkit.datasets.poisson_types import poisson_types
+from cepkit.datasets.abc_stream import abc_stream, poisson_types
 from cepkit.datasets.traffic import COUNT_OF_HOUR, N_SENSORS, traffic
 from cepkit.errors import CepError
 

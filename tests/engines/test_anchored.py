@@ -12,7 +12,8 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
-from cepkit.engines.counting import aggregates, anchored, anchored_walking, engine
+from cepkit.engines.counting import aggregates, anchored, engine
+from cepkit.engines.counting import anchored as anchored_walking
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from tests.support.anchored_cases import case_of, check, layout_of

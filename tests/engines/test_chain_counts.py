@@ -14,13 +14,13 @@ import pytest
 
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_counting
 from cepkit.compile.counting.state_graph import state_graph_of
-from cepkit.engines.counting import aggregates, entries, layout
+from cepkit.engines.counting import aggregates, layout
 from cepkit.engines.counting import counts as path_counts
-from cepkit.engines.counting.counts import PathCounter
+from cepkit.engines.counting import layout as entries
+from cepkit.engines.counting.counts import PathCounter, moduli, number_of
 from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.counting.layout import Layout
-from cepkit.engines.counting.residues import moduli, number_of
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared import places as places_of_events
 from cepkit.engines.shared.kernels import dtypes_of
 from cepkit.language.expressions import functions as fn

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.engines.counting import ranking, sampling, walking
+from cepkit.engines.counting import ranking, walking
+from cepkit.engines.counting import ranking as sampling
 from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.language.expressions import trees as ex

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.engines import search
 from cepkit.engines.counting import engine, layout
 from cepkit.engines.counting.engine import match_by_counting
-from cepkit.engines.search import search
 from cepkit.engines.shared.sequence_set import KnownMatches
 from tests.oracle.generate_paths import as_frame
 from tests.support.count_cases import case_of_shape, prepared

@@ -14,7 +14,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.regex.program import compile_regex
-from cepkit.engines.regex import matching as engine
+from cepkit.engines import regex as engine
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression

@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.reading import ELEMENTARY
+from cepkit.compile.interpreted.instructions import ELEMENTARY
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load_kernels
+from cepkit.engines import regex as engine
+from cepkit.engines import regex as tiers
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
-from cepkit.engines.regex import matching as engine
-from cepkit.engines.regex import tiers
-from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.engines.regex import Run, match_regex
 from cepkit.engines.shared import kernels
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events

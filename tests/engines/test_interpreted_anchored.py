@@ -14,7 +14,7 @@ import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
 from cepkit.engines.counting import anchored
 from cepkit.engines.counting.anchored import AnchoredCounter
-from cepkit.engines.interpreted.anchored import anchored_tests_of
+from cepkit.engines.interpreted.counting import anchored_tests_of
 from tests.support.anchored_cases import case_of, in_row, layout_of
 from tests.support.sizes import seeds
 from tests.support.tiers import check_tiers, interpret, sequence_stream

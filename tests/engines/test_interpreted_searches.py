@@ -10,13 +10,12 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.interpreted.reading import ELEMENTARY
+from cepkit.compile.interpreted.instructions import ELEMENTARY
 from cepkit.compile.interpreted.walk import walk_code_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.ordered import ordered_tests_of
-from cepkit.engines.ordered import ordered
-from cepkit.engines.search import search
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines import ordered, search
+from cepkit.engines.interpreted.walk import ordered_tests_of
+from cepkit.engines.search import search_sequence
 from cepkit.planning import evaluation_order
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from cepkit.engines.match_recognize.bound import prepare_rows
 from cepkit.engines.match_recognize.matching import find_row_matches
-from cepkit.engines.match_recognize.preparing import prepare_rows
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.events import INTEGER, TEXT, TIME, ColumnType
 from cepkit.language.match_recognize.parsing import parse_match_recognize

@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.next import chain, engine, places
+from cepkit.engines.next import engine, places
+from cepkit.engines.next import engine as chain
 from cepkit.engines.next.engine import match_next, next_unsupported
-from cepkit.engines.shared import sequence_set, slices
+from cepkit.engines.shared import placing as slices
+from cepkit.engines.shared import sequence_set
 from cepkit.engines.shared.sequence_set import MatchBlock
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches

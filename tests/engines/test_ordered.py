@@ -15,7 +15,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence
+from cepkit.engines.ordered import OrderedEvents, ordered_sequence
 from cepkit.engines.shared.searched_matches import FoundPart, gather_calls
 from cepkit.engines.shared.sequence_set import CALLS_OF_A_LOOK, MatchBlock
 from cepkit.errors import CepError, UnsupportedQueryError
@@ -23,11 +23,17 @@ from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
 from cepkit.planning import evaluation_order
-from cepkit.planning.cost import MOST_PERMUTED, cheapest_order, left_deep_cost, partial_matches
-from cepkit.planning.evaluation_order import branch_orders
+from cepkit.planning.evaluation_order import (
+    MOST_PERMUTED,
+    branch_orders,
+    cheapest_order,
+    left_deep_cost,
+    measure_condition,
+    measure_rates,
+    partial_matches,
+)
 from cepkit.planning.planner import choose_engine
-from cepkit.planning.statistics import measure_condition, measure_rates
-from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from cepkit.streaming.saved import query_as_json, query_of_json
 from tests.oracle import generate_sequences as gs
 from tests.support.ordered_cases import FAMILIES, check, drawn
 from tests.support.sizes import seeds
@@ -112,8 +118,8 @@ QUERY = "PATTERN SEQ(A a, B b, C c) WHERE c.x > a.x WITHIN 90"
 
 
 def test_it_goes_on_where_it_stopped(some, monkeypatch):
-    monkeypatch.setattr("cepkit.engines.ordered.ordered._MATCHES_PER_CALL", 7)
-    monkeypatch.setattr("cepkit.engines.ordered.ordered._WORK_PER_CALL", 50)
+    monkeypatch.setattr("cepkit.engines.ordered._MATCHES_PER_CALL", 7)
+    monkeypatch.setattr("cepkit.engines.ordered._WORK_PER_CALL", 50)
     found = [
         cep.match(
             some, QUERY, event_type="kind", order_by="t", evaluation_order=order

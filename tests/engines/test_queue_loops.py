@@ -13,7 +13,7 @@ import pytest
 import cepkit as cep
 from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import compile_regex
-from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.engines.regex import Run, match_regex
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.expressions.parsing import parse_expression

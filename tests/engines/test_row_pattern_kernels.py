@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.compile.match_recognize import tables
+from cepkit.compile.match_recognize import automaton as tables
 from cepkit.engines.match_recognize import finding, row_match_set
 from cepkit.engines.match_recognize.bound import bind_row_query
 from cepkit.errors import CepError
 from cepkit.frames import row_order
 from cepkit.frames.pandas import PandasSource
-from cepkit.frames.row_events import searched_rows
-from cepkit.insight.match_recognize.funnel import count_row_funnel
+from cepkit.frames.row_order import searched_rows
+from cepkit.insight.row_pattern_reading import count_row_funnel
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 from cepkit.language.match_recognize.query import RowPatternQuery, SortKey
-from cepkit.results import row_pattern_search
+from cepkit.results.match_recognize import search as row_pattern_search
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.oracle.match_recognize import MatchError, result
 from tests.support.row_patterns import oracle_query

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
+from cepkit.engines import search
 from cepkit.engines.after_match import report_matches
-from cepkit.engines.search import search
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.python_kernels import plain_module
 from cepkit.planning.planner import engines
 from tests.oracle import generate_sequences as gs

@@ -15,8 +15,7 @@ from cepkit.events import Events
 from cepkit.explorer.choices import Data, choose_measures
 from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.query.text import settings_in
-from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.keys import KEYS_PER_PAGE, Keys, count_by_partition
+from cepkit.explorer.running.data import KEYS_PER_PAGE, Keys, SearchedFrame, count_by_partition
 from cepkit.explorer.running.result import Result
 from tests.support.waiting import wait_until
 

@@ -18,8 +18,7 @@ import cepkit as cep
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError, CepWarning
 from cepkit.explorer import cases as cases_module
-from cepkit.explorer.case_tests import MOST_LITERAL
-from cepkit.explorer.cases import MOST_ROWS, Case, holds, judge, positions_of_rows
+from cepkit.explorer.cases import MOST_LITERAL, MOST_ROWS, Case, holds, judge, positions_of_rows
 from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 

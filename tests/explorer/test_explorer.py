@@ -22,12 +22,12 @@ from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.board import Board
+from cepkit.explorer.presenting.run_presenter import first_rows
 from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
-from cepkit.explorer.query.code import code_of
+from cepkit.explorer.query.command import code_of
 from cepkit.explorer.query.constants import layout_of, move_slider, shape_of, sliders_of, with_ranges_of
 from cepkit.explorer.query.text import read_text, text_and_call
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.first_tables import first_rows
 from cepkit.explorer.running.pages import Pages, as_pandas
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.series import Series, draw_series

@@ -9,8 +9,7 @@ import pytest
 
 from cepkit.datasets import load_sample
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, TEXT, TIME, ColumnType
-from cepkit.explorer.query.examples import MOST_EXAMPLES, examples_of
-from cepkit.explorer.query.sheet import sheet_of
+from cepkit.explorer.query.examples import MOST_EXAMPLES, examples_of, sheet_of
 from cepkit.explorer.query.text import applicable, read_text
 from cepkit.explorer.running.data import SearchedFrame
 from cepkit.language import cheat_sheet as cs

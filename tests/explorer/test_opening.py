@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.searched_matches import SearchedMatches
 from cepkit.errors import CepError
-from cepkit.explorer.running.first_tables import COUNTING, NOT_COUNTED
+from cepkit.explorer.presenting.run_presenter import COUNTING, NOT_COUNTED
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.running.timeline import spans_of
 from cepkit.insight import first_matches

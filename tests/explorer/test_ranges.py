@@ -10,15 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.api.sources import source_of
+from cepkit.api.searching import source_of
 from cepkit.datasets import load_sample
-from cepkit.explorer.query.constants import move_slider, sliders_of, with_ranges_of
-from cepkit.explorer.query.ranges import MOST_POSITIONS, POSITIONS, Range, range_of, stops_of
+from cepkit.explorer.query.constants import (
+    MOST_POSITIONS,
+    POSITIONS,
+    Range,
+    move_slider,
+    range_of,
+    sliders_of,
+    stops_of,
+    with_ranges_of,
+)
 from cepkit.explorer.query.text import read_text
 from cepkit.explorer.query.thresholds import DISTANCES, SampledRows, Variables, thresholds_of
-from cepkit.explorer.running import sampling
-from cepkit.explorer.running.data import SearchedFrame
-from cepkit.explorer.running.sampling import sample_rows
+from cepkit.explorer.running import data as sampling
+from cepkit.explorer.running.data import SearchedFrame, sample_rows
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.sequences.parsing import parse_sase

@@ -14,7 +14,7 @@ from cepkit.errors import CepError
 from cepkit.explorer.query.constants import move_slider, sliders_of
 from cepkit.explorer.query.text import read_text, text_and_call
 from cepkit.results.row_pattern_matches import RowPatternMatches
-from cepkit.widgets.query_editor import KEYWORDS, KEYWORDS_OF_SQL
+from cepkit.widgets.editor import KEYWORDS, KEYWORDS_OF_SQL
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.support.row_patterns import oracle_query

@@ -15,12 +15,10 @@ from cepkit.explorer.running import pages as pages_module
 from cepkit.explorer.running.pages import Pages
 from cepkit.explorer.running.result import Result
 from cepkit.explorer.table import listing as listing_module
-from cepkit.explorer.table.filters import quote_text, read_filter
-from cepkit.explorer.table.heads import head_of
-from cepkit.explorer.table.listing import ListedColumn
-from cepkit.explorer.table.texts import cells, columns_of, full_cells
+from cepkit.explorer.table.listing import ListedColumn, head_of
+from cepkit.explorer.table.texts import cells, columns_of, full_cells, quote_text, read_filter
 from cepkit.progress import Cancellation, Cancelled, cancellable
-from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.tables import MatchTable
 from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 

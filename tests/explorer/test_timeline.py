@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.explorer.partial_bars import describe_group, group_fates
-from cepkit.explorer.running import density, result
+from cepkit.explorer.bars import describe_group, group_fates
+from cepkit.explorer.running import result
+from cepkit.explorer.running import series as density
 from cepkit.explorer.running import timeline as timeline_module
-from cepkit.explorer.running.density import BINS, MOST_BANDS
-from cepkit.explorer.running.series import Series, draw_series
+from cepkit.explorer.running.series import BINS, MOST_BANDS, Series, draw_series, offsets_of
 from cepkit.explorer.running.timeline import crowd_of, strip_of
-from cepkit.explorer.running.zones import offsets_of
 from cepkit.insight.why_not_regex import Fate
 
 WALK = {"up": "x > prev(x)", "down": "x < prev(x)"}

@@ -13,8 +13,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError
-from cepkit.explorer.history.query_log import MOST_RUNS, QueryLog
-from cepkit.explorer.history.state import BURST_S, BoardState, History
+from cepkit.explorer.history import BURST_S, MOST_RUNS, BoardState, History, QueryLog
 from tests.support.sizes import seeds
 from tests.support.waiting import wait_until
 
@@ -220,7 +219,7 @@ def of_keys(explorer, *keys):
 
 @pytest.mark.parametrize("is_chosen", [False, True])
 def test_a_match_of_another_key_is_taken_back_with_its_key(is_chosen, monkeypatch):
-    monkeypatch.setattr("cepkit.explorer.history.state.BURST_S", 0.0)
+    monkeypatch.setattr("cepkit.explorer.history.BURST_S", 0.0)
     explorer = opened()
     a, b, c = of_keys(explorer, "k1", "k2", "k3")
 

@@ -15,7 +15,7 @@ import pytest
 import cepkit as cep
 from cepkit.datasets import load_sample
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError, TieWarning
-from cepkit.frames import rising
+from cepkit.frames import reuse as rising
 from cepkit.planning import clocks
 from tests.support.sizes import seeds
 

@@ -17,7 +17,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.pipelines.spark_session import setting
-from cepkit.results.spark.part import part_of
+from cepkit.results.spark.jobs import part_of
 from tests.support.sizes import seeds
 from tests.support.spark_cases import rows_of
 
@@ -224,8 +224,7 @@ def test_a_part_of_a_frame_with_hostile_names(session, monkeypatch):
 
 def test_a_dealer_reads_columns_by_their_place():
     """The number of the bucket comes last, and a column of the stream may have its name, or none."""
-    from cepkit.streaming.spark.sending import of_stream
-    from cepkit.streaming.spark.tasks import Dealer
+    from cepkit.streaming.spark.tasks import Dealer, of_stream
 
     batch = pa.record_batch(
         [pa.array([7, 8, 9]), pa.array([1, 2, 3]), pa.array([1, 0, 1])], ["e0", "e1", "b"]

@@ -34,7 +34,7 @@ from cepkit.errors import (
 from cepkit.frames.arrow import ArrowSource
 from cepkit.frames.building import build_events
 from cepkit.frames.spark import sequences as tasks
-from cepkit.frames.spark.samples import Drawn, First, _shortest
+from cepkit.frames.spark.sequences import Drawn, First, _shortest
 from cepkit.frames.spark.slices import Slices
 from cepkit.frames.spark.tasks import EmptySource, as_text, from_text
 from cepkit.language.sequences.query import SequenceQuery

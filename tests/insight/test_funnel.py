@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.insight import funnel_sequences as fn
+from cepkit.insight import funnels as fn
 from cepkit.insight import tally
 from cepkit.insight.funnel import FunnelResult
 from cepkit.insight.tally import Followed
-from cepkit.language.numbers import count_text, rough_text
+from cepkit.language.expressions.durations import count_text, rough_text
 from cepkit.plots import theme
 from cepkit.plots.funnel import funnel_figure
 from tests.oracle import generate_sequences as gs

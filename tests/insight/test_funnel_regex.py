@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
-from cepkit.insight import funnel_regex
+from cepkit.insight import funnels as funnel_regex
 from cepkit.insight.funnel import FunnelResult
 from cepkit.language.expressions import trees as ex
 from cepkit.language.regex import patterns as pt

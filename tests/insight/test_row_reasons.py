@@ -12,9 +12,9 @@ import pytest
 from cepkit.compile.regex.automaton import ANY
 from cepkit.explorer.automaton import automaton_of
 from cepkit.explorer.running.data import SearchedFrame
-from cepkit.insight.row_conditions import failing_conditions
 from cepkit.insight.stepping import Stepping
-from cepkit.insight.value_text import cell
+from cepkit.insight.why_not import cell
+from cepkit.insight.why_not_regex import failing_conditions
 from cepkit.language.expressions import trees as ex
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query

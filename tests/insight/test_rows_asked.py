@@ -12,7 +12,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError, ColumnNotFoundError, UnsupportedQueryError
 from cepkit.insight.funnel import FunnelResult
-from cepkit.insight.match_recognize.why_not import KINDS
+from cepkit.insight.row_pattern_why_not import KINDS
 from cepkit.language.match_recognize.query import RowPatternQuery
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_late_query, random_query, random_rows

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
-from cepkit.insight.obstacles import KINDS, Obstacle
+from cepkit.insight.partial_matches import KINDS, Obstacle
 from cepkit.insight.why_not_sequences import EventReading, outcome_of, read_events
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_lines import lines

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.streaming.saved_queries import query_as_json
+from cepkit.streaming.saved import query_as_json
 
 ROWS = pd.DataFrame({"t": [1, 2, 3], "x": [1, 2, 3]})
 SELECT = (

@@ -9,7 +9,7 @@ import pytest
 import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.language.expressions import parsing
-from cepkit.language.expressions.lists import shortened
+from cepkit.language.expressions.parsing import shortened
 from cepkit.language.match_recognize import parsing as sql
 from cepkit.language.match_recognize import reading
 

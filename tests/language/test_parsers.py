@@ -9,8 +9,9 @@ import pytest
 
 from cepkit import cache as cache_module
 from cepkit.errors import CepWarning
-from cepkit.language.expressions import parsers, parsing
-from cepkit.language.expressions.parsers import FOLDER, GRAMMARS, make_parser, tables_path
+from cepkit.language.expressions import parsing
+from cepkit.language.expressions import parsing as parsers
+from cepkit.language.expressions.parsing import FOLDER, GRAMMARS, make_parser, tables_path
 
 COMMAND = "python -m cepkit.commands.ship"
 names = pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: grammar.stem)

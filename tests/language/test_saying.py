@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.saying import say_condition
+from cepkit.language.expressions.printing import say_condition
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.construction import regex_query
 from cepkit.language.saying import say_query

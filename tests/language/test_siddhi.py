@@ -8,7 +8,7 @@ import pytest
 
 from cepkit.errors import PatternSyntaxError
 from cepkit.language.expressions import trees as ex
-from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi import query as sp
 from cepkit.language.siddhi.parsing import parse_siddhi
 from cepkit.language.siddhi.query import JoinInput, PatternInput, SiddhiPartition, StreamInput
 

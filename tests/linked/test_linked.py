@@ -17,8 +17,8 @@ from cepkit.language.sequences.branches import Absence, Branch, Component, Condi
 from cepkit.language.sequences.patterns import AbsentPattern, EventPattern, Loop, SequenceOf, SequencePattern
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked import kernel_machine as plain_machine
-from cepkit.linked.chains import chains_of
-from cepkit.linked.linked_cep import LinkedCEP, linked_unsupported
+from cepkit.linked.engine import chains_of
+from cepkit.linked.linked_cep import LinkedCEP, SaseRuns, SiddhiLikeRuns, linked_unsupported
 from cepkit.linked.patterns import (
     ABSENT,
     SIGNS,
@@ -27,7 +27,6 @@ from cepkit.linked.patterns import (
     PlainEvents,
     PlainPattern,
 )
-from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from papers.linked_cep import figures as paper
 from papers.linked_cep.counterexamples import COUNTEREXAMPLES, counterexamples
 from tests.oracle.naive_lines import lines

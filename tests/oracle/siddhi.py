@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Any
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.siddhi import patterns as sp
+from cepkit.language.siddhi import query as sp
 from cepkit.language.siddhi.query import PatternInput, SiddhiQuery
 
 UNSET = -1  # the time of a partial match without events, and of an absent event

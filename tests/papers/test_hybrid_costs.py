@@ -3,7 +3,7 @@
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.model import AgentRates
 from papers.hybrid_parallel.details import evaluations_per_agent
 
 FOUR = AgentRates((1.0, 2.0, 0.5, 1.0), 6.0, (1.0, 0.5, 0.2, 1.0))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cepkit.engines.regex.matching import match_regex
+from cepkit.engines.regex import match_regex
 from cepkit.errors import CepError
 from papers.match_regex import benchmark_runs as paper
 from papers.match_regex import scaling, topologies

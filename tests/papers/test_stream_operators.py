@@ -118,9 +118,9 @@ def test_a_mask_leaves_out_tags_that_another_tag_goes_with():
 def test_the_same_on_spark(spark):
     from pyspark.sql import functions as F
 
+    from cepkit.pipelines.stages import hashtags as spark_hashtags
     from cepkit.pipelines.stages import minmax, with_vwap
-    from cepkit.pipelines.tags import hashtags as spark_hashtags
-    from cepkit.pipelines.tags import tag_code as spark_tag_code
+    from cepkit.pipelines.stages import tag_code as spark_tag_code
 
     frame = random_trades(3).assign(seq=range(60))
     rows = [tuple(None if pd.isna(x) else x for x in row) for row in frame.itertuples(index=False)]

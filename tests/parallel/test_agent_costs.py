@@ -10,27 +10,20 @@ from math import exp, factorial, inf, prod
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.model.allocation import (
-    allocate_threads,
-    pairs_to_fuse,
-    split_by_load,
-    thread_shares,
-)
-from cepkit.parallel.model.costs import (
+from cepkit.parallel.allocation import allocate_threads, pairs_to_fuse, split_by_load, thread_shares
+from cepkit.parallel.model import (
+    AgentRates,
     agent_loads,
+    arrival_rates,
     computation,
     evaluation_rates,
-    event_loads,
-    match_loads,
-    synchronisation,
-)
-from cepkit.parallel.model.rates import (
-    AgentRates,
-    arrival_rates,
     event_buffer_sizes,
+    event_loads,
     flows_of,
     match_buffer_sizes,
+    match_loads,
     sending_rates,
+    synchronisation,
 )
 from tests.support.sizes import seeds
 

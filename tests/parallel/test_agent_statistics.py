@@ -9,14 +9,12 @@ from random import Random
 import pytest
 
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.datasets.poisson_types import poisson_types
+from cepkit.datasets.abc_stream import poisson_types
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.model.costs import evaluation_rates
-from cepkit.parallel.model.rates import flows_of
-from cepkit.parallel.model.statistics import agent_statistics
+from cepkit.parallel.model import agent_statistics, evaluation_rates, flows_of
 
 
 def measured(frame, text: str, orders=None, seed: int = 0, **keywords):

@@ -24,7 +24,7 @@ from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.simulation import simulate_agents
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.datasets.poisson_types import poisson_types
+from cepkit.datasets.abc_stream import poisson_types
 from cepkit.parallel.agents import threads
 from cepkit.parallel.agents.agent_run import KERNELS, AgentRun
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
@@ -29,8 +29,8 @@ from cepkit.parallel.compile import join_source
 from cepkit.parallel.compile.join_source import memo_partner, memo_size
 from cepkit.parallel.engine.divided import RIP, DataParallel
 from cepkit.parallel.engine.engines import Hybrid, Sequential, StateParallel
-from cepkit.parallel.model.statistics import agent_statistics
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.model import agent_statistics
+from cepkit.parallel.simulation import simulate_agents
 from cepkit.planning.planner import engines
 from papers.hybrid_parallel.details import evaluations_per_agent
 from tests.oracle import generate_sequences as gs

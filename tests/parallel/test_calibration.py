@@ -15,10 +15,11 @@ from cepkit.errors import CepError, MissingDependencyError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from cepkit.kernels.agents import layout as agent_layout
+from cepkit.parallel import simulation
+from cepkit.parallel import simulation as calibration
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Costs, Crew, RunSettings
-from cepkit.parallel.simulation import calibration, simulation
-from cepkit.parallel.simulation.calibration import calibrate_costs, robust_nonnegative
+from cepkit.parallel.simulation import calibrate_costs, robust_nonnegative
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
 from tests.support.sizes import seeds

@@ -13,7 +13,7 @@ import pytest
 from cepkit.engines.shared.places import Places
 from cepkit.errors import CepError
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.parallel.agents.chunks import (
+from cepkit.parallel.agents.threads import (
     Chunk,
     interval_chunks,
     key_blocks,

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import cepkit as cep
+from cepkit.parallel import simulation
 from cepkit.parallel.agents import agents as module_of_agents
 from cepkit.parallel.agents.agents import Agents
 from cepkit.parallel.agents.crew import Crew, RunSettings
 from cepkit.parallel.agents.threads import run_agents
-from cepkit.parallel.simulation import simulation
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.simulation import simulate_agents
 from tests.support import agent_cases as ac
 from tests.support.sizes import seeds
 from tests.support.tiers import JIT, interpret, use_tier

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 import cepkit as cep
-from cepkit.parallel.engine.matches import ParallelMatches
+from cepkit.parallel.engine.engines import ParallelMatches
 
 QUERY = "PATTERN SEQ(A a, B+ b[], C c) WHERE [k] AND b[i].x > b[i-1].x AND c.x > a.x WITHIN 12"
 CALL = {"event_type": "kind", "order_by": "t"}
@@ -166,7 +166,7 @@ def test_a_look_does_not_run_the_engine(frame):
 
 
 def test_too_many_matches_are_counted_only(frame, monkeypatch):
-    monkeypatch.setattr("cepkit.parallel.engine.matches.MOST_KEPT", 10)
+    monkeypatch.setattr("cepkit.parallel.engine.engines.MOST_KEPT", 10)
     found = frame.cep.match(QUERY, engine=cep.Hybrid(2), **CALL)
     assert found.count() > 10
     with pytest.raises(

@@ -13,7 +13,7 @@ from cepkit.parallel.plots import lengths as lengths_module
 from cepkit.parallel.plots.lengths import length_lines
 from cepkit.parallel.plots.runs import MOST_ACTIONS, draw_busy, draw_lengths, draw_threads
 from cepkit.parallel.plots.threads import LANE, action_lanes, busy_bars, state_lanes
-from cepkit.parallel.trace.trace import IDLE, LENGTHS, clock_unit
+from cepkit.parallel.trace import IDLE, LENGTHS, clock_unit
 from cepkit.plots.sweeps import PRINTED_COLOUR, SweepPanel, facets, sweep_figure
 from cepkit.plots.theme import PALETTE
 from tests.support.traces import EXAMPLE, busy_trace, drawn, trace_of

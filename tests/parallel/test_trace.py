@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.parallel.trace.trace import ACTIONS, IDLE, Actions, Trace
+from cepkit.parallel.trace import ACTIONS, IDLE, Actions, Trace
 from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, drawn, overlap, trace_of
 

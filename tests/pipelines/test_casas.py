@@ -15,8 +15,13 @@ from cepkit.datasets.smart_home import HomeParameters, casas_lines, smart_home
 from cepkit.pipelines import ingest, read_report
 from cepkit.pipelines.formats import casas, casas_features
 from cepkit.pipelines.formats.casas import Marker, resolve_markers
-from cepkit.pipelines.formats.format import STRUCTURE, HeaderError, UnknownFormatError
-from cepkit.pipelines.formats.records import read_records, source_files
+from cepkit.pipelines.formats.format import (
+    STRUCTURE,
+    HeaderError,
+    UnknownFormatError,
+    read_records,
+    source_files,
+)
 from tests.support.sizes import seeds
 
 pytest.importorskip("pyspark")

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
+from cepkit.pipelines.formats.format import SourceNotFoundError, source_files
 from cepkit.pipelines.target import TargetError, UnwritableTargetError, replacing, target_folder
 from papers.match_regex.benchmarks import parse_tweets
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cepkit.datasets.raw import eoddata_lines, inet_lines, nasdaq100_lines
+from cepkit.datasets.samples import eoddata_lines, inet_lines, nasdaq100_lines
 from cepkit.datasets.tweets import tweets, tweets_as_atom_xml
 from cepkit.errors import CepError, ColumnNotFoundError, PatternSyntaxError
 from cepkit.pipelines import (
@@ -29,12 +29,9 @@ from cepkit.pipelines import (
     with_last_prices,
     with_vwap,
 )
-from cepkit.pipelines.formats.format import HeaderError, UnknownFormatError
-from cepkit.pipelines.formats.records import SourceNotFoundError, source_files
-from cepkit.pipelines.quality import AccountingError, ReportNotFoundError
-from cepkit.pipelines.stages import StageError
-from cepkit.pipelines.tags import TagError
-from cepkit.pipelines.target import TargetError
+from cepkit.pipelines.formats.format import HeaderError, SourceNotFoundError, UnknownFormatError, source_files
+from cepkit.pipelines.stages import StageError, TagError
+from cepkit.pipelines.target import AccountingError, ReportNotFoundError, TargetError
 
 pytest.importorskip("pyspark")
 

@@ -14,8 +14,7 @@ import pytest
 from cepkit import cache
 from cepkit.cache import UnsafeFolderError, cache_path
 from cepkit.errors import CepWarning, MissingDependencyError
-from cepkit.pipelines.java import find_java, write_launcher
-from cepkit.pipelines.spark_session import spark_session, worker_python
+from cepkit.pipelines.spark_session import find_java, spark_session, worker_python, write_launcher
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
 
@@ -61,7 +60,7 @@ def test_an_unfit_java_home_is_passed_over_with_a_warning(tmp_path, version, pro
 
 @posix
 def test_without_any_java_the_error_lists_what_was_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr("cepkit.pipelines.java.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     program(tmp_path / "bin" / "java", "exit 1\n")  # as macOS has it where no Java is installed
     with pytest.raises(MissingDependencyError) as error:
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "bin")})

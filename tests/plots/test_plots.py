@@ -18,10 +18,10 @@ from cepkit.compile.regex.automaton import States, positions, states
 from cepkit.errors import CepError, ColumnNotFoundError, OrderError
 from cepkit.language.regex.patterns import Pattern, any_of_patterns, seq, var
 from cepkit.plots import theme
-from cepkit.plots.automata import places
+from cepkit.plots.automata import layered as places
 from cepkit.plots.automata.automaton import automaton_dot, edges
 from cepkit.plots.automata.layered import automaton_svg
-from cepkit.plots.timeline.heights import nice_ticks
+from cepkit.plots.timeline.axes import nice_ticks
 from cepkit.plots.timeline.selection import Totals, select
 from cepkit.plots.timeline.timeline import timeline
 from tests.support.sizes import seeds

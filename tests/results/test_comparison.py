@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import cepkit as cep
-from cepkit.plots.timeline.match_rows import MAX_MATCHES, match_rows
-from cepkit.results.comparison import compare
+from cepkit.plots.timeline.selection import MAX_MATCHES, match_rows
+from cepkit.results.views import compare
 
 COLUMNS = {"event_type": "type", "order_by": "ts"}
 STRATEGIES = ("strict", "partition", "next", "any")

@@ -12,8 +12,8 @@ import cepkit as cep
 from cepkit.engines.shared import sequence_set
 from cepkit.errors import ResultTooLargeError
 from cepkit.planning.planner import automatic_engines
-from cepkit.results.arguments import most_needed
-from cepkit.results.in_memory import building
+from cepkit.results import in_memory as building
+from cepkit.results.found import most_needed
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import as_matches, bound

@@ -16,7 +16,7 @@ import cepkit as cep
 from cepkit import progress as progress_module
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Progress
-from cepkit.results.regex_explanation import say_threads
+from cepkit.results.explanation import say_threads
 
 WALK = pd.DataFrame(
     {
@@ -702,7 +702,7 @@ def test_the_explorer_of_matches_searches_what_they_searched():
 
 
 def test_what_is_kept_for_a_frame_is_kept_for_the_frame_of_the_user():
-    from cepkit.api.sources import source_of
+    from cepkit.api.searching import source_of
 
     frame = pd.DataFrame(STEPS)
     assert source_of(frame)[0].owner is frame

@@ -15,7 +15,7 @@ from cepkit import limits
 from cepkit.engines.counting import counts
 from cepkit.errors import CepError, ResultTooLargeError, UnsupportedQueryError
 from cepkit.progress import Cancellation, Cancelled, cancellable
-from cepkit.results.in_memory import writing
+from cepkit.results import in_memory as writing
 from tests.support.sizes import seeds
 
 PAIRS = "PATTERN SEQ(a x, b y)"

@@ -12,7 +12,7 @@ import cepkit as cep
 from cepkit.errors import UnsupportedQueryError
 from cepkit.frames.pandas import PandasSource
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.results.match_recognize.found import matches_of_rows
+from cepkit.results.match_recognize.memory import matches_of_rows
 from tests.oracle import match_recognize as oracle
 from tests.oracle.generate_match_recognize import random_query, random_rows
 from tests.support.row_patterns import oracle_query

@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, TEXT, TIME
-from cepkit.language.expressions.sql_functions import SIGNATURES
+from cepkit.language.expressions.functions import SIGNATURES
 from cepkit.language.match_recognize.parsing import parse_match_recognize
 
 SHORT, LONG = 60, 3_000  # the second length takes the way of whole columns

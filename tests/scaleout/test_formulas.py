@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout.model import joins, loads, patterns, windows
-from cepkit.scaleout.plan.joins import join_plan
-from cepkit.scaleout.plan.patterns import state_routings
-from cepkit.scaleout.plan.routing import Traffic
+from cepkit.scaleout import formulas as joins
+from cepkit.scaleout import formulas as loads
+from cepkit.scaleout import formulas as patterns
+from cepkit.scaleout import formulas as windows
+from cepkit.scaleout.plans import join_plan, state_routings
+from cepkit.scaleout.routing import Traffic
 
 
 def test_garbage_takes_room_while_a_node_is_busy():

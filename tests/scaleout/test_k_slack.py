@@ -12,7 +12,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, OrderError, UnsupportedQueryError
-from cepkit.scaleout.gather.k_slack import SlackBuffer, order_metrics, reorder
+from cepkit.scaleout.k_slack import SlackBuffer, order_metrics, reorder
 from tests.support.sizes import seeds
 
 

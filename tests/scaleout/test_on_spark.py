@@ -8,7 +8,7 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import OrderError
-from cepkit.scaleout.engine.spark_stages import ScatteredOnSpark
+from cepkit.scaleout.spark_stages import ScatteredOnSpark
 from tests.support.spark_cases import rows_of
 
 pytest.importorskip("pyspark")

@@ -10,17 +10,17 @@ import pytest
 
 import cepkit as cep
 from cepkit.errors import CepError, UnsupportedQueryError
-from cepkit.scaleout.plan.joins import join_plan
-from cepkit.scaleout.plan.loads import node_loads
-from cepkit.scaleout.plan.patterns import (
+from cepkit.scaleout.plans import (
     LAYOUTS,
     PatternState,
     grid_of,
+    join_plan,
+    node_loads,
     pattern_plan,
     state_routings,
+    window_plan,
 )
-from cepkit.scaleout.plan.routing import ByKey, RoundRobin, ToAll, ToGroup, ToMember, Traffic
-from cepkit.scaleout.plan.windows import window_plan
+from cepkit.scaleout.routing import ByKey, RoundRobin, ToAll, ToGroup, ToMember, Traffic
 
 STATES = [PatternState("a", "A events"), PatternState("b", "B events"), PatternState("c", "C events")]
 QUERY = "PATTERN SEQ(A a, B b, C c) WITHIN 5 min"

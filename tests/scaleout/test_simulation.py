@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout.model.windows import longest_interval
-from cepkit.scaleout.simulation import accuracy, joins, patterns, windows
-from cepkit.scaleout.simulation.nodes import (
+from cepkit.scaleout import accuracy
+from cepkit.scaleout import simulated as joins
+from cepkit.scaleout import simulated as patterns
+from cepkit.scaleout import simulated as windows
+from cepkit.scaleout.formulas import longest_interval
+from cepkit.scaleout.nodes import (
     ClusterSetting,
     Jobs,
     NodeKind,
     NodeLink,
     ServiceCosts,
+    greatest_that_works,
     run_node,
 )
-from cepkit.scaleout.simulation.runs import greatest_that_works
 from papers.scatter_gather.formulas import naive_sums
 from tests.support.sizes import seeds
 

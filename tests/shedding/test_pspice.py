@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.shedding.strategies.learning.lineage import read_lineage
-from cepkit.shedding.strategies.learning.markov import completion_chances, remaining_times, transition_matrix
-from cepkit.shedding.strategies.pspice import PSpice, count_moves, state_utilities, work_of_moves
+from cepkit.shedding.strategies.pspice import (
+    PSpice,
+    completion_chances,
+    count_moves,
+    remaining_times,
+    state_utilities,
+    transition_matrix,
+    work_of_moves,
+)
 from cepkit.shedding.strategies.strategy import Event, Load
+from cepkit.shedding.strategies.warm_up import read_lineage
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import frame_of, random_frame, train
 

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 import cepkit as cep
-from cepkit.api.sources import source_of
+from cepkit.api.searching import source_of
 from cepkit.errors import CepError, UnsupportedQueryError
 from cepkit.planning.arguments import Arguments
 from cepkit.planning.queries import as_query
-from cepkit.shedding.simulation.found import common
 from cepkit.shedding.simulation.inputs import check_settings, make_scene
-from cepkit.shedding.simulation.scene import Scene
+from cepkit.shedding.simulation.scene import Scene, common
 from cepkit.shedding.strategies.names import as_strategy, strategy_names
 from cepkit.shedding.strategies.strategy import Shedder, Training
 from tests.support.sizes import seeds

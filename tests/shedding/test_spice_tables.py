@@ -10,9 +10,9 @@ import pytest
 from cepkit.errors import CepError
 from cepkit.shedding.strategies.espice import ESpice, event_utilities
 from cepkit.shedding.strategies.hspice import HSpice, pair_utilities
-from cepkit.shedding.strategies.learning.utility_tables import occurrences, threshold_to_drop, to_utilities
-from cepkit.shedding.strategies.learning.windows import OpenWindows, events_by_cell, windows_of
+from cepkit.shedding.strategies.skipping import occurrences, threshold_to_drop, to_utilities
 from cepkit.shedding.strategies.strategy import Event, Load
+from cepkit.shedding.strategies.warm_up import OpenWindows, events_by_cell, windows_of
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import frame_of, train
 

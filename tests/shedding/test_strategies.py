@@ -16,12 +16,10 @@ from cepkit.shedding.simulation.arrivals import (
     PoissonArrivals,
     schedule,
 )
-from cepkit.shedding.simulation.calibration import fit_prices
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.costs import Prices, fit_prices
 from cepkit.shedding.simulation.server import Lane, Server, VirtualClock
 from cepkit.shedding.strategies.by_type import shares_of_types, whole_types
-from cepkit.shedding.strategies.overload import ServiceLine, fit_service, surplus
-from cepkit.shedding.strategies.strategy import Load, Shedder
+from cepkit.shedding.strategies.strategy import Load, ServiceLine, Shedder, fit_service, surplus
 from cepkit.shedding.tree.machine import NO_MATCHES
 
 SEEDS = range(200)

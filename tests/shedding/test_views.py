@@ -10,8 +10,7 @@ import cepkit as cep
 from cepkit.errors import CepError
 from cepkit.shedding.plots.load import ROWS, load_in_bins
 from cepkit.shedding.plots.utility import utilities
-from cepkit.shedding.views.load_view import LoadView, history_of
-from cepkit.shedding.views.utility_view import UtilityView, reported_utilities
+from cepkit.shedding.views import LoadView, UtilityView, history_of, reported_utilities
 from tests.support.view_cases import replayed
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError, MissingDependencyError
-from cepkit.shedding.strategies.learning import classes as classes_module
-from cepkit.shedding.strategies.learning.classes import ClassTree, cluster, grow_tree, to_features
-from cepkit.shedding.strategies.learning.knapsack import UNITS, cheapest_cover, greedy_cover
-from cepkit.shedding.strategies.learning.lineage import (
+from cepkit.shedding.strategies import classes as classes_module
+from cepkit.shedding.strategies.classes import ClassModel, ClassTree, cluster, grow_tree, to_features
+from cepkit.shedding.strategies.strategy import Event, Load
+from cepkit.shedding.strategies.warm_up import (
     consumptions,
     contributions,
     events_of_matches,
@@ -20,9 +20,7 @@ from cepkit.shedding.strategies.learning.lineage import (
     members,
     read_lineage,
 )
-from cepkit.shedding.strategies.learning.zhao_costs import ClassModel
-from cepkit.shedding.strategies.strategy import Event, Load
-from cepkit.shedding.strategies.zhao import Zhao
+from cepkit.shedding.strategies.zhao import UNITS, Zhao, cheapest_cover, greedy_cover
 from tests.support.sizes import seeds
 from tests.support.strategy_cases import ABC, frame_of, machine_of, random_frame, train
 

@@ -14,11 +14,9 @@ import cepkit as cep
 from cepkit.events import TIME, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.siddhiql.aggregators import NAMES
-from cepkit.siddhiql.calls import FUNCTIONS
-from cepkit.siddhiql.functions.conversions import CONVERSIONS, to_text
-from cepkit.siddhiql.functions.signatures import BOOL, DOUBLE, INT, LONG, SINGLE, STRING, TESTS
+from cepkit.siddhiql.calls import FUNCTIONS, Scope, SlotOf
+from cepkit.siddhiql.functions import BOOL, CONVERSIONS, DOUBLE, INT, LONG, SINGLE, STRING, TESTS, to_text
 from cepkit.siddhiql.results import arrow_of_type
-from cepkit.siddhiql.scopes import Scope, SlotOf
 from cepkit.siddhiql.values import compile_siddhi
 
 FRAME = pd.DataFrame(

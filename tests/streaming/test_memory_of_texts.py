@@ -10,8 +10,8 @@ import pytest
 
 import cepkit as cep
 from cepkit.language.expressions.functions import _REGISTRY
-from cepkit.streaming import codes
-from cepkit.streaming.codes import TextCodes
+from cepkit.streaming import values as codes
+from cepkit.streaming.values import TextCodes
 from tests.support.sizes import seeds
 
 SCHEMA = {"i": "int64 not null", "k": "string", "user": "string", "other": "string", "n": "int64"}

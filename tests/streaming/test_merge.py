@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from cepkit.errors import OrderError
-from cepkit.streaming.merge import OrderedMerge
+from cepkit.streaming.replicas import OrderedMerge
 from tests.support.sizes import seeds
 
 

@@ -14,7 +14,7 @@ import cepkit as cep
 from cepkit.errors import CepError, CepWarning, OrderError, UnsupportedQueryError
 from cepkit.pipelines.spark_session import setting
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.operators.sides import SIDE, Sides
+from cepkit.streaming.operators.join_search import SIDE, Sides
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan, keys_of_buckets
 from cepkit.windows.chains import Chain
 from tests.support.sizes import seeds

@@ -244,15 +244,14 @@ def test_spark_spreads_buckets_evenly():
 def operator(of_plan):
     """Return Spark's operator on buckets with state and timers in memory."""
     tester = pytest.importorskip("pyspark.sql.streaming.tws_tester")
-    from cepkit.streaming.spark.sending import Sending
-    from cepkit.streaming.spark.tasks import BucketProcessor
+    from cepkit.streaming.spark.tasks import BucketProcessor, Sending
 
     processor = BucketProcessor(of_plan, Sending(of_plan.open_search().empty.schema))
     return tester.TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda row: 2**62)
 
 
 def as_rows(table: pa.Table | None) -> pd.DataFrame:
-    from cepkit.streaming.spark.sending import as_stream
+    from cepkit.streaming.spark.tasks import as_stream
 
     return pd.DataFrame({"rows": [None if table is None else as_stream(table)]}, dtype=object)
 

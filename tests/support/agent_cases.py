@@ -16,7 +16,7 @@ from cepkit.language.sequences.construction import sequence_query
 from cepkit.parallel.agents.agents import Agents, agents_unsupported
 from cepkit.parallel.agents.crew import ALLOCATIONS, Costs, Crew, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.trace.trace import EVENTS, PARTIALS, SOURCE
+from cepkit.parallel.trace import EVENTS, PARTIALS, SOURCE
 from tests.oracle import generate_sequences as gs
 from tests.oracle.naive_sequences import SequenceMatch, sequence_matches
 from tests.support.sequence_runs import as_matches, bound

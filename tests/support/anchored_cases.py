@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from cepkit.compile.counting.anchored_graph import anchored_graph_of
+from cepkit.compile.counting.state_graph import anchored_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
-from cepkit.engines.counting.anchored_walking import AnchoredWalk
+from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
 from cepkit.engines.shared.sequence_set import MatchBlock, joined

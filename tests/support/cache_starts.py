@@ -35,9 +35,9 @@ with warnings.catch_warnings(record=True) as caught:
     if kind == "numba":
         import numba
     import cepkit as cep
-    from cepkit.compile.shared import later
+    from cepkit.compile.shared import loading as later
     from cepkit.compile.shared.loading import load
-    from cepkit.language.expressions import parsers
+    from cepkit.language.expressions import parsing as parsers
     parsers.FOLDER = pathlib.Path("/missing")
     frame = pd.DataFrame({"x": [1, 2, 3, 1, 2, 5, 1, 4, 4, 0], "kind": list("ABACBACBBC"), "t": range(10)})
     found = cep.match(frame, "up+ down", define={"up": "x > prev(x)", "down": "x < prev(x) - 1"})

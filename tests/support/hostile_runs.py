@@ -105,9 +105,9 @@ def without_kernels() -> Iterator[None]:
 
 # The modules that compile or interpret; they must be there before the functions that they import change.
 _ENGINES = (
-    "cepkit.engines.shared.kernels", "cepkit.engines.search.search", "cepkit.engines.ordered.ordered",
-    "cepkit.engines.regex.tiers", "cepkit.engines.regex.matching", "cepkit.engines.counting.anchored",
-    "cepkit.engines.counting.layout", "cepkit.engines.counting.counts", "cepkit.insight.funnel_sequences",
+    "cepkit.engines.shared.kernels", "cepkit.engines.search", "cepkit.engines.ordered",
+    "cepkit.engines.regex", "cepkit.engines.regex", "cepkit.engines.counting.anchored",
+    "cepkit.engines.counting.layout", "cepkit.engines.counting.counts", "cepkit.insight.funnels",
     "cepkit.compile.regex.program", "cepkit.engines.shared.python_kernels",
 )  # fmt: skip
 

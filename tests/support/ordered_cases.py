@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.ordered.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
+from cepkit.engines.ordered import OrderedEvents, ordered_sequence, ordered_unsupported
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource
 from tests.oracle import generate_sequences as gs

@@ -11,10 +11,11 @@ import pytest
 
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
-from cepkit.engines.counting import entries, layout, ranking, walking
+from cepkit.engines.counting import layout, ranking, walking
+from cepkit.engines.counting import layout as entries
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk
-from cepkit.engines.search.search import search_sequence
+from cepkit.engines.search import search_sequence
 from cepkit.engines.shared import places
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places

@@ -9,19 +9,23 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from cepkit.engines.match_recognize.bound import prepare_rows
 from cepkit.engines.match_recognize.finding import reason_for_python
 from cepkit.engines.match_recognize.matching import find_row_matches
-from cepkit.engines.match_recognize.output import output_rows
-from cepkit.engines.match_recognize.preparing import prepare_rows
-from cepkit.engines.match_recognize.time_outs import latest_time, with_timed_out
-from cepkit.engines.match_recognize.windows import find_window_matches, window_values
+from cepkit.engines.match_recognize.output import (
+    find_window_matches,
+    latest_time,
+    output_rows,
+    window_values,
+    with_timed_out,
+)
 from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, TIME, Column, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.query import RowPatternQuery, WindowedRows
-from cepkit.results import row_pattern_search
-from cepkit.results.row_pattern_search import RowPatternSearch
+from cepkit.results.match_recognize import search as row_pattern_search
+from cepkit.results.match_recognize.search import RowPatternSearch
 from tests.oracle.match_recognize import Query
 
 _SIGNS = {"==": "=", "!=": "<>"}

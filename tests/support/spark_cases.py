@@ -43,7 +43,7 @@ def rows_of(frame):
 _CONNECT = """
 import os, sys, traceback, warnings
 import cepkit as cep, pyarrow as pa
-from cepkit.pipelines.java import find_java
+from cepkit.pipelines.spark_session import find_java
 from pyspark.sql import SparkSession
 
 os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"] = str(find_java().home), sys.executable

@@ -19,7 +19,7 @@ import cepkit as cep
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.streaming.batches import schema_of
-from cepkit.streaming.saved_queries import query_as_json
+from cepkit.streaming.saved import query_as_json
 from cepkit.streaming.spark.bucket import Bucket, BucketPlan
 from cepkit.windows.values import Window
 from tests.oracle import generate

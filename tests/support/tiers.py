@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 import cepkit as cep
+from cepkit.engines import ordered, search
+from cepkit.engines import regex as matching
+from cepkit.engines import regex as tiers
 from cepkit.engines.counting import anchored, counts, layout
-from cepkit.engines.ordered import ordered
-from cepkit.engines.regex import matching, tiers
-from cepkit.engines.search import search
 from cepkit.engines.shared import kernels, python_kernels
 from cepkit.parallel.agents import agents
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from cepkit.parallel.trace.trace import LENGTHS, Actions, Lengths, Trace
+from cepkit.parallel.trace import LENGTHS, Actions, Lengths, Trace
 
 AGENTS = ("b", "c+", "d")
 COUNTS = Actions._fields[5:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from cepkit.language.expressions.rebuilding import with_parts
+from cepkit.language.expressions.trees import with_parts
 from cepkit.language.sequences import patterns as sq
 from cepkit.shedding.tree.program import tree_unsupported
 from tests.oracle import generate_sequences as gs

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cepkit.widgets.case_view import CaseView
-from cepkit.widgets.data_bar import DataBar
-from cepkit.widgets.funnel_view import FunnelView
-from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.editor import DataBar, QueryEditor
 from cepkit.widgets.nfa_view import NfaView
-from cepkit.widgets.query_editor import QueryEditor
-from cepkit.widgets.reason_view import ReasonView
-from cepkit.widgets.slider_panel import SliderPanel
-from cepkit.widgets.stepper import Stepper
-from cepkit.widgets.take_bar import TakeBar
+from cepkit.widgets.panels import CaseView, FunnelView, ReasonView, SliderPanel, Stepper, TakeBar
+from cepkit.widgets.tables import MatchTable
 from cepkit.widgets.timeline_view import TimelineView
 
 KINDS = {

@@ -169,7 +169,7 @@ def test_any_regex_that_is_translated(seed, full):
 
 def query_define(query, name):
     """Return a predicate with the values of its parameters."""
-    from cepkit.translation.refusing import with_values
+    from cepkit.translation.chains import with_values
 
     return with_values(dict(query.define)[name], dict(query.params))
 

@@ -8,11 +8,9 @@ import pandas as pd
 import pytest
 
 from cepkit._shipped import shipped
-from cepkit.parallel.views.buffer_view import BufferView
-from cepkit.parallel.views.thread_view import ThreadView
-from cepkit.shedding.views.load_view import LoadView
-from cepkit.shedding.views.utility_view import UtilityView
-from cepkit.widgets.lineage_view import LineageView
+from cepkit.parallel.views import BufferView, ThreadView
+from cepkit.shedding.views import LoadView, UtilityView
+from cepkit.widgets.tables import LineageView
 from tests.support.traces import EXAMPLE, trace_of
 from tests.support.view_cases import GOOD, RATES, replayed
 from tests.support.widget_page import blank_page, mount, set_theme

@@ -14,25 +14,23 @@ from cepkit.errors import CepError, ColumnNotFoundError, ResultTooLargeError
 from cepkit.language.regex.patterns import seq, var
 from cepkit.language.sequences.branches import branches
 from cepkit.language.sequences.construction import sequence_query
-from cepkit.linked.chains import chains_of
+from cepkit.linked.engine import chains_of
 from cepkit.linked.patterns import PlainEvents, PlainPattern
 from cepkit.parallel.agents.outcome import ParallelRun
-from cepkit.parallel.model.allocation import thread_shares
-from cepkit.parallel.model.costs import agent_loads
-from cepkit.parallel.model.rates import AgentRates
+from cepkit.parallel.allocation import thread_shares
+from cepkit.parallel.model import AgentRates, agent_loads
 from cepkit.parallel.plots.allocation import allocation_bars, allocation_frame, buffer_models
-from cepkit.parallel.plots.occupancy import occupancy, run_end
-from cepkit.parallel.plots.segments import MOST_SEGMENTS, agent_marks, thread_segments
-from cepkit.parallel.trace.trace import LENGTHS
-from cepkit.parallel.views.buffer_view import BufferView
-from cepkit.parallel.views.thread_view import ThreadView
+from cepkit.parallel.plots.lengths import occupancy, run_end
+from cepkit.parallel.plots.threads import MOST_SEGMENTS, agent_marks, thread_segments
+from cepkit.parallel.trace import LENGTHS
+from cepkit.parallel.views import BufferView, ThreadView
 from cepkit.plots.automata.layered import automaton_svg
 from cepkit.plots.automata.nfa import NfaPicture, sequence_states
 from cepkit.plots.lineage import levels_of, lineage_figure, lineage_page
 from cepkit.plots.stills.png import png
 from cepkit.shedding.plots.utility import MOST_ROWS, POSITION_BINS, share_up_to, utilities, utility_figure
-from cepkit.shedding.views.utility_view import UtilityView
-from cepkit.widgets.lineage_view import MOST_CHAINS, LineageView
+from cepkit.shedding.views import UtilityView
+from cepkit.widgets.tables import MOST_CHAINS, LineageView
 from tests.support.sizes import seeds
 from tests.support.traces import EXAMPLE, busy_trace, drawn, overlap, trace_of
 from tests.support.view_cases import GOOD, RATES

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cepkit._shipped import shipped
-from cepkit.plots.timeline.scales import scale_of
-from cepkit.widgets.match_table import MatchTable
+from cepkit.plots.timeline.axes import scale_of
+from cepkit.widgets.tables import MatchTable
 from tests.support.widget_cases import FULL, KINDS, MARCH, full
 from tests.support.widget_page import THEMES, blank_page, mount, set_theme
 
@@ -1514,7 +1514,7 @@ def test_reasons_say_in_words_what_is_met(page, show):
 
 
 def test_an_empty_list_of_cases_takes_one_line(page, show):
-    from cepkit.widgets.case_view import CaseView
+    from cepkit.widgets.panels import CaseView
 
     root = show("case_view", CaseView())
     height = "(root) => ((root.style.height = 'auto'), root.offsetHeight)"

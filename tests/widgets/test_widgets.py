@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import traitlets
 
-from cepkit.widgets.funnel_view import FunnelView
-from cepkit.widgets.match_table import MatchTable
+from cepkit.widgets.editor import QueryEditor
 from cepkit.widgets.nfa_view import NfaView
-from cepkit.widgets.query_editor import QueryEditor
+from cepkit.widgets.panels import FunnelView
+from cepkit.widgets.tables import MatchTable
 from cepkit.widgets.timeline_view import TimelineView
 from tests.support.outputs import Outputs
 from tests.support.widget_cases import FULL, KINDS, full

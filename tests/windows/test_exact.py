@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cepkit.windows import exact
+from cepkit.windows import aggregating as exact
 from tests.support.sizes import seeds
 
 

@@ -1,20 +1,21 @@
-"""Anchored graph → what its kernels share: the arrays that they read, and the code of conditions.
-
-The kernels read *anchors*, the events that may be the first of a match, and *entries*, the events that any
-other state accepts. Both are in the order of their places. The entries of an anchor are those in its window:
-from ``first[k]`` to ``until[k]``. ``mask[e]`` has a bit for each state that accepts entry e.
-"""
+"""Anchored graph → Python source of the kernels that count matches, anchor by anchor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cepkit.compile.counting.anchored_graph import AnchoredGraph
-from cepkit.compile.counting.conditions import ConditionWriter, Key
-from cepkit.compile.counting.state_graph import elements_of
+from cepkit.compile.counting.conditions import ConditionWriter, Key, indented, over
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR
+from cepkit.compile.counting.state_graph import AnchoredGraph, elements_of
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.bound_query import Term
+
+# Anchored graph → what its kernels share: the arrays that they read, and the code of conditions.
+#
+# The kernels read *anchors*, the events that may be the first of a match, and *entries*, the events that any
+# other state accepts. Both are in the order of their places. The entries of an anchor are those in its
+# window: from ``first[k]`` to ``until[k]``. ``mask[e]`` has a bit for each state that accepts entry e.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +138,188 @@ class AnchoredWriter(ConditionWriter):
         """Return the module with one function."""
         made = self.module(name, arguments, body, outputs, constants=constants)
         return AnchoredKernel(made.text, made.name, made.arrays)
+
+
+# Anchored graph → Python source of the kernels that count matches, anchor by anchor.
+
+# Indices of ``at``, where kernels keep what they need to continue.
+AT_ANCHOR, AT_ENTRY = range(2)
+
+
+def write_anchored_count(
+    program: SequenceProgram,
+    graph: AnchoredGraph,
+    dtypes: Mapping[str, str],
+    arithmetic: str,
+    *,
+    weighted: int | None = None,
+) -> AnchoredKernel:
+    """Write the kernel that counts the matches by their last entry.
+
+    For each anchor, the kernel goes through the entries in its window and keeps how many paths from the
+    anchor end in each state. If a condition links two entries, it keeps the number of every entry.
+
+    Source: the counting of GRETA (Poppe et al., VLDB 2017) per event.
+    Differs: the graph begins with one given event, so nothing is taken back.
+    """
+    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, weighted).write("count")
+
+
+def write_options(
+    program: SequenceProgram, graph: AnchoredGraph, dtypes: Mapping[str, str], arithmetic: str
+) -> AnchoredKernel:
+    """Write the kernel that counts the matches with a given end by the entry before this end."""
+    return _AnchoredCountWriter(program, graph, dtypes, arithmetic, None).write("options")
+
+
+class _AnchoredCountWriter(AnchoredWriter):
+    def __init__(self, program, graph, dtypes, arithmetic, weighted):
+        super().__init__(program, graph, dtypes)
+        self.arithmetic, self.weighted = arithmetic, weighted
+        self.dtype = "float64" if arithmetic == AT_LEAST else "uint64"
+        edges = range(len(graph.edges))
+        inner = [e for e in edges if graph.edges[e].source > 0]
+        self.summed = sorted({graph.edges[e].source for e in inner if self.is_free(e)})
+        self.listed = sorted({graph.edges[e].source for e in inner if not self.is_free(e)})
+        # What the kernel adds up: numbers of matches, and sums of weights.
+        self.kinds = ["z"] if weighted is None else ["z", "zw"]
+
+    def _scratch(self, kind: str, *key: int) -> str:
+        return self.array(kind, *key, dtype=self.dtype)
+
+    def _total(self, kind: str, s: int) -> str:
+        return f"{'all' if kind == 'z' else 'sum'}{s}"
+
+    def _list(self, kind: str, s: int) -> str:
+        return self._scratch("listcount" if kind == "z" else "listsum", s)
+
+    def _reduced(self, *names: str) -> list[str]:
+        return [f"{name} %= modulus" for name in names] if self.arithmetic == MODULAR else []
+
+    def write(self, name: str) -> AnchoredKernel:
+        counts = name == "count"
+        high = f"{self.array('until')}[k]" if counts else "x"
+        body = [f"q, resume, work = at[{AT_ANCHOR}], at[{AT_ENTRY}], 0"]
+        if not counts:
+            body += self.load("w", "entry", "x")
+        loop = ["k = q"] if counts else ["k, am = alive[q], states[q]"]
+        loop += [*self.load("y", "anchor", "k"), f"low, high = {self.array('first')}[k], {high}"]
+        if self.weighted == 0:
+            loop += [f"weight_of_anchor = {self.array('weight', dtype='uint64')}[k]"]
+        totals = [self._total(kind, s) for s in self.summed for kind in self.kinds]
+        loop += [f"{total} = ZERO" for total in totals] + [f"n{s} = 0" for s in self.listed]
+        if self.listed:
+            loop += ["if resume >= 0:", "    low = resume"]
+            loop += [f"    {total} = {self._scratch('totals')}[{i}]" for i, total in enumerate(totals)]
+            loop += [f"    n{s} = at[{2 + i}]" for i, s in enumerate(self.listed)]
+        step = [f"m = {self.array('mask', dtype=self.mask_dtype)}[e]", *self.load("x", "entry", "e")]
+        for t in self.states:
+            step += self._into(t)
+        step += self._keep()
+        step += self._result() if counts else self._option()
+        loop += [over("low", "high").replace("for r", "for e"), *indented(step)]
+        if self.listed:
+            pause = [f"at[{AT_ANCHOR}], at[{AT_ENTRY}] = q, np.int64(e) + 1"]
+            pause += [f"{self._scratch('totals')}[{i}] = {total}" for i, total in enumerate(totals)]
+            pause += [f"at[{2 + i}] = n{s}" for i, s in enumerate(self.listed)]
+            loop += indented(["if work > work_limit:", *indented([*pause, "return q"])])
+        loop += ["q, resume, work = q + 1, -1, work + max(0, high - low) + 1"]
+        body += ["while q < stop and work <= work_limit:", *indented(loop)]
+        body += [f"at[{AT_ANCHOR}], at[{AT_ENTRY}] = q, -1", "return q"]
+        arguments = [("stop", "T.int64"), ("work_limit", "T.int64"), ("modulus", "T.uint64"), ("at", "I1")]
+        if not counts:
+            arguments += [("x", "T.int64"), ("alive", "I1"), ("states", "I1")]
+        of = "F1" if self.dtype == "float64" else "U1"
+        outputs = [("out", of)] + ([] if self.weighted is None else [("out_sum", of)])
+        constants = (f"ZERO, ONE = np.{self.dtype}(0), np.{self.dtype}(1)",)
+        return self.assemble(name, arguments, [line for line in body if line], outputs, constants)
+
+    def _into(self, t: int) -> list[str]:
+        """Return the lines that compute z and zw, the numbers of paths that end with entry e in state t."""
+        parts: dict[str, list[str]] = {kind: [] for kind in self.kinds}
+        sums = []
+        for e in self.graph.into(t):
+            s = self.graph.edges[e].source
+            if s == 0:
+                test = self.enters(e)
+                one = {"z": "ONE", "zw": "weight_of_anchor" if self.weighted == 0 else None}
+                for kind in self.kinds:
+                    if one[kind]:
+                        parts[kind].append(
+                            one[kind] if test is None else f"({one[kind]} if {test} else ZERO)"
+                        )
+            elif self.is_free(e):
+                for kind in self.kinds:
+                    parts[kind].append(self._total(kind, s))
+            else:
+                sums += self._sum(e)
+        whole = {kind: " + ".join(own) or "ZERO" for kind, own in parts.items()}
+        accepts = self.accepts(t)
+        weighs = self.weighted is not None and self.graph.states[t].component == self.weighted
+        after = [f"zw += {self.array('weight', dtype='uint64')}[e] * z"] if weighs else []
+        lines = []
+        if not sums and not self.is_costly_state(t):
+            lines += [f"{kind} = {whole[kind]} if {accepts} else ZERO" for kind in self.kinds]
+            lines += [*self._reduced("z"), *after, *self._reduced(*self.kinds[1:])]
+        else:
+            lines += [f"{kind} = ZERO" for kind in self.kinds]
+            own = [*(f"{kind} = {whole[kind]}" for kind in self.kinds), *sums, *self._reduced(*self.kinds)]
+            own += [*after, *(self._reduced("zw") if after else [])]
+            lines += [f"if {accepts}:", *indented(own)]
+        return [*lines, *(f"{kind}{t} = {kind}" for kind in self.kinds)]
+
+    def is_costly_state(self, t: int) -> bool:
+        """Return whether a condition on an entry in the state calls a function of the user."""
+        terms = [*self.graph.given[self.graph.states[t].component]]
+        terms += [term for e in self.graph.into(t) for term in self.graph.link(e).terms]
+        return any(map(self.is_costly, terms))
+
+    def _sum(self, e: int) -> list[str]:
+        """Return the lines that add to z what an edge brings from the entries in the list of its source."""
+        s, link = self.graph.edges[e].source, self.graph.link(e)
+        names = {leaf: self.columns.index(leaf.data[-1]) for leaf in link.earlier}
+        earlier = {leaf: self._cell(i, self._kept(s, i), "r") for leaf, i in names.items()}
+        limits = [f"{self.array('listlater', s)}[r] <= e"] if self.strict else []
+        limits += [f"{self.array('listgap', s)}[r] > e"] if self.has_gap else []
+        test = self.test(link.terms, *limits, earlier=earlier)
+        lines = [f"work += n{s}", over("0", f"n{s}")]
+        return lines + [f"    {kind} += {self._list(kind, s)}[r] if {test} else ZERO" for kind in self.kinds]
+
+    def _kept(self, s: int, i: int) -> str:
+        return self.array("listcolumn", s, i, dtype=self.dtypes[self.columns[i]])
+
+    def _keep(self) -> list[str]:
+        """Return the lines that add the numbers of entry e to those of its states."""
+        lines = []
+        for s in self.summed:
+            for kind in self.kinds:
+                total = self._total(kind, s)
+                lines += [f"{total} += {kind}{s}", *self._reduced(total)]
+        for s in self.listed:
+            own = [f"{self._list(kind, s)}[n{s}] = {kind}{s}" for kind in self.kinds]
+            out = [e for e in self.graph.out_of(s) if not self.is_free(e)]
+            columns = {self.columns.index(leaf.data[-1]) for e in out for leaf in self.graph.link(e).earlier}
+            own += [f"{self._kept(s, i)}[n{s}] = {self._values('entry', i)}[e]" for i in sorted(columns)]
+            own += [f"{self.array('listlater', s)}[n{s}] = {self.array('later')}[e]"] if self.strict else []
+            own += [f"{self.array('listgap', s)}[n{s}] = {self.array('gap')}[e]"] if self.has_gap else []
+            some = " or ".join(f"{kind}{s} != ZERO" for kind in self.kinds)
+            lines += [f"if {some}:", *indented([*own, f"n{s} += 1"])]
+        return lines
+
+    def _add(self, out: str, names: list[str]) -> list[str]:
+        if self.arithmetic == MODULAR:
+            return [f"{out}[e] = ({out}[e] + {' + '.join(names)}) % modulus"]
+        return [f"{out}[e] += {' + '.join(names)}"]
+
+    def _result(self) -> list[str]:
+        lines = self._add("out", [f"z{t}" for t in self.graph.finals])
+        if self.weighted is not None:
+            lines += self._add("out_sum", [f"zw{t}" for t in self.graph.finals])
+        return lines
+
+    def _option(self) -> list[str]:
+        lines = []
+        for t in self.states:
+            if ways := self.precedes(t):
+                lines += [f"z = z{t} if {ways} else ZERO", *self._add("out", ["z"])]
+        return lines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from cepkit.compile.counting.anchored_graph import AnchoredGraph
 from cepkit.compile.counting.anchored_source import AnchoredKernel, AnchoredWriter
 from cepkit.compile.counting.conditions import indented
+from cepkit.compile.counting.state_graph import AnchoredGraph
 from cepkit.compile.sequences.program import SequenceProgram
 
 # Indices of the walk's report.

@@ -1,17 +1,17 @@
-"""State graph → code of the conditions between two events, and the arrays that the code reads."""
+"""State graph → code of the conditions between two events, and of the nearest event that a link forbids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cepkit.compile.counting.state_graph import StateGraph, elements_of
+from cepkit.compile.counting.state_graph import LinkAbsence, StateGraph, elements_of
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.bound_query import Inputs
-from cepkit.compile.shared.kernel_source import decorator, module_header
-from cepkit.compile.shared.term_writing import VECTOR, TermWriter
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.bound_query import Inputs, Term
+from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
 from cepkit.events import LIST
+
+# State graph → code of the conditions between two events, and the arrays that the code reads.
 
 Key = tuple[str | int, ...]
 
@@ -176,3 +176,50 @@ def over(low: str | int, high: str) -> str:
 def indented(lines: Iterable[str], by: int = 1) -> list[str]:
     """Return the lines with ``by`` more levels of indentation."""
     return ["    " * by + line for line in lines]
+
+
+# Absences → Python source of the kernel that finds the nearest event that a link forbids.
+
+
+def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> CountingKernel:
+    """Write the kernel that finds where an absence with conditions on one neighbour forbids a link.
+
+    Blocks of events are tested at once, up to the first one with a hit.
+    """
+    graph, of = writer.graph, writer.graph.links[link]
+    ahead = absence.side == "earlier"
+    pool = graph.pool_of_component(of.source if ahead else of.target)
+    absent = graph.tests.index(absence.test)
+    every = elements_of(absence.terms)
+    own = [leaf for leaf in every if leaf.data[0] == absence.variable]
+    lines, test = writer.condition(
+        absence.terms,
+        vectors={leaf: writer.column(absent, leaf.data[-1]) for leaf in own},
+        scalars={leaf: f"{writer.column(pool, leaf.data[-1])}[a]" for leaf in every if leaf not in own},
+    )
+    body = [
+        "work = 0",
+        "for a in range(begin, len(out)):",
+        "    low, high = first[a], stop[a]",
+        f"    found = {1 << 62 if ahead else 0}",
+        *indented(lines),
+        "    while low < high:",
+        f"        {'b, c = low, min(high, low + 64)' if ahead else 'b, c = max(low, high - 64), high'}",
+        "        some = 0",
+        f"        {over('b', 'c')}",
+        f"            some |= 1 if {test} else 0",
+        "        work += c - b",
+        "        if some:",
+        f"            for r in range({'b, c' if ahead else 'c - 1, b - 1, -1'}):",
+        f"                if {test}:",
+        f"                    found = {writer.array('members', absent)}[r]",
+        "                    break",
+        "            break",
+        f"        {'low = c' if ahead else 'high = b'}",
+        "    out[a] = found",
+        "    if work > work_limit:",
+        "        return a + 1",
+        "return len(out)",
+    ]
+    arguments = [("begin", "T.int64"), ("work_limit", "T.int64")]
+    return writer.module("nearest", arguments, body, [("first", "I1"), ("stop", "I1"), ("out", "I1")])

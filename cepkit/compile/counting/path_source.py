@@ -1,11 +1,4 @@
-"""State graph → the parts that kernels along its paths share: tables, and functions of its links.
-
-These kernels read *entries*: events that a state accepts, by ascending place. If the states form a line,
-each state has its own entries. Otherwise all states share one list, and a mask says which states an event is
-in. A table by state and entry is one array: entry i of state s has the cell ``offset[s] + i``.
-
-All entries share the same arrays of columns, so that links with equal code share a compiled function.
-"""
+"""State graph → the parts that kernels along its paths share, and which events can be part of a match."""
 
 from __future__ import annotations
 
@@ -14,8 +7,16 @@ from collections.abc import Mapping
 from cepkit.compile.counting.conditions import ConditionWriter
 from cepkit.compile.counting.state_graph import Link, StateGraph
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.compile.shared.kernel_source import decorator, module_header
+from cepkit.compile.shared.term_writing import decorator, module_header
 from cepkit.events import LIST
+
+# State graph → the parts that kernels along its paths share: tables, and functions of its links.
+#
+# These kernels read *entries*: events that a state accepts, by ascending place. If the states form a line,
+# each state has its own entries. Otherwise all states share one list, and a mask says which states an event
+# is in. A table by state and entry is one array: entry i of state s has the cell ``offset[s] + i``.
+#
+# All entries share the same arrays of columns, so that links with equal code share a compiled function.
 
 READ, INT1, INT2, INT3 = "read_only(T.int64)", "I1", "I2", 'T.Array(T.int64, 3, "C")'
 SHORT1 = 'T.Array(T.int16, 1, "C")'
@@ -228,3 +229,78 @@ _FIND = """def find(i, lo, hi, w, stay, goes, offset, latest, VALUES, found):
         entries[n], stays[n], nexts[n] = lo + j, a, b
         n += np.uint64(1) if (a | b) != 0 else np.uint64(0)
     return np.int64(n)"""
+
+
+# State graph → Python source of the kernels that say which events can be part of a match.
+
+
+def write_starts(writer: PathModuleWriter) -> str:
+    """Write the kernel that finds the latest starts of the paths that end at each event.
+
+    The kernel looks at preceding entries from the nearest on, and stops where none can have a later start
+    than the latest found.
+    """
+    helpers = writer.over_links("best_of", "cell, latest", _BEST)
+    types = ["T.int64"] * 4 + [READ] * 4 + writer.value_types + [INT1]
+    return writer.path_module(helpers, (_STARTS, types))
+
+
+def write_reach_back(writer: PathModuleWriter) -> str:
+    """Write the kernel that goes back from the ends of matches to all events that they can contain.
+
+    An entry is part of a match when ``latest >= needed``: conditions link neighbours only, so the latest
+    start and the earliest end belong to one match. Others are skipped.
+    """
+    helpers = writer.over_links("bring", "w, cell, needed", _BRING)
+    types = ["T.int64"] * 4 + [READ] * 4 + writer.value_types + [INT1]
+    return writer.path_module(helpers, (_BACK, types))
+
+
+_BEST = """    LOADS
+    if lo >= hi:
+        return -1
+    v = latest[cell + lo : cell + hi]
+    best = -1
+    for j in range(len(v)):
+        best = max(best, v[j] if CONDITION else -1)
+    return best"""
+
+_STARTS = """def starts(s, begin, end, work_limit, offset, low, high, window_start, VALUES, latest):
+    work = 0
+    for i in range(begin, end):
+        if latest[offset[s] + i] < 0:
+            continue
+        best = -1
+        for edge in range(FIRST_EDGE[s], FIRST_EDGE[s + 1]):
+            lo, hi = low[i], high[i]
+            while lo < hi and place[hi - 1] > best:
+                near = max(lo, hi - 64)
+                best = max(best, best_of(LINK[edge], i, near, hi, offset[SOURCE[edge]], latest, VALUES))
+                work += 64
+                hi = near
+        latest[offset[s] + i] = best if best >= window_start[i] else -1
+        if work > work_limit:
+            return i + 1
+    return end
+"""
+
+_BRING = """    LOADS
+    if lo < hi:
+        v = needed[cell + lo : cell + hi]
+        for j in range(len(v)):
+            v[j] = min(v[j], w) if CONDITION else v[j]
+    return 0"""
+
+_BACK = """def back(s, begin, end, work_limit, offset, low, high, latest, VALUES, needed):
+    work = 0
+    for i in range(end - 1, begin - 1, -1):
+        w = needed[offset[s] + i]
+        if latest[offset[s] + i] < w:
+            continue
+        for edge in range(FIRST_EDGE[s], FIRST_EDGE[s + 1]):
+            bring(LINK[edge], i, low[i], high[i], w, offset[SOURCE[edge]], needed, VALUES)
+            work += high[i] - low[i]
+        if work > work_limit:
+            return i
+    return begin
+"""

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cepkit.compile.interpreted.columns import SCALAR, PairTest, tests_by_side
 from cepkit.compile.interpreted.instructions import ALL_VALID, AS_FLOAT, FALSE, TRUE, VALUE, EventValue
-from cepkit.compile.interpreted.pairs import SCALAR, PairTest, tests_by_side
-from cepkit.compile.sequences.elements import EACH, LAST, PREVIOUS
-from cepkit.compile.sequences.program import BoundBranch, BoundCondition, SequenceProgram
+from cepkit.compile.sequences.program import (
+    EACH,
+    LAST,
+    PREVIOUS,
+    BoundBranch,
+    BoundCondition,
+    SequenceProgram,
+)
 from cepkit.compile.sequences.search_source import NO_LIMIT, PREFERENCES, test_of, tests_of, without_variable
-from cepkit.compile.shared.terms import Term, conjuncts_of
+from cepkit.compile.shared.bound_query import Term, conjuncts_of
 from cepkit.events import FLOAT
 from cepkit.kernels.opcodes import AT_LAST, SIGNS
 

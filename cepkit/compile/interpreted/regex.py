@@ -15,13 +15,12 @@ from cepkit.compile.interpreted.instructions import (
     InstructionWriter,
     NotInterpretedError,
     Register,
+    reading_unsupported,
 )
-from cepkit.compile.interpreted.reading import reading_unsupported
 from cepkit.compile.regex.plan import SLOTS, Plan
 from cepkit.compile.regex.program import Program
-from cepkit.compile.shared.state_layout import StateArray
-from cepkit.compile.shared.term_writing import TermWriter
-from cepkit.compile.shared.terms import START, Term
+from cepkit.compile.shared.bound_query import START, Term
+from cepkit.compile.shared.term_writing import StateArray, TermWriter
 from cepkit.events import FLOAT, TEXT
 from cepkit.kernels.opcodes import COUNT, KEEP, MAX, MIN, SUM
 

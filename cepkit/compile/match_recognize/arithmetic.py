@@ -1,21 +1,196 @@
-"""Arithmetic with the rules of SQL: remainders, rounding, and sums of times and intervals."""
+"""Arithmetic with the rules of SQL: numbers, times, durations, intervals and their texts."""
 
 from __future__ import annotations
 
 import decimal
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
-from cepkit.compile.match_recognize.compiled import Compiled, constant, strict
-from cepkit.compile.match_recognize.refusals import refuse_arithmetic, refuse_unlike
-from cepkit.compile.match_recognize.times import TIMED, converted, in_unit, text_of_value
-from cepkit.events import DURATION, FLOAT, INTEGER, NUMBERS, OTHER, TEXT, TIME, ColumnType
+import numpy as np
+
+from cepkit.compile.match_recognize.compiled import (
+    Compiled,
+    constant,
+    refuse_arithmetic,
+    refuse_unlike,
+    strict,
+)
+from cepkit.compile.shared.operations import moment_of, nanoseconds_of, zone_on_one_side
+from cepkit.errors import PredicateError
+from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, NUMBERS, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.durations import NANOSECONDS
+from cepkit.language.expressions.durations import NANOSECONDS, duration_ticks, parse_duration
+
+# Times and durations in MATCH_RECOGNIZE: literals, operands in one unit and one zone, and their texts.
+
+TIMED = (TIME, DURATION)
+_UNITS = ("s", "ms", "us", "ns")  # from coarse to fine
+
+
+def literal(text: str, kind: str) -> Compiled:
+    """Return a time or a duration that is written in a query, in the coarsest unit that holds it."""
+    if kind == DURATION:
+        ticks, unit = _in_coarsest(parse_duration(text))
+        return constant(ticks, ColumnType(DURATION, unit))
+    return _time(text, None)
+
+
+def _time(text: str, zone: str | None) -> Compiled:
+    """Return a text as a time. A text without a zone is in ``zone``."""
+    moment = _moment(text, zone)
+    own = None if moment.tzinfo is None else str(moment.tzinfo).removeprefix("UTC") or "UTC"
+    ticks, unit = _in_coarsest(nanoseconds_of(moment))
+    return constant(ticks, ColumnType(TIME, unit, zone or own), text)
+
+
+def _in_coarsest(nanoseconds: int) -> tuple[int, str]:
+    unit = next(unit for unit in _UNITS if nanoseconds % NANOSECONDS[unit] == 0)
+    return nanoseconds // NANOSECONDS[unit], unit
+
+
+# --- operands next to each other
+
+
+def converted(parts: Sequence[Compiled]) -> list[Compiled]:
+    """Return operands in ticks of the finest unit, with texts in ticks next to a time or a duration.
+
+    A time that is written without a zone is in the zone of the other operands.
+    """
+    timed = [part.type for part in parts if part.type.kind in TIMED]
+    if not timed:
+        return list(parts)
+    kind = min(timed, key=lambda of: NANOSECONDS[of.unit or "ns"]).kind
+    parts = [_as_timed(part, kind) for part in parts]
+    of_columns = [part.type for part in parts if part.type.kind == TIME and part.text is None]
+    if len({of.timezone is None for of in of_columns}) > 1:
+        raise PredicateError("one side has a time zone and the other has none; convert one of the columns")
+    known = of_columns or [part.type for part in parts if part.type.kind == TIME]
+    zone = next((of.timezone for of in known if of.timezone is not None), None)
+    parts = [_in_zone(part, zone) for part in parts]
+    finest = min(
+        (part.type for part in parts if part.type.kind in TIMED), key=lambda of: NANOSECONDS[of.unit or "ns"]
+    )
+    return [
+        _in_ticks(part, replace(finest, kind=kind, timezone=zone if kind == TIME else None))
+        if part.type.kind == TEXT
+        else in_unit(part, finest.unit)
+        for part in parts
+    ]
+
+
+def _as_timed(part: Compiled, kind: str) -> Compiled:
+    """Return a constant text as a time or a duration, and any other value unchanged."""
+    return literal(part.text, kind) if part.type.kind == TEXT and part.text is not None else part
+
+
+def _in_zone(part: Compiled, zone: str | None) -> Compiled:
+    """Return a time that is written in the query in a zone, and any other value unchanged."""
+    if part.type.kind != TIME or part.text is None:
+        return part
+    if zone is None and part.type.timezone is not None:
+        raise PredicateError(zone_on_one_side(part.text))
+    made = _time(part.text, zone)
+    return in_unit(made, part.type.unit) if made.type.unit != part.type.unit else made
+
+
+def in_unit(part: Compiled, unit: str | None) -> Compiled:
+    """Return a time or a duration in a finer unit, and any other value unchanged."""
+    if part.type.kind not in TIMED or part.type.unit == unit:
+        return part
+    factor = NANOSECONDS[part.type.unit or "ns"] // NANOSECONDS[unit or "ns"]
+    kind = replace(part.type, unit=unit)
+    if part.is_constant:
+        return constant(part.call(None, -1) * factor, kind, part.text)
+    return strict(lambda ticks: ticks * factor, [part], kind)
+
+
+def _in_ticks(part: Compiled, timed: ColumnType) -> Compiled:
+    return strict(lambda text: ticks_of(text, timed), [part], timed)
+
+
+def ticks_of(text: str, timed: ColumnType) -> int | Fraction:
+    """Return a text next to a time or a duration as ticks, or as a fraction for a time between two ticks."""
+    if timed.kind == DURATION:
+        return duration_ticks(text, timed.unit)
+    return _time_ticks(text, timed.unit or "ns", timed.timezone)
+
+
+@lru_cache(maxsize=256)
+def _time_ticks(text: str, unit: str, zone: str | None) -> int | Fraction:
+    """Return a text as a time in ticks. A text without a zone is in the zone of the column."""
+    moment = _moment(text, zone)
+    if moment.tzinfo is not None and zone is None:
+        raise PredicateError(zone_on_one_side(text))
+    exact = Fraction(nanoseconds_of(moment), NANOSECONDS[unit])
+    return int(exact) if exact.denominator == 1 else exact
+
+
+def _moment(text: str, zone: str | None) -> Any:
+    try:
+        return moment_of(text, zone, "TIMESTAMP '2024-01-31 09:30:00'")
+    except ValueError as error:
+        raise PredicateError(str(error)) from None
+
+
+# --- texts
+
+
+def as_text(part: Compiled) -> Compiled:
+    """Return a value as its text, and a list as the list of the texts of its items."""
+    kind = part.type
+    if kind.kind == TEXT:
+        return part
+    if kind.kind == LIST:
+        item = kind.item or ColumnType("other")
+        return strict(
+            lambda items: [None if one is None else text_of_value(one, item) for one in items],
+            [part],
+            ColumnType(LIST, item=ColumnType(TEXT)),
+        )
+    return strict(lambda value: text_of_value(value, kind), [part], ColumnType(TEXT))
+
+
+def text_of_value(value: Any, kind: ColumnType) -> str:
+    """Return a value as CAST writes it; times and durations are ticks here."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if kind.kind == TIME and isinstance(value, int):
+        return _text_of_time(value, kind.unit or "ns", kind.timezone)
+    if kind.kind == DURATION and isinstance(value, int):
+        return _text_of_duration(value, kind.unit or "ns")
+    if kind.kind == BOOLEAN:
+        return "true" if value else "false"
+    return str(value)
+
+
+@lru_cache(maxsize=1024)
+def _text_of_time(ticks: int, unit: str, zone: str | None) -> str:
+    moment = np.datetime64(ticks, unit)
+    if zone is not None:
+        import pandas as pd
+
+        moment = pd.Timestamp(moment).tz_localize("UTC").tz_convert(zone).tz_localize(None).asm8
+    text = str(moment).replace("T", " ")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text if zone is None else f"{text} {zone}"
+
+
+def _text_of_duration(ticks: int, unit: str) -> str:
+    """Return a duration as Trino writes it: days, then hours, minutes and seconds."""
+    days, rest = divmod(abs(ticks) * NANOSECONDS[unit], NANOSECONDS["d"])
+    hours, rest = divmod(rest, NANOSECONDS["h"])
+    minutes, rest = divmod(rest, NANOSECONDS["min"])
+    seconds, rest = divmod(rest, NANOSECONDS["s"])
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    return f"{'-' * (ticks < 0)}{days} {hours:02}:{minutes:02}:{seconds:02}{fraction}"
+
+
+# Arithmetic with the rules of SQL: remainders, rounding, and sums of times and intervals.
 
 _ENOUGH = decimal.Context(prec=400)  # digits; a float has 309 before the point
 

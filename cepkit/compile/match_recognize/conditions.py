@@ -6,15 +6,18 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from cepkit.compile.match_recognize.compiled import Compiled, Place, strict, type_of_constant
-from cepkit.compile.match_recognize.refusals import (
+from cepkit.compile.match_recognize.arithmetic import converted
+from cepkit.compile.match_recognize.compiled import (
+    Compiled,
+    Place,
     refuse_comparison,
     refuse_like,
     refuse_no_truth,
     refuse_objects,
+    strict,
+    type_of_constant,
 )
-from cepkit.compile.match_recognize.times import converted
-from cepkit.compile.shared.like import like_test
+from cepkit.compile.shared.bound_query import like_test
 from cepkit.events import BOOLEAN, FLOAT, INTEGER, TEXT, ColumnType
 from cepkit.language.expressions import trees as ex
 from cepkit.language.match_recognize import patterns as rp

@@ -2,26 +2,264 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
-from cepkit.compile.match_recognize.aggregates import AGGREGATES, OF_FIRST_ARGUMENT
-from cepkit.compile.match_recognize.arithmetic import compute, unified
-from cepkit.compile.match_recognize.calls import call_of, case_of, cast_of, common_type
-from cepkit.compile.match_recognize.compiled import Compiled, Place, RowTotal, constant, constant_of, strict
-from cepkit.compile.match_recognize.conditions import CONDITIONS, condition_of
-from cepkit.compile.match_recognize.navigations import row_read_by
-from cepkit.compile.match_recognize.refusals import (
+from cepkit.compile.match_recognize.arithmetic import (
+    TIMED,
+    as_text,
+    compute,
+    converted,
+    literal,
+    ticks_of,
+    unified,
+)
+from cepkit.compile.match_recognize.compiled import (
+    Compiled,
+    Place,
+    RowTotal,
+    constant,
+    constant_of,
+    refuse_cast,
+    refuse_function_of_ticks,
     refuse_non_boolean,
     refuse_opposite,
+    refuse_unlike,
+    row_read_by,
+    strict,
 )
-from cepkit.compile.match_recognize.times import as_text, literal
-from cepkit.errors import PredicateError, column_not_found
+from cepkit.compile.match_recognize.conditions import CONDITIONS, condition_of
+from cepkit.compile.match_recognize.functions import (
+    LENIENT_FUNCTIONS,
+    STRICT_FUNCTIONS,
+    TIME_FUNCTIONS,
+    as_decimal,
+    as_truth,
+    check_arguments,
+    function_of_times,
+    whole,
+)
+from cepkit.errors import CepError, ColumnNotFoundError, PredicateError, column_not_found, nearest, underline
 from cepkit.events import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, MAP, OTHER, TEXT, TIME, ColumnType
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.functions import SIGNATURES, WITH_UNIT
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE
 from cepkit.language.match_recognize.printing import print_sql
+
+# Calls of functions, casts and choices in MATCH_RECOGNIZE, from arguments that are functions of a place.
+
+_TIME_OF_TEXT = ColumnType(TIME, "us")  # the type of constant texts that are times
+
+
+def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
+    """Return a value cast to another type; null where the value has no form in that type."""
+    name, _, length = kind.rstrip(")").partition("(")
+    if name in ("varchar", "char", "string", "text", "character", "character varying", "char varying"):
+        end = int(length) if length else 1 if name in ("char", "character") else None
+        if part.type.kind in (LIST, MAP):
+            return strict(lambda item: str(item)[:end], [part], ColumnType(TEXT))
+        return strict(lambda text: text[:end], [as_text(part)], ColumnType(TEXT))
+    if name in ("boolean", "bool"):
+        return strict(as_truth, [part], ColumnType(BOOLEAN))
+    refuse_cast(tree, part.type)
+    if name in ("bigint", "integer", "int", "smallint", "tinyint"):
+        return strict(int, [part], ColumnType(INTEGER))
+    if name in ("double", "double precision", "float", "real"):
+        return strict(float, [part], ColumnType(FLOAT))
+    if name in ("decimal", "dec", "numeric"):
+        digits = map(int, length.split(",")) if length else ()
+        return strict(as_decimal(*digits), [part], ColumnType(FLOAT))
+    raise PredicateError(f"CAST: no type {kind.upper()}; types: VARCHAR, BOOLEAN, BIGINT, DOUBLE, DECIMAL")
+
+
+def common_type(parts: Iterable[Compiled]) -> ColumnType:
+    """Return one type for the values of several expressions: the first type, or float for mixed numbers."""
+    types = [part.type for part in parts if part.type.kind != OTHER]
+    if {one.kind for one in types} == {INTEGER, FLOAT}:
+        return ColumnType(FLOAT)
+    return types[0] if types else ColumnType(OTHER)
+
+
+def case_of(conditions: list[Compiled], values: list[Compiled]) -> Compiled:
+    """Return the value of the first condition that holds. A value without a condition is that of ELSE."""
+    default = values[len(conditions)] if len(values) > len(conditions) else None
+
+    def call(place: Place, row: int) -> Any:
+        for condition, value in zip(conditions, values, strict=False):
+            if condition.call(place, row) is True:
+                return value.call(place, row)
+        return None if default is None else default.call(place, row)
+
+    return Compiled(call, common_type(values))
+
+
+def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    """Return a call of a function."""
+    refuse_function_of_ticks(tree, function, [part.type for part in parts])
+    check_arguments(tree, [part.type for part in parts])
+    if function in TIME_FUNCTIONS:
+        return _of_times(tree, function, parts)
+    parts = _as_integers(function, parts)
+    if function in ("coalesce", "nvl", "ifnull"):
+        parts = unified(tree, parts)
+        calls = [part.call for part in parts]
+        kind = common_type(parts)
+        return Compiled(
+            lambda place, row: next((v for call in calls if (v := call(place, row)) is not None), None), kind
+        )
+    if function == "if" and len(parts) in (2, 3):
+        refuse_non_boolean(tree.arguments[0], parts[0].type)
+        return case_of(parts[:1], unified(tree, parts[1:]))
+    if function == "mod" and len(parts) == 2:
+        return compute(tree, "%", parts)
+    if function in ("least", "greatest", "nullif"):
+        parts = unified(tree, parts)
+    if function in ("least", "greatest"):
+        refuse_unlike(tree, [part.type for part in parts], "compares")
+    if function in ("concat", "concat_ws", "array_join"):
+        parts = [as_text(part) for part in parts]
+    if function in LENIENT_FUNCTIONS:
+        made, kind = LENIENT_FUNCTIONS[function]
+        calls = [part.call for part in parts]
+        type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
+        return Compiled(lambda place, row: made(*(call(place, row) for call in calls)), type_of)
+    if function not in STRICT_FUNCTIONS:
+        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
+        hint = nearest(function, map(str.upper, known))
+        raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
+    made, kind = STRICT_FUNCTIONS[function]
+    of = common_type(parts) if kind is None else ColumnType(kind)
+    if function == "element_at" and parts:
+        of = parts[0].type.item or ColumnType(OTHER)
+    return strict(made, parts, of, tree)
+
+
+def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
+    unit = getattr(tree.arguments[0], "value", None) if function in WITH_UNIT else None
+    timed = parts[1:] if function in WITH_UNIT else parts
+    if not any(part.type.kind in TIMED for part in timed):  # texts alone
+        timed = [
+            strict(lambda text: ticks_of(text, _TIME_OF_TEXT), [part], _TIME_OF_TEXT)
+            if part.type.kind == TEXT
+            else part
+            for part in timed
+        ]
+    timed = converted(timed)
+    of = next((part.type for part in timed if part.type.kind in TIMED), _TIME_OF_TEXT)
+    made, kind = function_of_times(function, unit, of)
+    return strict(made, timed, kind, tree)
+
+
+def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
+    """Return the arguments, with whole floats as integers where the function needs integers.
+
+    Integer columns with missing values are often floats.
+
+    """
+    if (signature := SIGNATURES.get(function)) is None:
+        return parts
+    return [
+        strict(whole, [part], ColumnType(INTEGER))
+        if part.type.kind == FLOAT and signature.types_of(place) == (INTEGER,)
+        else part
+        for place, part in enumerate(parts)
+    ]
+
+
+_OTHER_FUNCTIONS = (
+    *sorted(TIME_FUNCTIONS), "extract", "position",
+    "coalesce", "if", "prev", "next", "first", "last", "classifier", "match_number", "match_rowtime",
+)  # fmt: skip
+
+
+# The aggregates of MATCH_RECOGNIZE, each with a start, a step that adds one value, and a result.
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How an aggregate is computed value by value. Its state is an immutable value, and has no nulls."""
+
+    start: Any
+    add: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+
+
+def _unchanged(state: Any) -> Any:
+    return state
+
+
+def _with_moments(state: tuple, item: Any) -> tuple:
+    """Return the number of values, their sum and the sum of their squares. Both sums are exact."""
+    n, total, squares = state
+    exact = Fraction(item) if math.isfinite(item) else item
+    return n + 1, total + exact, squares + exact * exact
+
+
+def _variance(state: tuple, n_less: int) -> float | None:
+    n, total, squares = state
+    if n <= n_less:
+        return None
+    return float((squares - total * total / n) / (n - n_less))
+
+
+def _deviation(state: tuple, n_less: int) -> float | None:
+    variance = _variance(state, n_less)
+    return None if variance is None else math.sqrt(variance)
+
+
+def _with_entry(state: tuple, pair: tuple) -> tuple:
+    """Return the entries with one more; the first entry of a key stays."""
+    return state if pair[0] is None or any(pair[0] == key for key, _ in state) else (*state, pair)
+
+
+_EXTREME = {
+    "min": lambda state, item: item if state is None or item < state else state,
+    "max": lambda state, item: item if state is None or item > state else state,
+}
+_NO_VALUES = (0, 0, 0)
+_ALL = Steps(None, lambda state, item: item and state is not False, _unchanged)
+_FIRST = Steps(None, lambda state, item: item if state is None else state, _unchanged)
+AGGREGATES: dict[str, Steps] = {
+    "count": Steps(0, lambda state, item: state + 1, _unchanged),
+    "count_if": Steps(0, lambda state, item: state + (item is True), _unchanged),
+    "sum": Steps(None, lambda state, item: item if state is None else state + item, _unchanged),
+    "avg": Steps((0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: s[0] / s[1] if s[1] else None),
+    "avg_of_times": Steps(
+        (0, 0), lambda s, item: (s[0] + item, s[1] + 1), lambda s: round(Fraction(*s)) if s[1] else None
+    ),  # a float has too few digits for nanoseconds
+    "min": Steps(None, _EXTREME["min"], _unchanged),
+    "max": Steps(None, _EXTREME["max"], _unchanged),
+    "stddev": Steps(_NO_VALUES, _with_moments, lambda state: _deviation(state, 1)),
+    "stddev_samp": Steps(_NO_VALUES, _with_moments, lambda state: _deviation(state, 1)),
+    "stddev_pop": Steps(_NO_VALUES, _with_moments, lambda state: _deviation(state, 0)),
+    "variance": Steps(_NO_VALUES, _with_moments, lambda state: _variance(state, 1)),
+    "var_samp": Steps(_NO_VALUES, _with_moments, lambda state: _variance(state, 1)),
+    "var_pop": Steps(_NO_VALUES, _with_moments, lambda state: _variance(state, 0)),
+    "bool_and": _ALL,
+    "every": _ALL,
+    "bool_or": Steps(None, lambda state, item: item or state is True, _unchanged),
+    "arbitrary": _FIRST,
+    "any_value": _FIRST,
+    "array_agg": Steps((), lambda state, item: (*state, item), lambda state: list(state) or None),
+    "map_agg": Steps((), _with_entry, lambda state: dict(state) or None),
+    "max_by": Steps(
+        None, lambda s, p: p if p[1] is not None and (s is None or p[1] > s[1]) else s, lambda s: s and s[0]
+    ),
+    "min_by": Steps(
+        None, lambda s, p: p if p[1] is not None and (s is None or p[1] < s[1]) else s, lambda s: s and s[0]
+    ),
+}
+# Aggregates whose result has the type of the first argument.
+OF_FIRST_ARGUMENT = ("sum", "min", "max", "max_by", "min_by", "any_value", "arbitrary")
+
+
+# Turn expressions of MATCH_RECOGNIZE into Python functions of a place in a match.
 
 _OF_NUMBERS = ("sum", "avg", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
 
@@ -208,3 +446,110 @@ def compile_total(
     arguments = tuple(one.call for one in made)
     variable = variable_of(tree.arguments) if arguments else tree.variable
     return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind in (TIME, DURATION))
+
+
+# Compile expressions of MATCH_RECOGNIZE with errors that name the clause and underline the place.
+
+_Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ColumnScope:
+    """The columns, parameters and text that the expressions of a clause refer to."""
+
+    source: str  # the text that the spans of trees belong to; empty for a tree that comes from no text
+    schema: Mapping[str, ColumnType]  # the columns that the expressions may name
+    params: Mapping[str, Any] | None = None  # values of parameters
+    inside: bool = False  # as for `compile_value`
+    # The variables of the pattern, where an expression may name one in place of a column.
+    variables: Collection[str] = ()
+    # Advice for names that are no columns here. The keys are in lower case.
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def compiled(self, tree: ex.Expression, role: str, *, is_condition: bool = False) -> Compiled:
+        """Return an expression as a function; ``role`` names the clause in errors, as in ``"DEFINE B"``.
+
+        The values of a condition must be true or false.
+        """
+        compiles = compile_condition if is_condition else compile_value
+        try:
+            return compiles(tree, self.schema, self.params, inside=self.inside)
+        except (ColumnNotFoundError, PredicateError) as error:
+            raise self._placed(error, tree, role) from None
+
+    def column(self, name: str, role: str, *, is_last: bool = False) -> str:
+        """Return the column that a name in a list means; ``is_last`` looks at the last such clause."""
+        try:
+            return column_of(name, self.schema)
+        except ColumnNotFoundError as error:
+            span = span_of_name(self.source, role, name, is_last=is_last)
+            raise _with_caret(error, self._told(error, role, name, span), self.source, span) from None
+
+    def _placed(self, error: CepError, tree: ex.Expression, role: str) -> CepError:
+        """Return the error with its clause, at the smallest expression that raises it."""
+        node, inner = tree, tree
+        if isinstance(error, PredicateError) and error.span is not None:
+            return _with_caret(error, self._told(error, role, None, error.span), self.source, error.span)
+        while inner is not None:
+            node = inner
+            inner = next((child for child in node.children() if self._raises(child, error)), None)
+        name = node.name if isinstance(node, ex.Attribute | ex.Reference) else None
+        return _with_caret(error, self._told(error, role, name, node.span, node), self.source, node.span)
+
+    def _raises(self, tree: ex.Expression, error: CepError) -> bool:
+        try:
+            compile_value(tree, self.schema, self.params, inside=self.inside)
+        except CepError as own:
+            return str(own) == str(error)
+        return False
+
+    def _told(
+        self,
+        error: CepError,
+        role: str,
+        name: str | None,
+        span: _Span | None,
+        node: ex.Expression | None = None,
+    ) -> str:
+        """Return the message with its clause, and with advice for a name that is no column."""
+        said = str(error).removeprefix("MATCH_RECOGNIZE: ")
+        if not isinstance(error, ColumnNotFoundError) or name is None:
+            return f"{role}: {said}"
+        if isinstance(node, ex.Attribute) and name.upper() in self.variables:
+            column = next(iter(self.schema), "price")
+            return (
+                f"{role}: {name} is a variable of the pattern, and not a value. "
+                f"Write a column of its row, such as {name}.{column}"
+            )
+        text = "" if span is None else self.source[span[0] : span[1]]
+        if isinstance(node, ex.Attribute) and text.startswith('"'):
+            quoted = name.replace("'", "''")
+            said = said.replace(" Columns:", f" A text has single quotes: '{quoted}'. Columns:")
+        if not self.schema:
+            said = said.replace(
+                "Columns: []", "The result has no columns; write MEASURES or ALL ROWS PER MATCH"
+            )
+        more = self.more.get(name.lower(), "")
+        return f"{role}: {said}{more and '. ' + more}"
+
+
+def _with_caret(error: CepError, message: str, source: str, span: _Span | None) -> CepError:
+    """Return an error of the same class with a message, and with the place in the text if it is known."""
+    if span is None or not source[span[0] : span[1]]:
+        return type(error)(message)
+    start, stop = span
+    return type(error)(f"{message} (position {start})\n{underline(source, start, stop - start)}")
+
+
+def span_of_name(source: str, clause: str, name: str, *, is_last: bool = False) -> _Span | None:
+    """Return where a name is after the words of a clause; None if it is nowhere."""
+    words = r"\s+".join(clause.split())
+    begins = [found.end() for found in re.finditer(rf"\b{words}\b", source, re.IGNORECASE)]
+    if not begins:
+        return None
+    begin = begins[-1 if is_last else 0]
+    ends = "|".join(keyword.words for keyword in OF_MATCH_RECOGNIZE)
+    end = re.compile(rf"\b(?:{ends})", re.IGNORECASE).search(source, begin)
+    stop = end.start() if end else len(source)
+    found = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)").search(source, begin, stop)
+    return None if found is None else found.span()

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cepkit.compile.regex.plan import Plan, Queue, Target
-from cepkit.compile.shared.kernel_source import KernelSource, decorator, module_header
-from cepkit.compile.shared.state_layout import StateArray
-from cepkit.compile.shared.term_writing import TermWriter, stored_dtype
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.bound_query import Term
+from cepkit.compile.shared.term_writing import (
+    KernelSource,
+    StateArray,
+    TermWriter,
+    decorator,
+    module_header,
+    stored_dtype,
+)
 
 _FEW = 32  # live starts, up to which the capacity is not checked
 _WIDTHS = ((8, "uint8"), (16, "uint16"), (32, "uint32"), (62, "int64"))

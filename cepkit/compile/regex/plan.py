@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from cepkit.compile.regex.automaton import Positions
-from cepkit.compile.shared.terms import EVENT, START, Term, conjuncts_of
+from cepkit.compile.shared.bound_query import EVENT, START, Term, conjuncts_of
 
 # Values that a partial match takes from its start or accumulates on the way; other start terms are
 # computed from them.

@@ -11,11 +11,9 @@ from cepkit.compile.regex.automaton import ANY, Positions, positions
 from cepkit.compile.regex.matching_source import write_labelling, write_matching
 from cepkit.compile.regex.plan import Plan, plan_matching
 from cepkit.compile.shared.binding import Binder
-from cepkit.compile.shared.bound_query import BoundQuery, Inputs
-from cepkit.compile.shared.kernel_source import KernelSource
+from cepkit.compile.shared.bound_query import EVENT, START, BoundQuery, Constant, Inputs, Term
 from cepkit.compile.shared.loading import load
-from cepkit.compile.shared.state_layout import StateArray
-from cepkit.compile.shared.terms import EVENT, START, Constant, Term
+from cepkit.compile.shared.term_writing import KernelSource, StateArray
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import DURATION, FLOAT, INTEGER, TIME, ColumnType
 from cepkit.language.expressions.durations import duration_ticks, unit_missing

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.shared.comparisons import compare
-from cepkit.compile.shared.like import text_tests
-from cepkit.compile.shared.operations import MATH, aggregate, arithmetic, event_level, mathematics, number
-from cepkit.compile.shared.terms import (
+from cepkit.compile.shared.bound_query import (
     ANY_KIND,
     EVENT,
     NEVER,
@@ -26,6 +23,16 @@ from cepkit.compile.shared.terms import (
     clipped,
     described,
     level_of,
+    text_tests,
+)
+from cepkit.compile.shared.operations import (
+    MATH,
+    aggregate,
+    arithmetic,
+    compare,
+    event_level,
+    mathematics,
+    number,
 )
 from cepkit.errors import ColumnNotFoundError, PredicateError, column_not_found, nearest
 from cepkit.events import (

@@ -1,14 +1,17 @@
-"""Compile kernel source into functions, cached on disk for all processes of the user."""
+"""Compile kernel source into functions, cached on disk for all processes, also in the background."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import hashlib
 import importlib
 import importlib.util
+import json
 import linecache
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -19,13 +22,135 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from cepkit.cache import cache_path, keep, kept_path, read_kept
-from cepkit.compile.shared.background import compile_in_background
-from cepkit.compile.shared.bitcode import has_bitcode, load_bitcode
-from cepkit.compile.shared.images import can_use_images, image_path, read_image, write_image
-from cepkit.compile.shared.later import run_later
+from cepkit.cache import cache_path, keep, kept_path, lock_folder, read_kept
+from cepkit.compile.shared.images import (
+    can_use_images,
+    has_bitcode,
+    image_path,
+    load_bitcode,
+    read_image,
+    write_image,
+)
 from cepkit.errors import CepError
 from cepkit.progress import free_after_fork, hold, interrupts_wait, say_step
+
+# Compile kernels in a process of its own, so that the next run finds them. It has the lowest priority.
+#
+# A thread would not do: numba holds the interpreter's lock while it compiles, and loads into this process.
+# ``CEPKIT_BACKGROUND=0`` switches this off.
+
+# Linux shares the processor among sessions first. Within its own session a niceness has no effect.
+_PROGRAM = """
+import contextlib, json, os, sys
+sys.path[:], what, name = json.loads(sys.argv[1])
+if hasattr(os, "nice"):
+    os.nice(10)
+with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as niceness:
+    niceness.write("19")
+from cepkit.compile.shared import loading
+if what == "kernels":
+    loading.load_kernels(name, quick=False)
+else:
+    loading.load_requests(name)
+"""
+_running: list[subprocess.Popen] = []
+_begun: set[str] = set()
+
+
+@atexit.register
+def _let_go() -> None:
+    """Forget the process: it continues after this one and ends by itself. Popen would warn of it."""
+    for process in _running:
+        process.returncode = 0
+
+
+def compile_in_background(what: str, name: str) -> bool:
+    """Begin to compile a module of kernels, and return whether this began now.
+
+    At most one such process works for a cache folder, whichever process began it: it inherits a lock of the
+    folder, which ends with it. A module whose turn does not come is compiled after a later run.
+    """
+    is_begun = what == "kernels" and name in _begun  # in vain
+    if os.environ.get("CEPKIT_BACKGROUND", "1") == "0" or not sys.executable or is_begun:
+        return False
+    _running[:] = [process for process in _running if process.poll() is None]
+    if _running:
+        return False
+    lock = None
+    try:
+        lock = lock_folder(Path(name) if what == "texts" else cache_path())
+        _begun.add(name)
+        _running.append(_begin(what, name, () if lock is None else (lock,)))
+    except (CepError, OSError):  # no home folder, another process works, or none can begin
+        return False
+    finally:
+        if lock is not None:
+            os.close(lock)
+    return True
+
+
+def _begin(what: str, name: str, open_files: tuple[int, ...]) -> subprocess.Popen:
+    """Begin the process, which inherits open files."""
+    paths = [str(Path(path).resolve()) for path in sys.path]
+    none = subprocess.DEVNULL
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, json.dumps([paths, what, name])],
+        env={**os.environ, "CEPKIT_BACKGROUND": "0"}, stdin=none, stdout=none, stderr=none,
+        start_new_session=True, pass_fds=open_files,
+    )  # fmt: skip
+
+
+# Work that can wait: it runs in a thread of its own, after the user has the first answers.
+
+_DELAY_S = 1.0
+_waiting: list[Callable[[], object]] = []
+_ending = threading.Event()
+_thread: threading.Thread | None = None
+_lock = threading.Lock()
+_working = threading.Lock()  # LLVM has locks of its own, so a process must not fork while work runs
+free_after_fork(_lock)
+free_after_fork(_working)
+
+
+def run_later(work: Callable[[], object]) -> None:
+    """Call ``work`` in about a second, if the process lives that long. Works are called one by one."""
+    global _thread
+    with _lock:
+        _waiting.append(work)
+        if _thread is None or not _thread.is_alive():  # a forked process has no thread
+            _thread = threading.Thread(target=_run, name="cepkit-later", daemon=True)
+            _thread.start()
+
+
+def _run() -> None:
+    while not _ending.wait(_DELAY_S):
+        if not _call_all():
+            return
+
+
+def _call_all() -> bool:
+    """Call what waits, until the process ends; return whether anything waited."""
+    n = 0
+    while not _ending.is_set():
+        with _lock:
+            if not _waiting:
+                break
+            work = _waiting.pop(0)
+        with _working:
+            work()
+        n += 1
+    return n > 0
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for the work that runs now. Machine code in the making must not outlive the interpreter."""
+    _ending.set()
+    if _thread is not None and _thread.is_alive():
+        _thread.join()
+
+
+# Compile kernel source into functions, cached on disk for all processes of the user.
 
 _loading = threading.RLock()  # a module that another thread still compiles has no functions yet
 free_after_fork(_loading)

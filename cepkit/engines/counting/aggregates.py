@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from cepkit.compile.counting.counting import MODULAR, WRAPPING
-from cepkit.engines.counting.counts import PathCounter, total_of
-from cepkit.engines.counting.entries import Entries
-from cepkit.engines.counting.residues import WORD, moduli, number_of
+from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of, total_of
+from cepkit.engines.counting.layout import Entries
 from cepkit.events import NULL_INTEGER
 
 _KEPT_BITS = 128  # floats keep this many bits below the highest bit of the largest float

@@ -1,23 +1,47 @@
-"""Matches of an anchored graph: arrays of its anchors and entries, and exact numbers of matches."""
+"""Matches of an anchored graph in canonical order: exact numbers, blocks, samples, matches by number."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 
 import numpy as np
 
-from cepkit.compile.counting.anchored_counting import AT_ANCHOR, AT_ENTRY, write_anchored_count
-from cepkit.compile.counting.anchored_graph import AnchoredGraph
-from cepkit.compile.counting.anchored_source import AnchoredKernel, AnchoredWriter
-from cepkit.compile.counting.anchored_walking import write_reach, write_walk
-from cepkit.compile.counting.counting import AT_LEAST
+from cepkit.compile.counting.anchored_source import (
+    AT_ANCHOR,
+    AT_ENTRY,
+    AnchoredKernel,
+    AnchoredWriter,
+    write_anchored_count,
+    write_options,
+)
+from cepkit.compile.counting.anchored_walking import (
+    DEEPER,
+    DEPTH,
+    DONE,
+    END,
+    FULL,
+    LONGER,
+    N_ITEMS,
+    N_MATCHES,
+    REASON,
+    write_narrowing,
+    write_reach,
+    write_walk,
+)
+from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
+from cepkit.compile.counting.state_graph import AnchoredGraph
 from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
-from cepkit.engines.counting.counts import PathCounter
+from cepkit.engines.counting.counts import WORD, PathCounter, moduli, number_of
 from cepkit.engines.counting.layout import WORK_PER_CALL, Layout, n_below
-from cepkit.engines.counting.residues import WORD
-from cepkit.engines.interpreted.anchored import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
+from cepkit.engines.counting.ranking import Numbering
+from cepkit.engines.interpreted.counting import KERNELS, AnchoredTables, AnchoredTests, anchored_tests_of
 from cepkit.engines.shared.places import accepted_places
+from cepkit.engines.shared.sequence_set import MATCHES_PER_BLOCK, MatchBlock, collect, draw_numbers, joined
 from cepkit.progress import checkpoint
+
+# Matches of an anchored graph: arrays of its anchors and entries, and exact numbers of matches.
 
 _BITS_PER_PASS = 60
 _WORK_PER_CALL = 1 << 23  # entries that an interpreting kernel looks at between two checkpoints
@@ -254,3 +278,248 @@ def scratch_of(layout: AnchoredLayout, dtype: type) -> dict:
         "listcolumn": lambda s, i: np.empty(n, layout.columns[i].dtype),
         **limits,
     }
+
+
+# Matches of an anchored graph in canonical order: listed in blocks, drawn at random, or found by numbers.
+
+_MOST_PER_BLOCK = 1 << 20
+_ITEMS_PER_BLOCK = 1 << 16
+_FEW_CELLS = 1 << 10  # room for the anchors and entries of a path at first
+_FEW = 1 << 12  # up to this many matches with the same last event are listed to find some of them
+
+
+class AnchoredWalk:
+    """Walks over the matches in a layout. It keeps no matches. It has the methods of `PathWalk`."""
+
+    is_line = False
+
+    def __init__(self, layout: AnchoredLayout, number: int = 0):
+        self.layout, self.graph, self.number, self.places = layout, layout.graph, number, layout.places
+        self._numbering: tuple[object, Numbering] | None = None
+
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Entries where matches may end, in stream order; their positions; their first and last anchors."""
+        layout = self.layout
+        final = sum(1 << s for s in self.graph.finals)
+        mask = layout.array("mask")
+        ends = accepted_places(((mask & mask.dtype.type(final)) != 0).view(np.uint8))
+        lowest, highest = (_n_up_to(layout.array(name), ends, len(mask)) for name in ("until", "first"))
+        position = self._position[0][ends]
+        if self.places.is_one_partition:
+            return ends, position, lowest, highest
+        order = np.argsort(position, kind="stable")
+        return ends[order], position[order], lowest[order], highest[order]
+
+    @cached_property
+    def _position(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of the entries and of the anchors, int64."""
+        layout, position = self.layout, self.places.position_of_place
+        return position[layout.entries], position[layout.anchors]
+
+    # --- in order
+
+    def ending(self, low: int, high: int) -> MatchBlock:
+        """Return the matches whose last event has a position from ``low`` to ``high``, in canonical order."""
+        begin, stop = np.searchsorted(self._ends[1], [low, high])
+        return collect(self._walk(int(begin), int(stop), MATCHES_PER_BLOCK))
+
+    def blocks(self, size: int = MATCHES_PER_BLOCK) -> Iterator[MatchBlock]:
+        """Yield all matches in canonical order, in blocks of at most ``size``."""
+        return self._walk(0, len(self._ends[0]), size)
+
+    def _walk(self, begin: int, stop: int, size: int) -> Iterator[MatchBlock]:
+        if begin >= stop:
+            return
+        size = min(max(1, size), _MOST_PER_BLOCK)
+        layout = self.layout
+        made = layout.walk_kernel
+        run, arrays = layout.function(made), layout.arrays_of(made)
+        component = layout.component if len(self.graph.loops) > 1 else np.empty(0, np.int16)
+        ends, _, lowest, highest = self._ends
+        scratch = _scratch(_FEW_CELLS)
+        n_items = max(_ITEMS_PER_BLOCK, 4 * size)
+        report = np.zeros(6, np.int64)
+        report[END], report[DEPTH] = begin - 1, -1
+        while not report[DONE]:
+            outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
+            outputs[2][0] = 0
+            report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
+            while not report[DONE] and report[REASON] not in (FULL, LONGER):
+                checkpoint()
+                run(
+                    stop, WORK_PER_CALL, ends, lowest, highest, *self._position, layout.entries,
+                    layout.anchors, component, *scratch, *arrays, *layout.constants, *outputs, report,
+                )  # fmt: skip
+                if report[REASON] == DEEPER:
+                    scratch = [np.concatenate([own, np.zeros_like(own)]) for own in scratch]
+            n_items *= 2 if report[REASON] == LONGER else 1
+            n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
+            if n_matches:
+                sizes = n_used, n_used, n_matches + 1
+                parts = [_trim(own, n) for own, n in zip(outputs, sizes, strict=True)]
+                yield MatchBlock(*parts, np.full(n_matches, self.number, np.int16))
+
+    # --- by number
+
+    def numbering(self, counts: np.ndarray | Sequence[int]) -> Numbering:
+        """Return the numbering of the matches by their last events. The latest one is kept."""
+        if self._numbering is None or self._numbering[0] is not counts:
+            self._numbering = counts, Numbering.of(counts, self.layout.entries[self._ends[0]])
+        return self._numbering[1]
+
+    def take(self, numbers: Sequence[int], counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return the matches of these numbers, in this order; see `PathWalk.take`.
+
+        Exact for counts of any size.
+        """
+        numbering = self.numbering(counts)
+        wanted = sorted(set(numbers))
+        if wanted and not 0 <= wanted[0] <= wanted[-1] < numbering.total:
+            wrong = wanted[0] if wanted[0] < 0 else wanted[-1]
+            raise IndexError(f"no match has the number {wrong}; {numbering.total} matches count from 0")
+        block = collect(self._of_ends(numbering.locate(wanted), numbering))
+        if wanted == list(numbers):
+            return block
+        number_of_match = {number: m for m, number in enumerate(wanted)}
+        return block.take(np.array([number_of_match[number] for number in numbers], np.int64))
+
+    def sample(self, n: int, seed: int, counts: np.ndarray | Sequence[int]) -> MatchBlock:
+        """Return ``n`` different matches drawn uniformly, or all if there are no more, in canonical order."""
+        return self.take(draw_numbers(self.numbering(counts).total, n, seed), counts)
+
+    def _of_ends(self, located: list[tuple[int, int]], numbering: Numbering) -> Iterator[MatchBlock]:
+        """Yield the matches for ends and numbers among the matches of the end, both ascending."""
+        for end, own in groupby(located, key=lambda one: one[0]):
+            checkpoint()
+            ranks = [rank for _, rank in own]
+            n_matches = numbering.count(end)
+            if n_matches <= _FEW:
+                yield joined(list(self._walk(end, end + 1, n_matches))).take(np.array(ranks, np.int64))
+            else:
+                paths = _Descent(self, end, n_matches)
+                yield joined([paths.find(rank) for rank in ranks])
+
+
+class _Descent:
+    """Finds matches with the same last event by their numbers, event by event from the last to the first."""
+
+    def __init__(self, walk: AnchoredWalk, end: int, n_matches: int):
+        self.walk, layout = walk, walk.layout
+        self.layout = layout
+        self.moduli = moduli(n_matches, len(walk.graph.states) * (walk.places.n + 2))
+        of = layout.program, walk.graph, layout.dtypes
+        made = layout.write_once("narrow", write=partial(write_narrowing, *of))
+        self._narrow, self._narrow_arrays = layout.function(made), layout.arrays_of(made)
+        self._options = []
+        for arithmetic in (WRAPPING, MODULAR):
+            made = layout.write_once("options", arithmetic, write=partial(write_options, *of, arithmetic))
+            self._options.append(
+                (layout.function(made), layout.arrays_of(made, **scratch_of(layout, np.uint64)))
+            )
+        ends, _, lowest, highest = walk._ends
+        self.end, low, high = int(ends[end]), int(lowest[end]), int(highest[end])
+        room = np.zeros(high - low, np.int64)
+        n = self._call(-1, self.end, low, high, room, room, out := (room.copy(), room.copy()), room.copy())
+        self.first = out[0][:n], out[1][:n]
+
+    @cached_property
+    def _last(self) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """What can come before the last event."""
+        return self._steps(self.end, *self.first)
+
+    def _call(self, x, e, low, high, alive, states, out, leaves) -> int:
+        return int(
+            self._narrow(
+                x, e, low, high, alive, states, *self._narrow_arrays, *self.layout.constants, *out, leaves
+            )
+        )
+
+    def find(self, rank: int) -> MatchBlock:
+        """Return the match with this number."""
+        layout = self.layout
+        place, anchors = layout.entries, layout.anchors
+        x, (alive, states) = self.end, self.first
+        path = [x]
+        while True:
+            checkpoint()
+            entries, leaves, counts = self._last if len(path) == 1 else self._steps(x, alive, states)
+            # Entries and anchors by their places. At the same place the anchor comes first: it is shorter.
+            which = np.concatenate([anchors[leaves], place[entries]])
+            order = np.lexsort([np.repeat([0, 1], [len(leaves), len(entries)]), which])
+            for i in order.tolist():
+                n = 1 if i < len(leaves) else counts[i - len(leaves)]
+                if rank < n:
+                    break
+                rank -= n
+            else:
+                raise ValueError(f"wrong counts: fewer matches end at place {place[self.end]} than they say")
+            if i < len(leaves):
+                return self._block(int(leaves[i]), path)
+            e = int(entries[i - len(leaves)])
+            room = (np.zeros(len(alive), np.int64), np.zeros(len(alive), np.int64))
+            n = self._call(x, e, 0, len(alive), alive, states, room, np.zeros(len(alive), np.int64))
+            x, alive, states = e, room[0][:n], room[1][:n]
+            path.append(e)
+
+    def _steps(self, x: int, alive: np.ndarray, states: np.ndarray) -> tuple:
+        """Return the entries and anchors that can come before entry x, and the counts of the entries."""
+        layout = self.layout
+        begin = int(layout.array("first")[alive[0]])
+        n = len(alive)
+        leaves, spare = np.zeros(n, np.int64), (np.zeros(n, np.int64), np.zeros(n, np.int64))
+        self._call(x, begin, 0, n, alive, states, spare, leaves)
+        residues = []
+        for modulus in self.moduli:
+            run, arrays = self._options[modulus != WORD]
+            out, at, done = np.zeros(len(layout.entries), np.uint64), fresh_at(layout), 0
+            while done < n:
+                done = run(
+                    n, WORK_PER_CALL, np.uint64(modulus % WORD), at, x, alive, states, *arrays,
+                    *layout.constants, out,
+                )  # fmt: skip
+            residues.append(out[begin:x])
+        counts = number_of(residues, self.moduli)
+        counts = [int(count) for count in counts]
+        some = [i for i, count in enumerate(counts) if count]
+        return np.array(some, np.int64) + begin, alive[leaves == 1], [counts[i] for i in some]
+
+    def _block(self, anchor: int, path: list[int]) -> MatchBlock:
+        walk, graph = self.walk, self.walk.graph
+        positions = walk._position[0][path[::-1]]
+        if len(graph.loops) > 1:
+            components = self.layout.component[path[::-1]]
+        else:
+            components = _components(graph, len(path) + 1)[1:]
+        return MatchBlock(
+            np.concatenate([walk._position[1][[anchor]], positions]),
+            np.concatenate([[0], components]).astype(np.int16),
+            np.array([0, len(path) + 1], np.int64),
+            np.array([walk.number], np.int16),
+        )
+
+
+def _n_up_to(values: np.ndarray, bounds: np.ndarray, n: int) -> np.ndarray:
+    """Return how many of the values, from 0 to n, are at most each bound, below n."""
+    if _FEW_OF * len(values) <= n:
+        return np.searchsorted(values, bounds, side="right")
+    return np.cumsum(np.bincount(values, minlength=n + 1))[bounds]
+
+
+def _components(graph, n_events: int) -> list[int]:
+    """Return the components of a match with this many events; at most one of them is a loop."""
+    of = graph.branch.branch.components
+    loop = (*graph.loops, len(of))[0]
+    before = [c for c in range(loop) for _ in range(of[c].low)]
+    after = [c for c in range(loop + 1, len(of)) for _ in range(of[c].low)]
+    return [*before, *[loop] * (n_events - len(before) - len(after)), *after]
+
+
+def _scratch(n: int) -> list[np.ndarray]:
+    """Return the scratch arrays of a walk."""
+    return [np.zeros(n, np.int64) for _ in range(6)]
+
+
+def _trim(array: np.ndarray, n: int) -> np.ndarray:
+    """Return the first ``n`` items of an array without keeping a much larger one in memory."""
+    return array[:n] if 2 * n > len(array) else array[:n].copy()

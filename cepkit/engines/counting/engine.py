@@ -9,18 +9,16 @@ from itertools import chain
 
 import numpy as np
 
-from cepkit.compile.counting.anchored_graph import AnchoredGraph, anchored_graph_of
-from cepkit.compile.counting.state_graph import StateGraph, state_graph_of
+from cepkit.compile.counting.state_graph import AnchoredGraph, StateGraph, anchored_graph_of, state_graph_of
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
 from cepkit.compile.shared.loading import interpreting, reason_to_compile
 from cepkit.engines.counting.aggregates import aggregate, ratio
-from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout
-from cepkit.engines.counting.anchored_walking import AnchoredWalk
+from cepkit.engines.counting.anchored import AnchoredCounter, AnchoredLayout, AnchoredWalk
 from cepkit.engines.counting.counts import PathCounter, total_of
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk, first_of_blocks
-from cepkit.engines.search.search import find_without_compiling
+from cepkit.engines.search import find_without_compiling
 from cepkit.engines.shared.kernels import COUNTING
 from cepkit.engines.shared.places import Places, placed_and_accepted
 from cepkit.engines.shared.sequence_set import (
@@ -34,7 +32,7 @@ from cepkit.engines.shared.sequence_set import (
     joined,
 )
 from cepkit.events import Events
-from cepkit.language.sequences.lines import Component
+from cepkit.language.sequences.branches import Component
 
 _MUCH_WORK = 1 << 30  # events that counting looks at in about a second
 _MOST_GLANCED = 1 << 14

@@ -12,13 +12,13 @@ import numpy as np
 from cepkit.compile.counting.relaxing import Dropped, relax
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
-from cepkit.engines.shared.condition_tests import holding
 from cepkit.engines.shared.kernels import accepted
 from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import holding
 from cepkit.engines.shared.sequence_set import MatchBlock
 from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.events import Events
-from cepkit.language.numbers import count_text, rough_text
+from cepkit.language.expressions.durations import count_text, rough_text
 
 CONFIDENCE = 0.95
 _LEAST_SHARE = 10  # a branch gets at least a tenth of an even share of the samples

@@ -22,10 +22,8 @@ from cepkit.compile.counting.walking import (
     write_line_walk,
     write_walk,
 )
-from cepkit.engines.counting.entries import Entries
-from cepkit.engines.counting.layout import WORK_PER_CALL, Layout
-from cepkit.engines.counting.ranking import FEW, SMALL, Numbering, Path, PathFinder
-from cepkit.engines.counting.sampling import LineSample
+from cepkit.engines.counting.layout import WORK_PER_CALL, Entries, Layout
+from cepkit.engines.counting.ranking import FEW, SMALL, LineSample, Numbering, Path, PathFinder
 from cepkit.engines.shared.sequence_set import (
     MATCHES_PER_BLOCK,
     LineBlock,

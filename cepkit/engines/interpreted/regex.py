@@ -11,10 +11,9 @@ from cepkit.compile.interpreted.columns import ColumnReader
 from cepkit.compile.interpreted.instructions import ROW, EventValue
 from cepkit.compile.interpreted.regex import RegexCode
 from cepkit.compile.regex.program import State, new_state
-from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.bound_query import Inputs, Term
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.compile.shared.terms import Term
-from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.interpreted.walk import read_value
 from cepkit.events import FLOAT
 from cepkit.kernels.opcodes import IS_FLOAT
 from cepkit.progress import checkpoint

@@ -1,18 +1,47 @@
-"""Search sequences of any kind by interpretation: the arrays that the walking kernel reads."""
+"""Search sequences by interpretation: limits and conditions become tables that a walking kernel reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.columns import constants_of
-from cepkit.compile.interpreted.instructions import EventValue
-from cepkit.compile.interpreted.walk import ConditionCode, WalkCode
+from cepkit.compile.interpreted.columns import (
+    ColumnReader,
+    PairTest,
+    Tests,
+    Values,
+    constants_of,
+    numbers_of,
+    ordered_numbers,
+    tests_by_side,
+)
+from cepkit.compile.interpreted.instructions import ALL_PRESENT, ALL_VALID, EventValue
+from cepkit.compile.interpreted.walk import ConditionCode, JointComparison, JointTest, WalkCode, joint_test_of
+from cepkit.compile.sequences.ordered_source import components_of_absence
+from cepkit.compile.sequences.program import BoundBranch, BoundCondition
+from cepkit.compile.sequences.search_source import test_of
+from cepkit.compile.shared.bound_query import Term, conjuncts_of
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.interpreted.counting import Buffer, PickedColumns
 from cepkit.engines.shared.kernels import chunk_readers
+from cepkit.kernels.opcodes import REQUIRE, SIGNS
+
+# The values of events that instructions read, computed by numpy.
+
+
+def read_value(reader: ColumnReader, value: EventValue) -> Values:
+    """Return a value of each event that the reader reads."""
+    if value.what == ALL_VALID:
+        return reader.all(reader.valid(value.term))
+    if value.what == ALL_PRESENT:
+        return reader.all(reader.present(value.term))
+    return getattr(reader, value.what)(value.term)
+
+
+# Search sequences of any kind by interpretation: the arrays that the walking kernel reads.
 
 KERNELS = "cepkit.kernels.interpreted_walk"
 
@@ -51,3 +80,235 @@ def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.nda
     for register, is_float, number, value in code.constants:
         registers[0 if is_float else 1][register] = value if number is None else constants[0][number]
     return floats, integers, *registers
+
+
+# Search single events in a given order by interpretation: limits and conditions become tables.
+
+ORDERED_KERNELS = "cepkit.kernels.interpreted_ordered"
+
+# Tests by the levels of the event that they compare and of the other one; an absent event has the level n.
+Leveled = dict[tuple[int, int], tuple[PairTest, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTests:
+    """The conditions of a branch for an order of its components."""
+
+    pairs: Leveled  # those on one or two events
+    joint: tuple[JointTest, ...]  # those on more events
+    of_absence: tuple[Leveled, ...]  # those on each absent event
+
+
+def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests | str:
+    """Return the tests of a branch, or why it cannot be interpreted, to complete "it …"."""
+    n, level_of = len(order), {c: level for level, c in enumerate(order)}
+    pairs: Leveled = {}
+    joint: list[JointTest] = []
+    of_absence: list[Leveled] = [{} for _ in bound.branch.absences]
+    for own in bound.conditions:
+        a = own.condition.absence
+
+        def level(leaf: Term, own: BoundCondition = own) -> int:
+            return _level(bound, own, leaf.data[0], level_of)
+
+        for term in conjuncts_of(own.term):
+            found = tests_by_side([term], level)
+            if isinstance(found, str):
+                test = found if a is not None else joint_test_of(term, level)
+                if isinstance(test, str):
+                    return test
+                joint.append(test)
+                continue
+            if a is not None and any(vector != n for vector, _ in found):
+                return "has conditions on an absent event that do not read it"
+            made = pairs if a is None else of_absence[a]
+            for levels, tests in found.items():
+                made[levels] = made.get(levels, ()) + tests
+    return OrderedTests(pairs, tuple(joint), tuple(of_absence))
+
+
+def _level(bound: BoundBranch, own: BoundCondition, variable: str, level_of: dict[int, int]) -> int:
+    a = own.condition.absence
+    if a is not None and bound.branch.absences[a].variable == variable:
+        return len(level_of)
+    return level_of[own.component_of_variable[variable]]
+
+
+class OrderedTables:
+    """The arguments of the kernel for a branch; see `cepkit.kernels.interpreted_ordered.search`."""
+
+    def __init__(self, branch, tests: OrderedTests):
+        own, bound, order = branch.own, branch.bound, branch.order
+        self.own, self.order, self.n = own, order, len(order)
+        self._level_of = {c: level for level, c in enumerate(order)}
+        self._test_of = [test_of(own.program, terms) for terms in bound.accepts]
+        self._members = [own.members(self._test_of[c]) for c in order]
+        self._constants = constants_of(own.program, own.places.inputs)
+        self._readers = [self._reader(members) for members in self._members]
+        self._places, self._numbers, self._tests = Buffer(np.int64), Buffer(np.uint64), []
+        self._floats = Buffer(np.float64)
+        self._registers: tuple[list, list] = ([], [])  # floats and integers
+        self._joints: list[list[int]] = []
+        self._loads: list[list[int]] = []
+        self._code: list[list[int]] = []
+        self._limits = self._numbers.add(np.array([0, 1], np.uint64))  # of the position of the last event
+        bounds: list[list[int]] = []
+        absences: list[list[int]] = []
+        levels = []
+        with np.errstate(all="ignore"):
+            for level, c in enumerate(order):
+                row = [c, self._places.add(self._members[level]), len(bounds)]
+                bounds += self._bounds(level)
+                row += [len(bounds), len(self._tests)]
+                pairs = {key: of for key, of in tests.pairs.items() if key[0] == level}
+                self._add_tests(pairs, level, self._readers[level], len(self._members[level]))
+                if c == self.n - 1 and own.events.n_partitions > 1:
+                    position = own.places.position_of_place[self._members[level]]
+                    at = self._numbers.add(position.astype(np.int64).view(np.uint64))
+                    self._tests.append([-1, at, self._limits, self._limits + 1])
+                own_joint = [test for test in tests.joint if test.level == level]
+                first_computed = len(self._joints)
+                for test in own_joint:
+                    if test.comparison is not None:
+                        self._add_comparison(test, test.comparison)
+                first_joint = len(self._joints)
+                for test in own_joint:
+                    if test.comparison is None:
+                        self._joints.append([*self._add_instructions(test), 0, 0, 0, 0, 0])
+                row += [len(self._tests), first_computed, first_joint, len(self._joints)]
+                levels.append([*row, len(absences), 0])
+                for a in range(len(bound.branch.absences)):
+                    if max(self._level_of[k] for k in components_of_absence(bound, a)) == level:
+                        absences.append(self._absence(bound, a, tests.of_absence[a]))
+                levels[-1][-1] = len(absences)
+        tables = (
+            (levels, 11), (bounds, 3), (self._tests, 4), (absences, 6), (self._joints, 9), (self._loads, 4),
+            (self._code, 4),
+        )  # fmt: skip
+        self.numbers = self._numbers.whole()
+        registers = np.array(self._registers[0], np.float64)
+        self._arguments = [
+            *(np.array(rows, np.int64).reshape(-1, width) for rows, width in tables), self._floats.whole(),
+            registers, registers.view(np.int64), np.array(self._registers[1], np.int64),
+            self._places.whole(), self.numbers,
+        ]  # fmt: skip
+
+    def _reader(self, members: np.ndarray) -> ColumnReader:
+        return ColumnReader(PickedColumns(self.own.places.inputs.columns, members), *self._constants)
+
+    def _limit(self, name: str, component: int) -> np.ndarray:
+        """Return a limit by member of a component."""
+        return self.own.limit_of_members(name, self._test_of[component])
+
+    def _bounds(self, level: int) -> list[list[int]]:
+        """Return the limits of the members of a level, which depend on events that are bound before."""
+        c, before, rows = self.order[level], self.order[:level], []
+        if not before:
+            return []
+        rank = self.own.rank(self._test_of[c])
+
+        def add(is_high: int, name: str, b: int) -> None:
+            at = self._places.add(rank[self._limit(name, b)])
+            rows.append([is_high, self._level_of[b], at])
+
+        below, above = [b for b in before if b < c], [b for b in before if b > c]
+        add(0, *(("later", max(below)) if below else ("window_begin", max(before))))
+        add(1, *(("earlier", min(above)) if above else ("window_end", min(before))))
+        if self.own.program.window.gap_within is not None:
+            if c + 1 in before:
+                add(0, "gap_begin", c + 1)
+            if c - 1 in before:
+                add(1, "gap_end", c - 1)
+        return rows
+
+    def _add_tests(self, leveled: Leveled, level: int, reader: ColumnReader, size: int) -> None:
+        for (vector, scalar), tests in leveled.items():
+            if scalar == vector:
+                made = numbers_of(tests, reader, reader, (size, size))
+                holds = np.ones(size, np.bool_) if made.alive is None else made.alive.copy()
+                for numbers, low, width in zip(made.numbers, made.low, made.width, strict=True):
+                    holds &= numbers - low <= width
+                self._add_test(holds)
+                continue
+            n_other = len(self._members[scalar])
+            made = numbers_of(tests, reader, self._readers[scalar], (size, n_other))
+            self._tests += [[scalar, *row] for row in self._numbers.add_tests(made)]
+            if made.alive is not None:
+                every = np.zeros(size, np.uint64)
+                width = np.zeros(n_other, np.uint64)
+                low = np.where(made.alive, 0, 1).astype(np.uint64)
+                self._tests += [[scalar, *row] for row in self._numbers.add_tests(
+                    Tests([every], [low], [width], None))]  # fmt: skip
+
+    def _add_comparison(self, test: JointTest, comparison: JointComparison) -> None:
+        """Add a comparison with a value of several events; the kernel computes the interval."""
+        base, level = len(self._registers[0]), test.level
+        numbers, known = ordered_numbers(
+            self._readers[level], comparison.one, comparison.as_floats, len(self._members[level])
+        )
+        if not known.all():
+            self._add_test(known)
+        slot = self._numbers.add(np.zeros(2, np.uint64))
+        self._tests.append([-1, self._numbers.add(numbers.view(np.uint64)), slot, slot + 1])
+        self._joints.append([
+            *self._add_instructions(test), int(comparison.as_floats), base + comparison.result,
+            base + comparison.known, SIGNS.index(comparison.sign), slot,
+        ])  # fmt: skip
+
+    def _add_instructions(self, test: JointTest) -> list[int]:
+        """Add the values that a condition loads and its instructions, and return where both begin and end."""
+        base, first_load, first_code = len(self._registers[0]), len(self._loads), len(self._code)
+        for registers in self._registers:
+            registers += [0] * test.n_registers
+        for register, is_float, number, value in test.constants:
+            given = value if number is None else self._constants[0][number]
+            self._registers[0 if is_float else 1][base + register] = given
+        for value, register, level in test.values:
+            read = np.broadcast_to(read_value(self._readers[level], value), len(self._members[level]))
+            at = (self._floats if value.is_float else self._places).add(read)
+            self._loads.append([int(value.is_float), base + register, at, level])
+        for op, target, left, right in test.code.tolist():
+            self._code.append([op, target if op == REQUIRE else target + base, left + base, right + base])
+        return [first_load, len(self._loads), first_code, len(self._code)]
+
+    def _add_test(self, holds: np.ndarray) -> None:
+        """Add the test that a member's own truth is 1."""
+        at = self._numbers.add(holds.astype(np.uint64))
+        one = self._numbers.add(np.array([1, 0], np.uint64))
+        self._tests.append([-1, at, one, one + 1])
+
+    def _absence(self, bound: BoundBranch, a: int, leveled: Leveled) -> list[int]:
+        """Return the row of an absence."""
+        absence, own = bound.branch.absences[a], self.own
+        test = test_of(own.program, bound.absent_accepts[a])
+        rank, members, last = own.rank(test), own.members(test), self.n - 1
+        if absence.after < 0:
+            begin, low = last, rank[self._limit("time_start", last)]
+        else:
+            begin, low = absence.after, rank[self._members[self._level_of[absence.after]] + 1]
+        if absence.before > last:
+            end, high = 0, rank[self._limit("time_end", 0)]
+        else:
+            end, high = absence.before, rank[self._members[self._level_of[absence.before]]]
+        first = len(self._tests)
+        self._add_tests(leveled, self.n, self._reader(members), len(members))
+        return [
+            self._level_of[begin], self._places.add(low), self._level_of[end], self._places.add(high), first,
+            len(self._tests),
+        ]  # fmt: skip
+
+    def limited(self, low: int, high: int) -> list[int]:
+        """Return the first and last member of the last component with positions from ``low`` to ``high``.
+
+        With several partitions the positions become a test.
+
+        """
+        if self.own.events.n_partitions < 2:
+            members = self._members[self._level_of[self.n - 1]]
+            return np.searchsorted(members, [low, high]).tolist()
+        self.numbers[self._limits : self._limits + 2] = low, max(high - low, 1) - 1
+        return [0, 1 << 62 if high > low else 0]
+
+    def arguments(self) -> list:
+        """Return the arguments from ``levels`` to ``numbers``."""
+        return self._arguments

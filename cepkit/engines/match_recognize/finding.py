@@ -1,18 +1,16 @@
-"""Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
-
-A first pass goes from the last row of a partition to the first one. It computes the states that can take
-each row and lead to a match. A second pass goes forward and always takes the preferred one of them. No step
-is ever taken back, so time is linear in the rows, and in the rows of matches.
-"""
+"""Find the matches of all partitions with kernels, where conditions depend on nearby rows alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 
-from cepkit.compile.match_recognize.tables import (
+from cepkit.compile.match_recognize.automaton import (
     MOST_CONDITIONS,
     SetTables,
     StepTables,
@@ -20,14 +18,19 @@ from cepkit.compile.match_recognize.tables import (
     Transitions,
     set_tables,
 )
+from cepkit.compile.match_recognize.compiled import distance_of
 from cepkit.compile.match_recognize.values import column_of
-from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
+from cepkit.compile.match_recognize.vectors import (
+    NotVectorizedError,
+    Vector,
+    VectorReader,
+    comparing,
+    converted,
+    join_missing,
+)
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.match_recognize.blocks import BlockTest, block_test
-from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows
-from cepkit.engines.match_recognize.matching import RowProgram, target_error
-from cepkit.engines.match_recognize.nearby import NearbyRows, truths_by_python, without_variables
-from cepkit.engines.match_recognize.row_input import RowInput
+from cepkit.engines.match_recognize.found_rows import FINDING, FoundRows, RowInput, RowOrder
+from cepkit.engines.match_recognize.matching import MatchHistory, RowProgram, Trial, target_error
 from cepkit.errors import CepError, PredicateError
 from cepkit.events import INTEGER, NULL_INTEGER, TIME
 from cepkit.kernels.row_patterns.codes import (
@@ -51,8 +54,183 @@ from cepkit.kernels.row_patterns.codes import (
     TO_NEXT_ROW,
 )
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.trees import rebuilt
+from cepkit.language.match_recognize import patterns as rp
 from cepkit.limits import check_memory
 from cepkit.progress import checkpoint
+
+# The conditions of a row pattern at all rows of some partitions, if they depend on nearby rows alone.
+
+
+def without_variables(tree: ex.Expression) -> ex.Expression:
+    """Return a condition with columns alone. In a condition on nearby rows, all mean the current row."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        return ex.Attribute(node.name or "") if isinstance(node, ex.Reference) else node
+
+    return rebuilt(tree, ex.Expression, change)
+
+
+class NearbyRows(VectorReader):
+    """Reads conditions at the places of some partitions. ``at`` is the distance to the row that is read."""
+
+    def __init__(self, given: RowInput, order: RowOrder, partitions: tuple[int, int]):
+        first, until = partitions
+        bounds = order.first_place_of_partition[first : until + 1]
+        self._low, self._high = int(bounds[0]), int(bounds[-1])
+        super().__init__(self._high - self._low, given.schema, given.params)
+        self._given = given
+        self._starts, self._ends = bounds[:-1] - self._low, bounds[1:] - self._low
+        self._outside: dict[int, np.ndarray] = {}
+
+    def column(self, name: str, at: Any) -> Vector:
+        """Return a column some rows away. Rows of other partitions count as missing in `of_match`."""
+        placed = self._given.placed(name)
+        start = placed.n_before + self._low + max(-placed.n_before, min(placed.n_after, at or 0))
+        here, whole = slice(start, start + self.n), placed.vector
+        missing = tuple(places[here] for places in whole.missing)
+        return Vector(whole.values[here], whole.type, missing, whole.texts)
+
+    def rows_of(self, variable: str | None) -> int:
+        """Return 0: a variable means the current row."""
+        return 0
+
+    def of_match(self, tree: ex.Expression, at: Any) -> Vector:
+        """Return a navigation. It is missing where its row is in another partition."""
+        if not isinstance(tree, rp.Navigation):
+            raise NotVectorizedError
+        distance = distance_of(tree)
+        operand = tree.operand
+        if tree.function in ("prev", "next") and isinstance(operand, rp.Navigation):
+            operand = operand.operand
+        if any(isinstance(node, rp.Navigation) for node in operand.walk()):
+            raise NotVectorizedError
+        found = self.value(operand, distance)
+        return found.with_missing(self._beyond(distance)) if distance else found
+
+    def _beyond(self, distance: int) -> np.ndarray:
+        """Return the places from which a distance leads out of the partition."""
+        if distance not in self._outside:
+            found = []
+            for step in range(min(abs(distance), int((self._ends - self._starts).max()))):
+                places = self._starts + step if distance < 0 else self._ends - 1 - step
+                found.append(places[places < self._ends] if distance < 0 else places[places >= self._starts])
+            self._outside[distance] = np.concatenate(found)
+        return self._outside[distance]
+
+
+def truths_by_python(
+    program: RowProgram, name: str, plain: Mapping[str, np.ndarray], order: RowOrder, first: int, until: int
+) -> np.ndarray:
+    """Return where the condition of a variable holds in some partitions, computed row by row."""
+    condition, truths = program.conditions[name], []
+    history = MatchHistory(program.needs, program.members, program.totals)
+    bounds = order.first_place_of_partition[first : until + 1].tolist()
+    for start, stop in pairwise(bounds):
+        rows = order.rows_between(start, stop)
+        columns = {column: values[rows].tolist() for column, values in plain.items()}
+        trial = Trial(history, columns, stop - start)
+        trial.variable = name
+        for row in range(stop - start):
+            trial.start = trial.row = row
+            truths.append(condition(trial, -1) is True)
+    return np.array(truths, bool)
+
+
+# Test conditions that compare columns at fixed distances, block by block. The columns are read once.
+
+
+class BlockTest(Protocol):
+    """A condition that is tested at the places of a block."""
+
+    def holds(self, low: int, high: int) -> np.ndarray:
+        """Return where it is true from place ``low`` to before ``high``, bool. The array is new."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A comparison. An operand is a view of a column, or one number for all places.
+
+    ``missing`` are the places where an operand has no value, in order.
+
+    """
+
+    compare: Callable[..., np.ndarray]
+    left: Any
+    right: Any
+    missing: np.ndarray
+
+    def holds(self, low: int, high: int) -> np.ndarray:
+        found = self.compare(_part(self.left, low, high), _part(self.right, low, high))
+        first, until = np.searchsorted(self.missing, (low, high))
+        found[self.missing[first:until] - low] = False
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Conditions that are joined by AND or OR."""
+
+    join: Callable[..., np.ndarray]
+    parts: tuple[BlockTest, ...]
+
+    def holds(self, low: int, high: int) -> np.ndarray:
+        first, *others = self.parts
+        found = first.holds(low, high)
+        for other in others:
+            self.join(found, other.holds(low, high), out=found)
+        return found
+
+
+def block_test(rows: NearbyRows, tree: ex.Expression) -> BlockTest | None:
+    """Return a condition as a test of blocks, or None if it does more than compare columns and numbers.
+
+    ``rows`` has all places.
+
+    """
+    match tree:
+        case ex.And(operands=operands) | ex.Or(operands=operands):
+            parts = [block_test(rows, operand) for operand in operands]
+            tests = tuple(part for part in parts if part is not None)
+            join = np.logical_and if isinstance(tree, ex.And) else np.logical_or
+            return _Joined(join, tests) if len(tests) == len(parts) else None
+        case ex.Comparison(operator=sign, left=left, right=right) if _is_read(left) and _is_read(right):
+            try:
+                one, other = converted([rows.value(left), rows.value(right)])
+                if not (one.is_number and other.is_number) or (one.is_one and other.is_one):
+                    return None
+                compare = comparing(sign, one, other)
+            except NotVectorizedError:
+                return None
+            missing = join_missing(one.missing, other.missing)
+            places = [places if places.dtype != bool else np.flatnonzero(places) for places in missing]
+            return _Compared(compare, one.values, other.values, _in_order(places))
+    return None
+
+
+def _is_read(tree: ex.Expression) -> bool:
+    """Return whether an operand is a number, or a column at a fixed distance."""
+    if isinstance(tree, ex.Literal):
+        return isinstance(tree.value, int | float)
+    while isinstance(tree, rp.Navigation):
+        tree = tree.operand
+    return isinstance(tree, ex.Attribute | ex.Reference)
+
+
+def _in_order(places: list[np.ndarray]) -> np.ndarray:
+    return np.unique(np.concatenate(places)) if places else np.empty(0, np.int64)
+
+
+def _part(values: Any, low: int, high: int) -> Any:
+    return values[low:high] if isinstance(values, np.ndarray) else values
+
+
+# Find the matches of all partitions with kernels, where conditions depend on nearby rows alone.
+#
+# A first pass goes from the last row of a partition to the first one. It computes the states that can take
+# each row and lead to a match. A second pass goes forward and always takes the preferred one of them. No step
+# is ever taken back, so time is linear in the rows, and in the rows of matches.
 
 _ROWS_OF_BLOCK = 1 << 18  # what conditions compute for them fits into caches
 _CELLS_OF_WAYS, _MOST_CELLS = 1 << 22, 1 << 28

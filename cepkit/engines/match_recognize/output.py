@@ -1,15 +1,17 @@
-"""Compute the output rows of the matches of a partition: measures, and the rows of the input to show."""
+"""The rows of a result: those of matches, of partial matches that ran out of time, and of a WINDOW."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cepkit.compile.match_recognize.aggregates import AGGREGATES
 from cepkit.compile.match_recognize.compiled import Compiled, RowTotal
-from cepkit.engines.match_recognize.history import next_total
-from cepkit.engines.match_recognize.matching import RowMatch, RowProgram
+from cepkit.compile.match_recognize.values import AGGREGATES
+from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, RowSearch, next_start, next_total
+from cepkit.limits import check_memory
+
+# Compute the output rows of the matches of a partition: measures, and the rows of the input to show.
 
 
 class MatchPlace:
@@ -99,3 +101,108 @@ def output_rows(
         rows += [(row, 0, nothing) for row in range(n_rows) if row not in matched]
         rows.sort(key=lambda item: item[:2])
         yield from ((row, values) for row, _, values in rows)
+
+
+# Find the partial matches that ran out of time, for ONE ROW PER MATCH WITH TIMED OUT MATCHES.
+
+
+def latest_time(clock: Iterable[int | None]) -> int | None:
+    """Return the latest time of a column in ticks; None if there is none."""
+    return max((ticks for ticks in clock if ticks is not None), default=None)
+
+
+def with_timed_out(
+    program: RowProgram,
+    columns: Mapping[str, Sequence[Any]],
+    n_rows: int,
+    matches: Sequence[RowMatch],
+    now: int | None,
+) -> list[RowMatch]:
+    """Return the matches of a partition and the partial matches that ran out of time, by their first rows.
+
+    A row that begins no match, and that no match skips, begins at most one partial match. It satisfies a
+    beginning of the pattern with all rows that are in time, and would need another one. If several do, the
+    first in the order of preference counts. It ran out of time if ``now`` is not in time any more.
+    """
+    assert program.within is not None
+    match_at = {match.start: match for match in matches}
+    search = RowSearch(program, columns, n_rows)
+    made: list[RowMatch] = []
+    start = n_found = 0
+    while start < n_rows:
+        match = match_at.get(start)
+        if match is None:
+            search.preferred(start, n_found + 1)
+            if search.waiting and is_over(program, columns, start, now):
+                made.append(RowMatch(0, start, search.waiting))
+            start += 1
+        else:
+            made.append(match)
+            n_found += 1
+            start = next_start(program, match)
+    return made
+
+
+def is_over(program: RowProgram, columns: Mapping[str, Sequence[Any]], start: int, now: int | None) -> bool:
+    """Return whether a match that begins at a row has no time left."""
+    assert program.within is not None
+    clock, bound = program.within
+    begin = columns[clock][start]
+    return begin is not None and now is not None and now - begin >= bound
+
+
+# Find a match for each row of a partition, in the frame of the row: the clause in a WINDOW.
+
+
+def find_window_matches(
+    program: RowProgram, columns: Mapping[str, Sequence[Any]], ends: Sequence[int], *, seek: bool = False
+) -> list[RowMatch | None]:
+    """Return the match of each row of a partition; None for no match, an empty one, or a skipped row."""
+    search = RowSearch(program, columns, len(ends))
+    found: list[RowMatch | None] = []
+    resume = n_bytes = 0
+    for current, end in enumerate(ends):
+        match = None
+        if current >= resume:
+            search.see_frame(current, end)
+            match = _first_match(search, range(current, end if seek else min(current + 1, end)))
+        if match is None or not match.states:
+            found.append(None)
+            continue
+        found.append(match)
+        n_bytes += match.n_bytes
+        check_memory(n_bytes, "the matches of a partition", is_held=True)
+        resume = current + 1 if program.after_match == "to_next_row" else next_start(program, match)
+    return found
+
+
+def _first_match(search: RowSearch, starts: range) -> RowMatch | None:
+    for start in starts:
+        states = search.preferred(start, 1)
+        if states is not None:
+            return RowMatch(1, start, states)
+    return None
+
+
+def window_values(
+    program: RowProgram,
+    measures: Sequence[Compiled],
+    columns: Mapping[str, Sequence[Any]],
+    ends: Sequence[int],
+    found: Sequence[RowMatch | None],
+    empty: Sequence[Any],
+) -> list[list[Any]]:
+    """Return the measures of each row of a partition, at the last row of its match.
+
+    ``empty`` has their values for a row without a match.
+
+    """
+    values = []
+    for current, (end, match) in enumerate(zip(ends, found, strict=True)):
+        if match is None:
+            values.append(list(empty))
+            continue
+        place = MatchPlace(program, columns, end, match)
+        place.low = current
+        values.append([measure.call(place, -1) for measure in measures])
+    return values

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from cepkit.compile.match_recognize.navigations import reach_of
-from cepkit.compile.match_recognize.vectors.vector import NotVectorizedError
+from cepkit.compile.match_recognize.compiled import reach_of
+from cepkit.compile.match_recognize.vectors import NotVectorizedError
 from cepkit.engines.match_recognize.bound import BoundRowQuery
-from cepkit.engines.match_recognize.finding import find_in_partitions, reason_for_python
-from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowOrder
+from cepkit.engines.match_recognize.finding import (
+    NearbyRows,
+    find_in_partitions,
+    reason_for_python,
+    without_variables,
+)
+from cepkit.engines.match_recognize.found_rows import FEWEST_ROWS, FoundRows, RowInput, RowOrder
 from cepkit.engines.match_recognize.matching import RowMatch, RowProgram, find_row_matches
-from cepkit.engines.match_recognize.nearby import NearbyRows, without_variables
-from cepkit.engines.match_recognize.row_input import RowInput
 from cepkit.engines.shared.match_set import Lineage
 from cepkit.errors import PredicateError
 from cepkit.events import Events

@@ -11,10 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cepkit.compile.shared.comparisons import time_limit
-from cepkit.compile.shared.moments import in_zone
-from cepkit.engines.measures.reducing import in_words, is_list, reduce_items
-from cepkit.engines.measures.vectors import compare_rows, vectors_of_arrow
+from cepkit.compile.shared.operations import in_zone, time_limit
+from cepkit.engines.measures.reducing import compare_rows, in_words, is_list, reduce_items, vectors_of_arrow
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, PredicateError, column_not_found
 from cepkit.language.expressions import trees as ex

@@ -15,10 +15,9 @@ from cepkit.compile.interpreted.next_event import FIRST_TO_PASS, NEAREST, SAME, 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.interpreted.walk import read_value
 from cepkit.engines.shared.kernels import InStreamOrder, accepted, chunk_readers
-from cepkit.engines.shared.placing import usable_threads
-from cepkit.engines.shared.slices import PER_SLICE, even_cuts, in_slices
+from cepkit.engines.shared.placing import PER_SLICE, even_cuts, in_slices, usable_threads
 from cepkit.events import Events
 
 KERNELS = "cepkit.kernels.sequences.next_event"

@@ -9,13 +9,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.compile.interpreted.reading import reading_unsupported
+from cepkit.compile.interpreted.instructions import reading_unsupported
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import tests_of, write_accepting
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import interpreting, load, reason_to_compile
 from cepkit.compile.shared.term_writing import VECTOR
-from cepkit.engines.shared.slices import even_cuts, in_slices
+from cepkit.engines.shared.placing import even_cuts, in_slices
 from cepkit.progress import checkpoint
 
 COUNTING = "cepkit.kernels.interpreted_counting"  # the kernels that interpret sequences

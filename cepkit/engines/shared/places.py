@@ -12,8 +12,7 @@ import numpy as np
 from cepkit.compile.shared.bound_query import Inputs
 from cepkit.compile.shared.loading import load_kernels
 from cepkit.engines.shared.kernels import InStreamOrder, accepted
-from cepkit.engines.shared.placing import Placing, can_place, placing_of, threads_for
-from cepkit.engines.shared.slices import even_cuts, in_slices
+from cepkit.engines.shared.placing import Placing, can_place, even_cuts, in_slices, placing_of, threads_for
 from cepkit.events import Events
 from cepkit.progress import free_after_fork
 

@@ -1,10 +1,12 @@
-"""Sort values by partition with kernels: they read in order and write to a few places, on threads."""
+"""Work on slices of events on threads, such as sorting values by partition."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from cepkit.compile.shared.loading import load_kernels
 from cepkit.errors import CepError, short_text, whole_number
 from cepkit.events import Events
 from cepkit.progress import checkpoint, run_on_threads
+
+# Sort values by partition with kernels: they read in order and write to a few places, on threads.
 
 KERNELS = "cepkit.kernels.row_patterns.finding"
 _FEWEST_EVENTS = 1 << 18  # numpy is done before the kernels are loaded
@@ -108,3 +112,26 @@ def _for_each_run(cuts: np.ndarray, work: Callable[[int, slice], None]) -> None:
         work(0, runs[0])
     else:
         run_on_threads(lambda run: work(run, runs[run]), len(runs), len(runs))
+
+
+# Work on slices of events, on threads.
+
+PER_SLICE = 1 << 20  # events or places of a call: some hundredths of a second
+T = TypeVar("T")
+
+
+def even_cuts(n: int, n_slices: int | None = None) -> list[int]:
+    """Return where slices of about equal length begin, and ``n``."""
+    n_slices = n_slices or -(-n // PER_SLICE) or 1
+    return [n * i // n_slices for i in range(n_slices + 1)]
+
+
+def in_slices(work: Callable[[int, int], T], cuts: list[int], *, threads: int) -> list[T]:
+    """Return ``work(begin, stop)`` for all neighbours among the cuts, on threads."""
+    if threads < 2 or len(cuts) < 3:
+        found = []
+        for begin, stop in pairwise(cuts):
+            checkpoint()
+            found.append(work(begin, stop))
+        return found
+    return run_on_threads(lambda i: work(cuts[i], cuts[i + 1]), len(cuts) - 1, threads)

@@ -1,25 +1,27 @@
-"""The conditions of a branch one at a time: the code of the kernels, run as Python.
-
-For a few events this is faster than compiling. It also shows which values a condition reads.
-"""
+"""The conditions of a branch one at a time: the code of the kernels, run as Python or as kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
-from cepkit.compile.shared.kernel_source import module_header
+from cepkit.compile.sequences.search_source import test_of, write_checking
+from cepkit.compile.shared.bound_query import Term
 from cepkit.compile.shared.loading import reason_to_compile
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.term_writing import module_header
 from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
+
+# The conditions of a branch one at a time: the code of the kernels, run as Python.
+#
+# For a few events this is faster than compiling. It also shows which values a condition reads.
 
 _HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan\n"
 _FOR_NUMBA = "@njit", "U1 = "
@@ -262,3 +264,41 @@ def _leaves(term: Term) -> Iterator[Term]:
         return
     for arg in term.args:
         yield from _leaves(arg)
+
+
+# Tests given combinations of events against chosen conditions and absences of a branch.
+
+_FEW = 50_000  # up to this many tests, Python takes less time than compiling (measured)
+_NONE = np.empty((0, 0), np.uint8)
+
+
+def holding(
+    places: Places,
+    accept: np.ndarray | None,
+    bound: BoundBranch,
+    item: np.ndarray,
+    size: np.ndarray,
+    conditions: Sequence[int],
+    absences: Sequence[int] = (),
+) -> np.ndarray:
+    """Return which conditions and absences hold for each combination of events.
+
+    Components that a condition does not read may have any places. Few tests run uncompiled.
+    """
+    program, inputs = places.program, places.inputs
+    n, n_tests = len(size), len(conditions) + len(absences)
+    first_item = np.zeros(n + 1, np.int64)
+    np.cumsum(size.sum(axis=1), out=first_item[1:])
+    is_few = n * n_tests < _FEW
+    made = write_checking(program, bound, dtypes_of(inputs), conditions, absences, interpreted=is_few)
+    check = plain_module(program, made.text)["check"] if is_few else kernel(program, made.text, "check")
+    tests = np.array([test_of(program, terms) for terms in bound.absent_accepts], np.int64)
+    limits = (places.time_start, places.time_end) if len(absences) else (first_item, first_item)
+    out = np.empty((n, n_tests), np.uint8)
+    with np.errstate(all="ignore"):  # a kernel that runs as Python warns of overflows
+        check(
+            n, np.ascontiguousarray(item, np.int64), first_item, np.ascontiguousarray(size, np.int64), tests,
+            _NONE if accept is None else accept, *limits, *inputs.arguments(),
+            np.zeros(size.shape[1], np.int64), out,
+        )  # fmt: skip
+    return out.astype(bool)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cepkit.errors import CepError
-from cepkit.explorer.funnel_traits import funnels
-from cepkit.explorer.marks import places_of_events
-from cepkit.explorer.moment_traits import moment_traits
 from cepkit.explorer.presenting.shown import FUNNEL, NOTES, REASONS, STEP, Shown
-from cepkit.explorer.reason_traits import reason_traits
 from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.timeline import places_of_events
 from cepkit.explorer.running.worker import Turn
-from cepkit.widgets.stepper import NEXT_MATCH
+from cepkit.explorer.traits import funnels, moment_traits, reason_traits
+from cepkit.widgets.panels import NEXT_MATCH
 
 ROWS_NAMED = 8  # most clicked rows that are explained together
 

@@ -1,34 +1,241 @@
-"""The runs of an explorer: they find the matches of a query, and show the first ones before the count."""
+"""The runs of an explorer, which show the first matches before the count, and the pages of the table."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cepkit.api.matching import match
+from cepkit.engines.counting.engine import CountedMatches
+from cepkit.errors import CepError
 from cepkit.explorer.automaton import Automaton
-from cepkit.explorer.marks import count_of_matches
 from cepkit.explorer.presenting.answer_presenter import AnswerPresenter
-from cepkit.explorer.presenting.shown import COUNT, RUN, Shown
-from cepkit.explorer.presenting.table_presenter import NO_FILTERS_ON_ALL, TablePresenter
+from cepkit.explorer.presenting.shown import COUNT, LIST, PAGE_OF, RUN, Shown
 from cepkit.explorer.presenting.timeline_presenter import TimelinePresenter
 from cepkit.explorer.query.text import collect_warnings
-from cepkit.explorer.running.first_tables import first_look, first_page, first_rows, totals
-from cepkit.explorer.running.pages import CANONICAL, PAGE
+from cepkit.explorer.running.pages import CANONICAL, PAGE, Pages
 from cepkit.explorer.running.result import Result
+from cepkit.explorer.running.timeline import count_of_matches
 from cepkit.explorer.running.worker import Turn
 from cepkit.explorer.table.texts import columns_and_rows
-from cepkit.language.match_recognize.asked import RowsQuery
-from cepkit.language.numbers import seconds_text
+from cepkit.frames.pandas import as_pandas
+from cepkit.insight.first_matches import matches_of_first_ends
+from cepkit.language.expressions.durations import seconds_text
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.planning.clocks import depends_on_ties, ties_in_words
 from cepkit.planning.planner import EngineValue
 from cepkit.planning.validation import warn_of_unknown_types
 from cepkit.progress import ShareDone, checkpoint
-from cepkit.results.spark.part import stoppable
+from cepkit.results.spark.jobs import stoppable
+
+# The table of a result before all of its matches are counted or listed.
+
+COUNTING, NOT_COUNTED = "counting …", "not counted"  # in place of a total
+
+
+def first_page(result: Result) -> dict[str, Any]:
+    """Return the traits of the table for the first page, before the matches are counted."""
+    traits = Pages(result.opened).traits(1, CANONICAL)
+    if result.opening.is_all:
+        return traits
+    note = "the first matches; other pages, orders and filters follow when all are counted"
+    return {**traits, "total": COUNTING, "n_pages": "…", "sortable": [], "limit_note": note}
+
+
+def totals(result: Result) -> dict[str, Any]:
+    """Return the traits of the table that depend on the number of matches, without the rows."""
+    pages, names = result.pages, Pages(result.opened).frame([]).columns
+    return {
+        "total": f"{pages.n:,}", "n_pages": str(pages.n_pages), "limit_note": pages.limit_note,
+        "sortable": [str(name) for name in names] if pages.is_sortable and pages.n > 1 else [],
+    }  # fmt: skip
+
+
+def first_look(result: Result) -> dict[str, Any] | None:
+    """Return a table of matches that are cheap to find, or None if these are all matches."""
+    if not result.is_sequence:
+        return None
+    found = result.matches._found.whole
+    n, is_exact = found.at_least()
+    if is_exact:
+        return None
+    frame = as_pandas(result.matches._frame(found.glance(PAGE)))
+    return {
+        **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
+        "can_filter": True, "filtered": "",
+        "total": f"≥ {max(n, len(frame)):,}", "order": "canonical", "sortable": [], "busy": True,
+        "limit_note": "some matches; numbers and order follow when all are counted",
+    }  # fmt: skip
+
+
+def first_rows(result: Result) -> dict[str, Any] | None:
+    """Return the first page of counted matches without compiling anything, or None if that is costly."""
+    if not result.is_sequence or result.program.query.after_match[0] != "none":
+        return None
+    if not isinstance(result.matches._found.whole, CountedMatches):
+        return None
+    n_rows = min(PAGE, result.matches.count())
+    block = matches_of_first_ends(result.program, result.events, result.ends, result.counts_of_ends, n_rows)
+    if block is None:
+        return None
+    frame = as_pandas(result.matches._frame(block))
+    table = result.pages.describe(frame, list(range(n_rows)), 1, CANONICAL)
+    return {**table, "busy": True}
+
+
+# The runs of an explorer, which show the first matches before the count, and the pages of the table.
+
+# The table on a board: its pages, its order, its filters, and the histograms in its heads.
+
+NO_FILTERS_ON_ALL = "matches in all rows stay in Spark, so the table cannot filter or order them"
+
+
+class TablePresenter:
+    """Shows pages of the matches in the user's order and with the user's filters."""
+
+    def __init__(self, shown: Shown):
+        self._shown, self._board = shown, shown.board
+        self.order = CANONICAL  # as the user chose it
+        self.filters: dict[str, str] = {}  # as the user typed them, by column
+        self._has_looked = False  # whether the table shows some matches of an unfinished run
+        self._is_first = False  # whether the chosen order and filters follow
+        shown.when_counted.append(self._follow)
+
+    def _follow(self, result: Result) -> None:
+        self._shown.worker.submit(LIST, lambda turn: self._draw_heads(turn, result))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the user chose neither an order nor filters."""
+        return self.order == CANONICAL and not self.filters
+
+    # --- wishes
+
+    def show_page(self, page: int, order: str | None = None) -> None:
+        """Show another page of the table, or another order."""
+        self._refuse_on_all("show_page")
+        result, self.order = self._shown.result_for("show_page"), order or self.order
+        order = self.order
+        self._board.set(self._board.table, {"busy": True})
+        self._shown.worker.submit(PAGE_OF, lambda turn: self._turn_page(turn, result, page, order))
+
+    def filter(self, filters: Mapping[str, str]) -> None:
+        """Show the matches that pass filters, typed texts by column; an empty text filters nothing."""
+        self._refuse_on_all("filters")
+        self.filters = {str(name): str(text) for name, text in filters.items() if str(text).strip()}
+        self._board.set(self._board.table, {"filters": self.filters})
+        if self._shown.result is not None:
+            self.show_page(1)
+
+    def _refuse_on_all(self, what: str) -> None:
+        """Raise `CepError` while the table shows matches in all rows of a Spark frame."""
+        if self._shown.all is not None:
+            raise CepError(f"{what}: {NO_FILTERS_ON_ALL}; write explorer.matches.to_frame() and filter there")
+
+    def return_to_result(self) -> None:
+        """Show the last result again after a run that was stopped."""
+        board, result = self._board, self._shown.result
+        self.finish()
+        if self._has_looked:
+            self._has_looked = False
+            if result is None:
+                board.set(board.table, {"rows": [], "numbers": [], "total": "", "limit_note": ""})
+            elif result.is_counted:
+                self.show_page(1, CANONICAL)
+            else:
+                board.set(board.table, first_page(result))
+        self.give_up_counting()
+
+    def finish(self) -> None:
+        """Show the page with the chosen order and filters, if the table shows the first matches only."""
+        if self._is_first and self._shown.all is None:
+            self.show_page(1)
+
+    def give_up_counting(self) -> None:
+        """Say that the matches are not counted, if the table promises their number."""
+        if self._board.table.total == COUNTING:
+            self._board.set(self._board.table, {"total": NOT_COUNTED})
+
+    # --- tables
+
+    def is_quick(self, result: Result) -> bool:
+        """Whether a page with the user's order and filters takes little time."""
+        return result.pages.is_quick(result.pages.order_or_canonical(self.order), self.filters)
+
+    def first_page(self, result: Result) -> dict[str, Any]:
+        """Return the first page with the user's order and filters, as far as the result has their columns.
+
+        If that takes long, it is a page of the first matches; `finish` shows the page with order and filters.
+
+        """
+        if not self.is_quick(result):
+            return result.pages.quick_traits(self.filters)
+        return result.pages.traits(1, result.pages.order_or_canonical(self.order), self.filters)
+
+    def counted_page(self, result: Result, *, is_opened: bool) -> dict[str, Any]:
+        """Return the first page of a counted result; ``is_opened`` says whether its rows are known."""
+        if is_opened and self.is_plain:
+            return {**first_page(result), **totals(result)}
+        return self.first_page(result)
+
+    def show_counted(self, result: Result, table: dict[str, Any]) -> None:
+        """Show a page from `first_page`, and `finish` it if it has the first matches only."""
+        self._board.set(self._board.table, table)
+        self.follow(result)
+
+    def follow(self, result: Result) -> None:
+        """Note whether the shown page from `first_page` has the first matches only, and `finish` it then."""
+        self._is_first = not self.is_quick(result)
+        self.finish()
+
+    def page_with(self, result: Result, number: int) -> dict[str, Any] | None:
+        """Return the page that shows a match; None if the table shows it already or its filters hide it."""
+        if str(number) in self._board.table.numbers:
+            return None
+        result.count()
+        order = result.pages.order_or_canonical(self.order)
+        page = result.pages.page_of(number, order, self.filters)
+        return None if page is None else result.pages.traits(page, order, self.filters)
+
+    def show_look(self, look: dict[str, Any]) -> None:
+        """Show some matches of an unfinished run."""
+        self._has_looked = True
+        self._board.set(self._board.table, look)
+
+    def show(self, table: dict[str, Any]) -> None:
+        """Show a page of a new result."""
+        self._has_looked = self._is_first = False
+        self._board.set(self._board.table, {"heads_busy": True, **table, "selected": None})
+
+    # --- jobs of the thread
+
+    def _turn_page(self, turn: Turn, result: Result, page: int, order: str) -> None:
+        result = self._shown.result or result  # a newer result may have come meanwhile
+        result.count()
+        checkpoint()
+        table = result.pages.traits(page, result.pages.order_or_canonical(order), self.filters)
+
+        def show() -> None:
+            self._is_first = False
+            self._board.set(self._board.table, table)
+
+        turn.deliver(show)
+
+    def _draw_heads(self, turn: Turn, result: Result) -> None:
+        """List the matches, which makes orders and filters quick, and draw the histograms."""
+        heads = result.pages.heads(self.filters)
+        turn.deliver(lambda: self._board.set(self._board.table, heads))
+
+    def drop_heads(self) -> None:
+        """Show the heads without histograms."""
+        self._board.set(self._board.table, {"heads": {}, "heads_busy": False})
+
+
+# The runs of an explorer: they find the matches of a query, and show the first ones before the count.
 
 PATIENCE_S = 0.4  # a newer run cancels a run of a known shape after this time
 SHOWN_S = 0.6  # how long the first run lets a notebook show the board

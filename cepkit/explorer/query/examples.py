@@ -1,8 +1,9 @@
-"""Examples of queries, made from the columns of a frame. Each one can be read and bound to the columns."""
+"""Examples of queries and the cheat sheet, made from the columns of a frame."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,13 +12,28 @@ from typing import Any
 import numpy as np
 
 from cepkit.errors import CepError
-from cepkit.events import BOOLEAN, FLOAT, INTEGER, LIST, NULL_CODE, NULL_INTEGER, OTHER, TEXT, TIME, Column
+from cepkit.events import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    LIST,
+    NULL_CODE,
+    NULL_INTEGER,
+    OTHER,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+)
 from cepkit.explorer.query.text import applicable, collect_warnings, read_text
 from cepkit.explorer.running.data import SearchedFrame
+from cepkit.language.cheat_sheet import CHEAT_SHEET, SheetEntry
 from cepkit.language.expressions.durations import NANOSECONDS
 from cepkit.language.expressions.printing import quoted_name
 from cepkit.language.saying import say_query
 from cepkit.language.sequences.printing import type_text
+
+# Examples of queries, made from the columns of a frame. Each one can be read and bound to the columns.
 
 MOST_EXAMPLES = 5
 MOST_TYPES = 12  # a column of event types has at most this many values
@@ -339,3 +355,49 @@ def _unit(parts: _Parts) -> str | None:
 def _nanoseconds(window: str) -> int:
     number, unit = window.split()
     return int(number) * NANOSECONDS[unit]
+
+
+# The cheat sheet for a frame: its entries name columns that the frame has.
+
+# The columns that the entries use, with the kinds of columns that can take their places.
+_KINDS_OF_COLUMN = {
+    "x": (FLOAT, INTEGER), "y": (FLOAT, INTEGER), "name": (TEXT,), "ts": (TIME,), "flag": (BOOLEAN,),
+    "v": (LIST,), "w": (LIST,),
+}  # fmt: skip
+_QUOTED = re.compile(r"('[^']*'|`[^`]*`)")
+
+
+def sheet_of(schema: Mapping[str, ColumnType]) -> list[dict[str, Any]]:
+    """Return the groups of the cheat sheet for the widget."""
+    column_of = _columns_of(schema)
+    return [
+        {
+            "title": title,
+            "entries": [
+                {"text": _with_columns(entry, column_of), "meaning": entry.meaning, "kind": entry.kind}
+                for entry in entries
+            ],
+        }
+        for title, entries in CHEAT_SHEET.items()
+    ]
+
+
+def _columns_of(schema: Mapping[str, ColumnType]) -> dict[str, str]:
+    """Return the column of a frame for each column of the sheet, as text spells it."""
+    found: dict[str, str] = {}
+    for own, kinds in _KINDS_OF_COLUMN.items():
+        fitting = [name for kind in kinds for name, of in schema.items() if of.kind == kind]
+        free = [name for name in fitting if quoted_name(name) not in found.values()]
+        if free or fitting:
+            found[own] = quoted_name((free or fitting)[0])
+    return found
+
+
+def _with_columns(entry: SheetEntry, column_of: Mapping[str, str]) -> str:
+    """Return the text of an entry with the columns of a frame; texts in quotes stay."""
+    if not column_of:
+        return entry.text
+    own = re.compile(rf"(?<![\w:])({'|'.join(column_of)})(?!\w|\()")
+    parts = _QUOTED.split(entry.text)
+    parts[::2] = [own.sub(lambda found: column_of[found[1]], part) for part in parts[::2]]
+    return "".join(parts)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cepkit.explorer.query.text import TextReading, is_sase
-from cepkit.language.match_recognize.asked import RowsQuery
 from cepkit.language.match_recognize.patterns import RowPattern
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.sequences.parsing import clauses
 
 _BRACES = re.compile(

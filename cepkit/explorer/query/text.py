@@ -30,13 +30,11 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.functions import is_registered
 from cepkit.language.expressions.parsing import parse_expression
 from cepkit.language.expressions.printing import print_expression
-from cepkit.language.match_recognize.asked import RowsQuery, refuse_windows
 from cepkit.language.match_recognize.parsing import parse_match_recognize
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows
+from cepkit.language.match_recognize.query import RowPatternQuery, RowsQuery, SelectedRows, refuse_windows
 from cepkit.language.recognizing import is_match_recognize
-from cepkit.language.regex.parsing import parse_pattern
+from cepkit.language.regex.parsing import parse_pattern, print_pattern
 from cepkit.language.regex.patterns import Pattern
-from cepkit.language.regex.printing import print_pattern
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.parsing import is_sase as begins_with_pattern
 from cepkit.language.sequences.parsing import parse_sase

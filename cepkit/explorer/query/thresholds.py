@@ -1,7 +1,7 @@
 """The values at which a comparison becomes true or false, for a sample of rows.
 
 For ``price > prev(price) + 3`` these are the values of ``price - prev(price)``: the constant 3 competes with
-them. This module knows no frames. `cepkit.explorer.running.sampling` chooses the rows.
+them. This module knows no frames. `cepkit.explorer.running.data` chooses the rows.
 """
 
 from __future__ import annotations

@@ -1,32 +1,137 @@
-"""A frame that keeps its columns and events between runs, so that a run reads nothing twice."""
+"""A frame that keeps its columns, events, keys and samples between runs, so that nothing is read twice."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from cepkit.api.searching import match_events
-from cepkit.api.sources import source_of
+from cepkit.api.searching import match_events, source_of
 from cepkit.compile.regex.program import Program
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.engines.match_recognize.bound import BoundRowQuery, bind_row_query
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
-from cepkit.errors import UnsupportedQueryError
-from cepkit.events import TEXT, Column, ColumnType, Events, Frame, Source
+from cepkit.errors import CepError, UnsupportedQueryError
+from cepkit.events import FLOAT, INTEGER, NULL_INTEGER, TEXT, Column, ColumnType, Events, Frame, Source
 from cepkit.explorer.query.thresholds import SampledRows
-from cepkit.explorer.running.sampling import sample_rows
-from cepkit.frames.building import build_events
-from cepkit.frames.row_events import searched_rows
-from cepkit.frames.wrapped import WrappedSource
-from cepkit.language.match_recognize.asked import RowsQuery
+from cepkit.frames.building import build_events, partition_codes
+from cepkit.frames.row_order import searched_rows
+from cepkit.frames.sources import WrappedSource
+from cepkit.insight.why_not import cell
+from cepkit.language.match_recognize.query import RowsQuery
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine, EngineValue, choose_engine
 from cepkit.planning.validation import compile_checked
-from cepkit.results.match_recognize.found import ROWS_ENGINE, find_rows
+from cepkit.results.match_recognize.memory import ROWS_ENGINE, find_rows
 from cepkit.results.matches import Matches
+from cepkit.widgets.base import counted
+
+# A sample of a frame for the ranges of sliders: rows that follow each other within a key.
+
+MOST_ROWS = 10_000  # of a sample
+_MOST_READ = 100_000  # about this many rows of some keys are sorted
+_WINDOWS = 100  # a longer sample is cut into this many parts
+_FEWEST_KEYS, _MOST_KEYS = 16, 2000
+
+
+def sample_rows(
+    source: Source, keys: tuple[str, ...], clocks: tuple[str, ...], event_type: str | None = None
+) -> SampledRows:
+    """Return a sample of rows, in the order of the clocks within each key.
+
+    Only some keys are sorted.
+    """
+    rows, key = _rows_of_some_keys(source, keys)
+    rows, key = _in_order(source, rows, key, clocks)
+    begins = np.append(True, key[1:] != key[:-1]) if len(key) else np.empty(0, bool)
+    if len(rows) > MOST_ROWS:
+        size = MOST_ROWS // _WINDOWS
+        starts = np.linspace(0, len(rows) - size, _WINDOWS).astype(np.int64)
+        kept = (starts[:, None] + np.arange(size)).ravel()
+        rows, begins = rows[kept], begins[kept]
+        begins[::size] = True
+    read: dict[str, np.ndarray | None] = {}
+
+    def values(name: str) -> np.ndarray | None:
+        if name not in read:
+            read[name] = _numbers(source, name, rows)
+        return read[name]
+
+    return SampledRows(begins, values, _types(source, event_type, rows))
+
+
+def _rows_of_some_keys(source: Source, keys: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of some keys, key by key, and the key of each row."""
+    n = source.n_rows
+    try:
+        code_of_row, n_codes = partition_codes(source, keys)
+    except CepError:  # values that cannot be keys: the editor says it
+        code_of_row, n_codes = np.zeros(n, np.int32), 1
+    if n_codes < 2:
+        return np.arange(n), code_of_row
+    n_keys = min(max(_MOST_READ * n_codes // n, _FEWEST_KEYS), _MOST_KEYS)
+    if n_keys >= n_codes:
+        chosen = np.arange(n_codes)
+    else:
+        chosen = np.unique(code_of_row[np.random.default_rng(0).integers(0, n, n_keys)])
+    # Small integers are sorted fastest.
+    key_of_code = np.zeros(n_codes, np.uint16 if len(chosen) < 2**16 else np.int64)
+    key_of_code[chosen] = np.arange(1, len(chosen) + 1)
+    key = key_of_code[code_of_row]
+    rows = np.flatnonzero(key)
+    key = key[rows]
+    order = np.argsort(key, kind="stable")
+    return rows[order], key[order]
+
+
+def _in_order(
+    source: Source, rows: np.ndarray, key: np.ndarray, clocks: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of every key in the order of the clocks."""
+    kept = [name for name in clocks if name in source.schema and source.schema[name].kind != TEXT]
+    times = [np.asarray(source.column(name).values)[rows] for name in kept]
+    if not times or len(rows) < 2:
+        return rows, key
+    is_after, is_tie = key[1:] > key[:-1], key[1:] == key[:-1]
+    for time in times:
+        is_after |= is_tie & (time[1:] > time[:-1])
+        is_tie &= time[1:] == time[:-1]
+    if bool((is_after | is_tie).all()):
+        return rows, key
+    order = np.lexsort([*times[::-1], key])
+    return rows[order], key[order]
+
+
+def _numbers(source: Source, name: str, rows: np.ndarray) -> np.ndarray | None:
+    """Return the numbers of a column at some rows; NaN for missing ones."""
+    of = source.schema.get(name)
+    if of is None or of.kind not in (INTEGER, FLOAT) or name in source.duplicates:
+        return None
+    own = source.column(name).values[rows]
+    values = own.astype(np.float64)
+    if of.kind == INTEGER and of.nullable:
+        values[own == NULL_INTEGER] = np.nan
+    return values
+
+
+def _types(source: Source, name: str | None, rows: np.ndarray) -> np.ndarray | None:
+    """Return the event types of some rows as texts or numbers."""
+    if name is None or name not in source.schema or name in source.duplicates:
+        return None
+    column: Column = source.column(name)
+    own = column.values[rows]
+    if column.type.kind != TEXT:
+        return own
+    texts = np.append(np.asarray(column.texts, object), None)
+    return texts[own]
+
+
+# A frame that keeps its columns and events between runs, so that a run reads nothing twice.
 
 AnyProgram = Program | SequenceProgram | BoundRowQuery
 
@@ -154,3 +259,140 @@ class SearchedFrame:
         column = self.sample(name)
         used = np.unique(column.values)
         return sorted(str(column.categories[code]) for code in used if code >= 0)
+
+
+# The keys of a frame: their names, their order, and a search among them.
+
+KEYS_PER_PAGE = 12
+BY_NAME, MOST, FEWEST = "name", "most", "fewest"
+
+
+class Keys:
+    """The keys of a frame that have events, sorted by their values.
+
+    The number of a key is its partition in `Events`.
+    """
+
+    def __init__(self, source: Source, events: Events, by: tuple[str, ...]):
+        self.by, self._source = by, source
+        position = np.full(events.n_partitions, -1, np.int64)
+        # The first event of a key is written last.
+        position[events.partition_of_event[::-1]] = np.arange(events.n_events - 1, -1, -1)
+        own = np.flatnonzero(position >= 0)
+        self._row_of_partition = np.full(events.n_partitions, -1, np.int64)
+        self._row_of_partition[own] = events.rows(position[own])
+        self._own = own
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    @cached_property
+    def partitions(self) -> np.ndarray:
+        """The numbers of the keys, sorted by the values of the keys; nulls come last."""
+        rows = self._row_of_partition[self._own]
+        frame = pd.DataFrame(
+            {i: self._source.arrow(name, rows).to_pandas() for i, name in enumerate(self.by)}
+        )
+        try:
+            order = frame.sort_values(list(frame.columns), kind="stable").index
+        except TypeError:  # values without an order
+            order = frame.astype(str).sort_values(list(frame.columns), kind="stable").index
+        return self._own[order.to_numpy()]
+
+    @cached_property
+    def _place_of_partition(self) -> np.ndarray:
+        place = np.full(len(self._row_of_partition), -1, np.int64)
+        place[self.partitions] = np.arange(len(self))
+        return place
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The values of every key in the order of `partitions`, as text."""
+        rows = self._row_of_partition[self.partitions]
+        columns = [
+            [cell(one) or "null" for one in self._source.arrow(name, rows).to_pylist()] for name in self.by
+        ]
+        return [", ".join(values) for values in zip(*columns, strict=True)]
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [name.casefold() for name in self.names]
+
+    def text_of(self, partition: int) -> str:
+        """Return a key in words, such as ``symbol = AAA``."""
+        row = self._row_of_partition[[partition]]
+        values = (cell(self._source.arrow(name, row).to_pylist()[0]) or "null" for name in self.by)
+        return ", ".join(f"{name} = {value}" for name, value in zip(self.by, values, strict=True))
+
+    def describe(self, partition: int, counts: np.ndarray | None = None) -> dict[str, Any]:
+        """Return the trait of the shown key; ``counts`` has the number of matches of every partition."""
+        return {
+            "text": self.text_of(partition), "place": int(self._place_of_partition[partition]) + 1,
+            "n": len(self), "matches": "" if counts is None else counted(int(counts[partition]), "match"),
+        }  # fmt: skip
+
+    def name_of(self, partition: int) -> str:
+        """Return the values of a key as text, as in `names`."""
+        row = self._row_of_partition[[partition]]
+        return ", ".join(cell(self._source.arrow(name, row).to_pylist()[0]) or "null" for name in self.by)
+
+    def neighbour(self, partition: int | None, step: int) -> int:
+        """Return the key before (-1) or after (1) a key; the last key comes before the first one."""
+        place = 0 if partition is None else int(self._place_of_partition[partition])
+        return int(self.partitions[(place + step) % len(self)])
+
+    def partition_of(self, name: str) -> int | None:
+        """Return the number of a key by its values as text, or None."""
+        found = self._place_of_name.get(name)
+        return None if found is None else int(self.partitions[found])
+
+    @cached_property
+    def _place_of_name(self) -> dict[str, int]:
+        return {name: place for place, name in reversed(list(enumerate(self.names)))}
+
+    def find(
+        self, search: str, order: str, page: int, shown: int | None, counts: np.ndarray | None = None
+    ) -> dict[str, Any]:
+        """Return the trait of a page of the keys that contain a text."""
+        text = search.strip().casefold()
+        places = np.arange(len(self))
+        if text:
+            places = np.array([i for i, name in enumerate(self._folded) if text in name], np.int64)
+        if counts is not None and order in (MOST, FEWEST):
+            own = counts[self.partitions[places]]
+            places = places[np.argsort(own if order == FEWEST else -own, kind="stable")]
+        n_pages = max(1, -(-len(places) // KEYS_PER_PAGE))
+        page = min(max(page, 1), n_pages)
+        partitions = self.partitions[places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE]].tolist()
+        here = places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE].tolist()
+        rows = [
+            {
+                "id": partition, "text": self.names[place],
+                "matches": "" if counts is None else f"{int(counts[partition]):,}",
+            }
+            for partition, place in zip(partitions, here, strict=True)
+        ]  # fmt: skip
+        return {
+            "search": search, "order": order, "page": page, "n_pages": n_pages, "rows": rows, "shown": shown,
+            "told": _told(len(places), len(self), bool(text), counts),
+        }  # fmt: skip
+
+
+def _told(n: int, n_keys: int, is_search: bool, counts: np.ndarray | None) -> str:
+    """Return the number of keys in words."""
+    noun = "key" if n_keys == 1 else "keys"
+    if is_search:
+        return f"{n:,} of {n_keys:,} {noun}" if n else f"none of {n_keys:,} {noun} contains this text"
+    if counts is None:
+        return f"{n_keys:,} {noun}"
+    n_with = int((counts > 0).sum())
+    return f"{n_keys:,} {noun}, {n_with:,} with matches, {n_keys - n_with:,} without"
+
+
+def count_by_partition(partition_of_end: np.ndarray, counts: Any, n_partitions: int) -> np.ndarray:
+    """Return the number of matches of every partition, as int64 or as Python's integers."""
+    if counts is None:
+        return np.bincount(partition_of_end, minlength=n_partitions)
+    total = np.zeros(n_partitions, object if isinstance(counts, list) else np.int64)
+    np.add.at(total, partition_of_end, np.asarray(counts, total.dtype))
+    return total

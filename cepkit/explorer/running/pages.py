@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cepkit.explorer.table.heads import Head, head_of
-from cepkit.explorer.table.listing import LISTED, KeptMatches, Listing
+from cepkit.explorer.table.listing import LISTED, Head, KeptMatches, Listing, head_of
 from cepkit.explorer.table.texts import columns_and_rows
 from cepkit.frames.pandas import as_pandas
-from cepkit.language.numbers import count_text
+from cepkit.language.expressions.durations import count_text
 from cepkit.progress import checkpoint
 
 PAGE = 15  # matches
@@ -25,7 +24,7 @@ NO_FILTERS: Mapping[str, str] = MappingProxyType({})
 class Pages:
     """The pages of a result, ``size`` matches each; counting ``matches`` should be cheap.
 
-    Filters are texts by the name of their column, see `cepkit.explorer.table.filters`.
+    Filters are texts by the name of their column, see `cepkit.explorer.table.texts`.
 
     """
 

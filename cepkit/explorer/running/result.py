@@ -20,21 +20,25 @@ from cepkit.engines.measures.sequence_measures import variables_of_items
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.events import Events, Source
 from cepkit.explorer.automaton import Automaton, states_of_match
-from cepkit.explorer.match_recognize.walk import RowStepping
-from cepkit.explorer.partial_bars import PartialBar
-from cepkit.explorer.running.data import AnyProgram, SearchedFrame
-from cepkit.explorer.running.density import MOST_BANDS, Ends, ends_of_matches, ends_of_partition
-from cepkit.explorer.running.keys import count_by_partition
+from cepkit.explorer.bars import PartialBar, RowStepping
+from cepkit.explorer.running.data import AnyProgram, SearchedFrame, count_by_partition
 from cepkit.explorer.running.pages import PAGE, Pages
-from cepkit.explorer.running.series import Series, series_of
+from cepkit.explorer.running.series import (
+    MOST_BANDS,
+    Ends,
+    Series,
+    ends_of_matches,
+    ends_of_partition,
+    series_of,
+)
 from cepkit.insight.first_matches import FirstMatches, FirstMatchFinder
 from cepkit.insight.stepping import Stepping
-from cepkit.insight.value_text import cell, row_text
+from cepkit.insight.why_not import cell, row_text
 from cepkit.planning.planner import Engine
-from cepkit.plots.automata.row_states import shown_states
-from cepkit.results.arguments import no_such_match
+from cepkit.plots.automata.automaton import shown_states
+from cepkit.results.found import no_such_match
 from cepkit.results.matches import Matches
-from cepkit.results.sequence_found import SequenceFound
+from cepkit.results.query_found import SequenceFound
 
 SHOWN_VALUES = 14  # columns of the event in the stepper
 _LARGEST = 2**63

@@ -1,12 +1,15 @@
-"""Events over time for a timeline: a line or lanes, reduced to what a screen can show."""
+"""Events and matches over time for a timeline, reduced to what a screen can show, in local time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.bound_query import BoundQuery
@@ -24,9 +27,51 @@ from cepkit.events import (
     Events,
     Source,
 )
-from cepkit.explorer.running.zones import offsets_of
 from cepkit.language.sequences.patterns import event_patterns
 from cepkit.language.sequences.printing import type_text
+
+# The local time of a time zone, as differences from UTC that a browser can add.
+
+_HOUR = 3_600_000  # ms
+_MOST_STEPS = 10_000  # moments at which the difference is looked up, at most
+
+
+@lru_cache(maxsize=16)
+def offsets_of(zone: str, low: float, high: float) -> tuple[tuple[float, float], ...]:
+    """Return the differences of local time from UTC in a range of time."""
+    if not zone or not high >= low:
+        return ()
+    step = max(_HOUR, (high - low) / _MOST_STEPS)
+    moments = np.append(np.arange(np.floor(low), high, step), np.ceil(high)).astype(np.int64)
+    try:
+        offsets = _offsets_at(zone, moments)
+    except (KeyError, ValueError, OSError):  # a zone that this computer does not know
+        return ()
+    made = [(float(low), float(offsets[0]))]
+    for k in np.flatnonzero(np.diff(offsets)).tolist():
+        change = _first_after(zone, int(moments[k]), int(moments[k + 1]), int(offsets[k]))
+        made.append((float(change), float(offsets[k + 1])))
+    return tuple(made) if any(offset for _, offset in made) else ()
+
+
+def _offsets_at(zone: str, moments: np.ndarray) -> np.ndarray:
+    """Return the difference from UTC at each of these times, in milliseconds."""
+    local = pd.DatetimeIndex(moments.astype("datetime64[ms]")).tz_localize("UTC").tz_convert(zone)
+    return local.tz_localize(None).as_unit("ms").asi8 - moments
+
+
+def _first_after(zone: str, before: int, after: int, offset: int) -> int:
+    """Return the first time after ``before``, to a millisecond, at which the difference is not ``offset``."""
+    while after - before > 1:
+        middle = (before + after) // 2
+        if int(_offsets_at(zone, np.array([middle]))[0]) == offset:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
+# Events over time for a timeline: a line or lanes, reduced to what a screen can show.
 
 BUCKETS = 800  # of a window; a line has two points in each
 LANES = 12
@@ -303,3 +348,103 @@ def _thin_lanes(series: Series, low: int, high: int, buckets: int) -> np.ndarray
     earliest = np.full(buckets * n_lanes, -1, np.int64)
     earliest[cell[::-1]] = np.arange(high - 1, low - 1, -1)
     return np.sort(earliest[earliest >= 0])
+
+
+# Where the matches of a result are in time: their numbers in equal parts of an axis.
+
+BINS = 300  # of an axis; each is a few pixels wide
+MOST_BANDS = 2000  # more matches than these are not drawn as bands
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The ends of counted matches, in stream order."""
+
+    index: np.ndarray  # int64, (n,): their places in `Result.ends`
+    position: np.ndarray  # int64, (n,): their positions in the stream, rising
+    time: np.ndarray  # (n,): their times on the clock, which never fall, after the origin of the axis
+    # Number of matches that end before each of them, and the total. None: one match ends at each.
+    before: Any = None
+
+    def count(self, low: int, high: int) -> int:
+        """Return the number of matches of the ends ``low`` to ``high`` (exclusive)."""
+        return high - low if self.before is None else int(self.before[high]) - int(self.before[low])
+
+    def counts(self, bounds: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the number of matches between each two neighbours of ``bounds``, as float64."""
+        if self.before is None:
+            return np.diff(bounds).astype(np.float64)
+        if isinstance(self.before, list):  # numbers beyond int64
+            own = [self.before[bound] for bound in bounds]
+            return np.array([float(b - a) for a, b in pairwise(own)])
+        return np.diff(np.asarray(self.before)[bounds]).astype(np.float64)
+
+    def of(self, own: np.ndarray) -> Ends:
+        """Return the ends with these indices."""
+        before = self.before
+        if isinstance(before, list):
+            counts = (before[i + 1] - before[i] for i in own.tolist())
+            before = [0, *accumulate(counts)]
+        elif before is not None:
+            before = np.concatenate([[0], np.cumsum(np.diff(before)[own])])
+        return Ends(self.index[own], self.position[own], self.time[own], before)
+
+
+def ends_of_matches(
+    program: BoundQuery, source: Source, events: Events, positions: np.ndarray, before: Any
+) -> Ends:
+    """Return the ends of all matches, at these positions of the stream. Time O(ends)."""
+    time = clock_of(program, source, events, positions).time
+    return Ends(np.arange(len(positions)), positions, time, before)
+
+
+def ends_of_partition(ends: Ends, events: Events, partition: int | None) -> Ends:
+    """Return the ends in a partition; all of them for None. Time O(ends)."""
+    if partition is None or events.n_partitions < 2:
+        return ends
+    return ends.of(np.flatnonzero(events.partition_of_event[ends.position] == partition))
+
+
+def bin_bounds(time: np.ndarray, low: float, high: float, *, is_whole: bool) -> np.ndarray:
+    """Return the bounds of the bins of an axis from ``low`` to ``high``, as indices into rising times."""
+    if not high > low:
+        return np.array([0, len(time)])
+    inner = np.searchsorted(time, np.linspace(low, high, BINS + 1)[1:-1], "left")
+    first = 0 if is_whole else int(np.searchsorted(time, low, "left"))
+    last = len(time) if is_whole else int(np.searchsorted(time, high, "right"))
+    return np.concatenate([[first], np.clip(inner, first, last), [last]])
+
+
+def strip_traits(whole: Clock, every: Ends | None, own: Ends | None) -> dict[str, Any]:
+    """Return the traits of the strip: the numbers of all matches over the time of all events.
+
+    Every match counts at its last event. No match is enumerated.
+    """
+    if every is None or not len(whole.time):
+        return {"strip_view": [], "strip_all": [], "strip_key": []}
+    low, high = whole.time.tolist()
+    view = [low * whole.per_tick, high * whole.per_tick]
+
+    def counts(ends: Ends | None) -> np.ndarray:
+        none = np.empty(0)
+        return none if ends is None else ends.counts(bin_bounds(ends.time, low, high, is_whole=True))
+
+    return {"strip_view": view, "strip_all": counts(every), "strip_key": counts(own)}
+
+
+def crowd_traits(own: Ends | None, series: Series, window: Sequence[float] | None) -> dict[str, Any]:
+    """Return the traits that replace the bands of a key in a window, if there are too many; otherwise empty.
+
+    They are the numbers of matches that end in equal parts of the window. ``own`` has the matches of the key;
+    None if they are not counted.
+
+    """
+    nothing = {"crowd": [], "crowd_view": []}
+    if own is None or not len(series):
+        return nothing
+    view = list(window or series.extent)
+    low, high = (bound / series.per_tick for bound in view)
+    bounds = bin_bounds(own.time, low, high, is_whole=not window)
+    if own.count(int(bounds[0]), int(bounds[-1])) <= MOST_BANDS:
+        return nothing
+    return {"crowd": own.counts(bounds), "crowd_view": view}

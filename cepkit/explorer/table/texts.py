@@ -1,14 +1,20 @@
-"""Values of a page of matches as texts: grouped numbers, times with equal digits, and the full values."""
+"""Values of a page of matches as texts, and filters that a user types in the head of a column."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cepkit.insight.value_text import cell
+from cepkit.errors import CepError
+from cepkit.insight.why_not import cell
+
+# Values of a page of matches as texts: grouped numbers, times with equal digits, and the full values.
 
 NUMBER, TIME, DURATION, TEXT = "number", "time", "duration", "text"
 SHOWN_DIGITS = 6  # significant digits of a number that is no integer
@@ -110,3 +116,334 @@ def duration_text(ns: int) -> str:
     decimals = f".{part:09d}".rstrip("0").rstrip(".")
     before = f"{days:,} {'day' if days == 1 else 'days'} " if days else ""
     return f"{sign}{before}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{decimals}"
+
+
+# Filters of the table of matches: what a user types in the head of a column.
+#
+# Numbers and durations: ``> 3``, ``3..5``, ``3..<5``, ``..5``, ``= 3``, ``!= 3``; commas separate
+# alternatives, and ``and`` joins parts that must all hold. Times: the same with ``09:30``, ``2012-01-03`` or
+# both. A time without a date is a time of day. Texts: a part of the text in any case, ``=exact``, ``!part``,
+# ``!=exact``; several with commas, quotes around special characters. All kinds: ``empty`` and ``!empty``.
+
+DAY_NS = 86_400 * 10**9
+NS_OF_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+_SIZED = re.compile(r"(<=|>=|!=|<|>|=)\s*(.+)", re.S)
+_RANGE = re.compile(r"(.*?)\s*\.\.(<?)\s*(.*)", re.S)
+_AND = re.compile(r"\s+and\s+|\s*&\s*")
+_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|[\d_]+)?(\.\d*)?(e[+-]?\d+)?", re.I)
+_COMMA_OF_LIST = re.compile(r",(?!\d{3}(?!\d))|(?<!\d),")
+_TIME = re.compile(
+    r"(?:(\d{4})-(\d{1,2})(?:-(\d{1,2}))?)?[ T]*(?:(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
+)
+_CLOCK = re.compile(r"(-?)(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?)")
+_QUOTED = re.compile(r'\s*(!=|!|=|)\s*("(?:[^"]|"")*"|[^,"=!\s][^,]*?|)\s*(?:,|$)')
+
+HINTS = {
+    NUMBER: "Write > 3, 3..5 or = 3.",
+    TIME: "Write > 09:30, 09:30..10:00 or 2012-01-03.",
+    DURATION: "Write > 5 min or 10 s..2 min.",
+    TEXT: "Write a part of the text, or =text for the whole text.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A typed value: it stands for all values from ``low`` to ``high`` (exclusive unless both are equal).
+
+    ``is_of_day`` says that a time has no date.
+
+    """
+
+    low: Any
+    high: Any
+    is_of_day: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPart:
+    """A comparison: ``<``, ``<=``, ``>``, ``>=``, ``=``, ``!=``, ``..`` or ``..<``, and its bounds.
+
+    A missing bound of a range is None. ``contains`` and ``is`` compare texts.
+
+    """
+
+    sign: str
+    bounds: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter of a column: one of the ``choices`` holds, and each choice is parts that all hold."""
+
+    kind: str
+    choices: tuple[tuple[FilterPart, ...], ...]
+
+
+def read_filter(text: str, kind: str) -> Filter:
+    """Return the filter that a user typed for a column of this kind."""
+    if kind == TEXT:
+        return Filter(kind, _read_texts(text))
+    texts = [one.strip() for one in _COMMA_OF_LIST.split(text)]
+    return Filter(kind, tuple(_read_choice(one, kind) for one in texts if one or len(texts) == 1))
+
+
+def _read_choice(text: str, kind: str) -> tuple[FilterPart, ...]:
+    return tuple(_read_part(one.strip(), kind) for one in _AND.split(text))
+
+
+def _read_part(text: str, kind: str) -> FilterPart:
+    if text.casefold() in ("empty", "= empty", "=empty"):
+        return FilterPart("empty", ())
+    if text.casefold() in ("!empty", "!= empty", "!=empty", "not empty"):
+        return FilterPart("!empty", ())
+    if sized := _SIZED.fullmatch(text):
+        return FilterPart(sized[1], (_read_bound(sized[2].strip(), kind),))
+    if text in ("<", "<=", ">", ">=", "=", "!="):
+        raise CepError(f"A value is missing after {text}. {HINTS[kind]}")
+    ranged = _RANGE.fullmatch(text)
+    if ranged is None:
+        return FilterPart("=", (_read_bound(text, kind),))
+    if not ranged[1] and not ranged[3]:
+        raise CepError(f"Both ends of the range are missing. {HINTS[kind]}")
+    low, high = (_read_bound(end, kind) if end else None for end in (ranged[1], ranged[3]))
+    if kind == TIME and low is not None and high is not None and low.is_of_day != high.is_of_day:
+        if low.is_of_day:
+            raise CepError(f"The first time of {text!r} has no date. Write the date first.")
+        day = low.low // DAY_NS * DAY_NS
+        high = Bound(day + high.low, day + high.high)
+    is_of_day = kind == TIME and low is not None and low.is_of_day
+    if low is not None and high is not None and low.low > high.low and not is_of_day:
+        raise CepError(f"The range {text} ends before it begins. Write the smaller value first.")
+    return FilterPart(f"..{ranged[2]}", (low, high))
+
+
+def _read_bound(text: str, kind: str) -> Bound:
+    read = {NUMBER: _read_number, TIME: _read_time, DURATION: _read_duration}[kind]
+    found = read(text) if text else None
+    if found is None:
+        noun = {NUMBER: "a number", TIME: "a time", DURATION: "a duration"}[kind]
+        raise CepError(f"{text!r} is not {noun}. {HINTS[kind]}")
+    return found
+
+
+def _read_number(text: str) -> Bound | None:
+    if text.casefold() in ("inf", "+inf", "-inf"):
+        return Bound(float(text), float(text))
+    if not _NUMBER.fullmatch(text) or not any(one.isdigit() for one in text):
+        return None
+    digits = text.replace(",", "").replace("_", "")
+    if not any(one in digits.casefold() for one in ".e"):
+        return Bound(int(digits), int(digits))
+    return Bound(float(digits), float(digits))
+
+
+def _read_time(text: str) -> Bound | None:
+    found = _TIME.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    year, month, day, hour, minute, second, part = found.groups()
+    begin, length = 0, DAY_NS
+    if year is not None:
+        try:
+            first = np.datetime64(f"{year}-{int(month):02d}-{int(day or 1):02d}", "D")
+        except ValueError:
+            return None
+        begin = int(first.astype(np.int64)) * DAY_NS
+        if day is None:
+            after = np.datetime64(f"{year}-{int(month):02d}", "M") + 1
+            length = int(after.astype("M8[D]").astype(np.int64)) * DAY_NS - begin
+    if hour is not None:
+        if (day is None and year is not None) or int(hour) > 24 or int(minute) > 59 or int(second or 0) > 59:
+            return None
+        begin += (int(hour) * 3600 + int(minute) * 60 + int(second or 0)) * 10**9
+        begin += int((part or "").ljust(9, "0"))
+        length = 60 * 10**9 if second is None else 10 ** (9 - len(part or ""))
+    return Bound(begin, begin + length, year is None)
+
+
+def _read_duration(text: str) -> Bound | None:
+    if clock := _CLOCK.fullmatch(text):
+        seconds = int(clock[2]) * 3600 + int(clock[3]) * 60 + float(clock[4])
+        ns = round(seconds * 1e9) * (-1 if clock[1] else 1)
+        return Bound(ns, ns)
+    if _read_number(text) is not None and text.strip("+-0.") != "":
+        raise CepError(f"The unit of {text!r} is missing. {HINTS[DURATION]}")
+    try:
+        made = pd.Timedelta(text)
+    except ValueError:
+        return None
+    return None if made is pd.NaT else Bound(made.value, made.value)
+
+
+def _read_texts(text: str) -> tuple[tuple[FilterPart, ...], ...]:
+    """Return the choices of a filter of texts; a sign holds also for the values after it."""
+    wanted: list[FilterPart] = []
+    unwanted: list[FilterPart] = []
+    place, sign = 0, ""
+    while place < len(text):
+        found = _QUOTED.match(text, place)
+        if found is None:
+            raise CepError(f"A quotation mark is not closed or has text after it. {HINTS[TEXT]}")
+        place = found.end()
+        sign, value = found[1] or sign, found[2]
+        is_quoted = value.startswith('"')
+        if is_quoted:
+            value = value[1:-1].replace('""', '"')
+        elif not value and not found[1]:
+            continue
+        elif not value:
+            raise CepError(f"A text is missing after {found[1]}. {HINTS[TEXT]}")
+        if value.casefold() == "empty" and not is_quoted:
+            part = FilterPart("empty", ())
+        elif sign in ("=", "!="):
+            part = FilterPart("is", (value,))
+        else:
+            part = FilterPart("contains", (value.casefold(),))
+        (unwanted if sign.startswith("!") else wanted).append(part)
+    others = tuple(FilterPart(f"not {part.sign}", part.bounds) for part in unwanted)
+    return tuple((part, *others) for part in wanted) or ((others,) if others else ())
+
+
+def quote_text(value: str) -> str:
+    """Return a text as a value of a filter, in quotes where needed."""
+    is_plain = bool(value) and value == value.strip() and not re.search(r'[,"\n]', value)
+    if is_plain and value[0] not in "=!" and value.casefold() != "empty":
+        return value
+    quoted = value.replace('"', '""')
+    return f'"{quoted}"'
+
+
+# --- what fulfils a filter
+
+
+def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
+    """Return which of some texts fulfil a filter, as a bool array; the last entry is for missing values."""
+    n = len(texts)
+    if not filter.choices:
+        return np.ones(n + 1, bool)
+    folded = [text.casefold() for text in texts]
+
+    def fulfils(part: FilterPart) -> np.ndarray:
+        sign = part.sign.removeprefix("not ")
+        if sign == "empty":
+            made = np.array([False] * n + [True])
+        elif sign == "is":
+            made = np.array([*(text == part.bounds[0] for text in texts), False])
+        else:
+            made = np.array([*(part.bounds[0] in text for text in folded), False])
+        return ~made if part.sign.startswith("not ") else made
+
+    return _combine(filter, fulfils)
+
+
+def choose_numbers(filter: Filter, values: np.ndarray, is_missing: np.ndarray | None) -> np.ndarray:
+    """Return which numbers fulfil a filter."""
+
+    def fulfils(part: FilterPart) -> np.ndarray:
+        low = part.bounds[0].low if part.bounds and part.bounds[0] is not None else None
+        if part.sign in ("=", "!="):
+            same = values == low
+            if values.dtype.kind == "f" and np.isfinite(low):
+                same = np.abs(values - low) <= _half_digit(low)
+            return same if part.sign == "=" else ~same
+        if part.sign.startswith(".."):
+            high = None if part.bounds[1] is None else part.bounds[1].high
+            return _within(values, low, high, part.sign == "..<")
+        return _compare(part.sign, values, low)
+
+    return _choose(filter, fulfils, len(values), is_missing)
+
+
+def _half_digit(value: float) -> float:
+    """Return half of the last digit that a cell shows of a number."""
+    if not value:
+        return 0.0
+    return 0.5000001 * 10.0 ** (math.floor(math.log10(abs(value))) - SHOWN_DIGITS + 1)
+
+
+def choose_times(
+    filter: Filter, values: np.ndarray, ns_per_tick: int, is_missing: np.ndarray | None
+) -> np.ndarray:
+    """Return which times or durations, in ticks, fulfil a filter.
+
+    Times are the local ones, from 1970 on. A bound without a date is compared with the time of day.
+
+    """
+    of_day = None
+    ticks_per_day = DAY_NS // ns_per_tick
+
+    def ceil(ns: int) -> int:
+        return -(-ns // ns_per_tick)
+
+    def fulfils(part: FilterPart) -> np.ndarray:
+        nonlocal of_day
+        own, bounds = values, part.bounds
+        is_of_day = any(bound is not None and bound.is_of_day for bound in bounds)
+        if is_of_day:
+            of_day = values % ticks_per_day if of_day is None else of_day
+            own = of_day
+        first = bounds[0]
+        if part.sign in ("=", "!="):
+            same = (own >= ceil(first.low)) & (own < _end_of(first, False, ns_per_tick))
+            return same if part.sign == "=" else ~same
+        if part.sign.startswith(".."):
+            low = None if first is None else ceil(first.low)
+            high = None if bounds[1] is None else _end_of(bounds[1], part.sign == "..<", ns_per_tick)
+            if is_of_day and low is not None and high is not None and low >= high:
+                return (own >= low) | (own < high)  # over midnight
+            return _within(own, low, high, True)
+        if part.sign == ">":
+            return own > first.low // ns_per_tick
+        if part.sign == ">=":
+            return own >= ceil(first.low)
+        return own < (ceil(first.low) if part.sign == "<" else _end_of(first, False, ns_per_tick))
+
+    return _choose(filter, fulfils, len(values), is_missing)
+
+
+def _end_of(bound: Bound, is_open: bool, ns_per_tick: int) -> int:
+    """Return the first tick after a range that ends with ``bound``."""
+    if is_open:
+        return -(-bound.low // ns_per_tick)
+    if bound.low == bound.high:
+        return bound.low // ns_per_tick + 1
+    return -(-bound.high // ns_per_tick)
+
+
+def _within(values: np.ndarray, low: Any, high: Any, is_open: bool) -> np.ndarray:
+    made = np.ones(len(values), bool) if low is None else values >= low
+    if high is not None:
+        made = made & (values < high if is_open else values <= high)
+    return made
+
+
+def _compare(sign: str, values: np.ndarray, bound: Any) -> np.ndarray:
+    if sign == "<":
+        return values < bound
+    if sign == "<=":
+        return values <= bound
+    return values > bound if sign == ">" else values >= bound
+
+
+def _choose(
+    filter: Filter, fulfils: Callable[[FilterPart], np.ndarray], n: int, is_missing: np.ndarray | None
+) -> np.ndarray:
+    missing = np.zeros(n, bool) if is_missing is None else is_missing
+
+    def test(part: FilterPart) -> np.ndarray:
+        if part.sign in ("empty", "!empty"):
+            return missing if part.sign == "empty" else ~missing
+        return fulfils(part) & ~missing
+
+    return _combine(filter, test)
+
+
+def _combine(filter: Filter, fulfils: Callable[[FilterPart], np.ndarray]) -> np.ndarray:
+    made = None
+    for choice in filter.choices:
+        own = fulfils(choice[0])
+        for part in choice[1:]:
+            own = own & fulfils(part)
+        made = own if made is None else made | own
+    return made

@@ -17,9 +17,9 @@ import pyarrow as pa
 from cepkit.cache import cache_folder
 from cepkit.compile.regex.program import Program, compile_regex
 from cepkit.compile.shared.bound_query import BoundQuery
+from cepkit.engines.aggregates import aggregate_regex
 from cepkit.engines.measures.regex_measures import Measured, Picked, measure
-from cepkit.engines.regex.matching import label_rows, match_regex
-from cepkit.engines.regex_aggregates import aggregate_regex
+from cepkit.engines.regex import label_rows, match_regex
 from cepkit.engines.shared.match_set import MatchSet
 from cepkit.errors import CepError, OrderError, ResultTooLargeError
 from cepkit.events import LIST, ColumnType, Events

@@ -1,7 +1,8 @@
-"""Durations as text, exact to the nanosecond, and as ticks of a unit; independent of columns."""
+"""Durations as text, exact to the nanosecond, and as ticks of a unit; numbers as text for readers."""
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from datetime import timedelta
@@ -9,6 +10,8 @@ from fractions import Fraction
 
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError, WrongTypeError, nearest
 from cepkit.limits import TICKS
+
+# Durations as text, exact to the nanosecond, and as ticks of a unit; independent of columns.
 
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
@@ -182,3 +185,39 @@ def _integer(value: object) -> int | None:
 def _timedelta_nanoseconds(value: timedelta) -> int:
     microseconds = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
     return microseconds * 1_000 + getattr(value, "nanoseconds", 0)
+
+
+# Number formatting for readers: short counts in full, long ones as three digits and a power of ten.
+
+MOST_DIGITS = 21  # shown in full
+
+
+def count_text(n: int, *, exact: bool = True) -> str:
+    """Return a count as text that fits into a line."""
+    sign = "" if exact else "≥ "
+    if n < 10**MOST_DIGITS:
+        return f"{sign}{n:,}"
+    return f"{sign or 'about '}{_three_digits(n, is_bound=not exact)}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return how long something took, in milliseconds below a second."""
+    milliseconds = max(1, round(1000 * seconds))
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{seconds:,.1f} s"
+
+
+def rough_text(n: int) -> str:
+    """Return an approximate number of at least 0 as text; from a million on as digits and a power of ten."""
+    return f"{n:,}" if n < 1_000_000 else _three_digits(n)
+
+
+def _three_digits(n: int, *, is_bound: bool = False) -> str:
+    """Return a number of at least 100 as three digits and a power of ten; a bound is rounded down."""
+    # Converting all digits is slow, and Python refuses beyond 4,300 digits; logarithms are not exact.
+    exponent = int(math.log10(n))
+    exponent += (n >= 10 ** (exponent + 1)) - (n < 10**exponent)
+    unit = 10 ** (exponent - 2)
+    digits = n // unit if is_bound else (n + unit // 2) // unit
+    if digits == 1000:
+        digits, exponent = 100, exponent + 1
+    return f"{digits // 100}.{digits % 100:02d}e{exponent}"

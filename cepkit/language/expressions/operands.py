@@ -13,7 +13,7 @@ from cepkit.errors import CepError, PredicateError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration
 from cepkit.language.expressions.functions import FUNCTIONS, registered_function
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.limits import REPEATED_PARTS, refuse_beyond
 
 _USE_SYMBOLS = (

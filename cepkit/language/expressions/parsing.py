@@ -1,22 +1,22 @@
-"""Parse predicates and measures into trees, by the grammar ``expr.lark``.
-
-Text is parsed, never evaluated. Text that the grammar does not cover raises an error with its position.
-"""
+"""Parse predicates and measures into trees, by the grammar ``expr.lark``; parsers of all grammar files."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cepkit.cache import UnsafeFolderError, keep, kept_path, read_kept
 from cepkit.errors import NoEventVariableError, PatternSyntaxError, UnsupportedQueryError, WrongTypeError
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import EXPRESSION_BUILDER, Refusal
 from cepkit.language.expressions.functions import registered_names
-from cepkit.language.expressions.lists import Items, shortened, with_all_items
 from cepkit.language.expressions.mistakes import (
     BRACKETS,
     CLOSING,
@@ -26,12 +26,171 @@ from cepkit.language.expressions.mistakes import (
     located,
     syntax_error,
 )
-from cepkit.language.expressions.parsers import make_parser
 from cepkit.language.expressions.printing import quoted_name
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.limits import CONDITIONS, DEPTH, REPEATED_PARTS, TEXT, refuse_beyond
 
 if TYPE_CHECKING:
     from lark import Lark
+
+
+# Parsers of grammar files. Their tables come with the package, or are kept in the cache.
+
+_LANGUAGE = Path(__file__).resolve().parents[1]
+_FILES = (
+    "expressions/expr.lark",
+    "regex/regex.lark",
+    "sequences/sase.lark",
+    "match_recognize/row_pattern.lark",
+    "match_recognize/sql_expression.lark",
+    "siddhi/siddhi.lark",
+)
+GRAMMARS = tuple(_LANGUAGE / path for path in _FILES)
+FOLDER = _LANGUAGE / "tables"
+_OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "basic"}
+
+
+def make_parser(grammar: Path, builder: object) -> Lark:
+    """Return the parser of a grammar file. It builds trees with ``builder`` while it parses."""
+    import lark
+
+    text = grammar.read_text(encoding="utf-8")
+    tables = tables_path(grammar.stem, text, lark.__version__)
+    if tables.exists():
+        return _parser_of(tables.read_bytes(), builder)
+    key = hashlib.sha256(f"{lark.__version__} {sys.version}\n{text}".encode()).hexdigest()[:24]
+    path = _kept_path(f"cepkit_grammar_{key}.tables")
+    if path is None:  # without a cache folder the parser is built again each time (30 ms)
+        return lark.Lark(text, **_OPTIONS, transformer=builder)
+    content = read_kept(path)
+    if content is None:
+        content = _tables(text)
+        keep(path, content)
+    return _parser_of(content, builder)
+
+
+def _kept_path(name: str) -> Path | None:
+    try:
+        return kept_path(name)
+    except UnsafeFolderError:
+        return None
+
+
+def _parser_of(tables: bytes, builder: object) -> Lark:
+    """Return a parser from its tables. The builder works during parsing, so no pass over the tree follows."""
+    import lark
+
+    parser = lark.Lark.__new__(lark.Lark)
+    return parser._load(io.BytesIO(tables), transformer=builder)  # `Lark.load` takes no transformer
+
+
+def _tables(text: str) -> bytes:
+    import lark
+
+    file = io.BytesIO()
+    lark.Lark(text, **_OPTIONS).save(file)
+    return file.getvalue()
+
+
+def tables_path(name: str, text: str, version: str, folder: Path | None = None) -> Path:
+    """Return where the tables of a grammar lie if they come with the package, for one version of lark."""
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return (folder or FOLDER) / f"{name}_{key}_lark_{version}.tables"
+
+
+def write_tables(folder: Path, grammar: Path) -> Path:
+    """Write the tables of a grammar file for this version of lark unless they exist; return their path."""
+    import lark
+
+    text = grammar.read_text(encoding="utf-8")
+    path = tables_path(grammar.stem, text, lark.__version__, folder)
+    if not path.exists():
+        path.write_bytes(_tables(text))
+    return path
+
+
+# Read long lists of constants, as in ``symbol in ['AAPL', …]``, without steps of the parser for each item.
+#
+# The parser sees a text of the same length, with blanks instead of all items but the first. Its tree then
+# gets the other items. If anything is unusual, the parser reads the whole text. So errors and their places do
+# not change.
+
+_FEWEST_ITEMS = 8
+# As in expr.lark: texts and quoted names, as the word `in` may occur in them; or the beginning of a list.
+_BEGINNING = re.compile(
+    r"""'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`|(?<![\w.:])(?ai:in)\s*(?P<bracket>[\[(])\s*"""
+)
+_ITEM = re.compile(
+    r"""(?:(?P<text>'[^']*(?:''[^']*)*'|"[^"]*(?:""[^"]*)*")"""
+    r"""|(?P<minus>-\s*)?(?:(?P<decimal>(?:[0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?)|"""
+    r"""(?P<integer>[0-9]{1,18}))(?![\w.]))\s*(?P<comma>,\s*)?"""
+)
+_CLOSING = {"[": "]", "(": ")"}
+
+Items = tuple[ex.Expression, ...]
+
+
+def shortened(text: str) -> tuple[str, dict[int, Items]]:
+    """Return the text with only the first item of each long list of constants, and all items of these lists.
+
+    The key of the items is the place where the first item begins.
+    """
+    items_at: dict[int, Items] = {}
+    parts, done, place = [], 0, 0
+    while (beginning := _BEGINNING.search(text, place)) is not None:
+        place = beginning.end()
+        if beginning["bracket"] is None:
+            continue
+        items, end = _read(text, place, _CLOSING[beginning["bracket"]])
+        if len(items) >= _FEWEST_ITEMS:
+            first = items[0].span
+            items_at[first[0]] = items
+            parts += [text[done : first[1]], " " * (end - first[1])]
+            done = place = end
+    return "".join([*parts, text[done:]]) if items_at else text, items_at
+
+
+def _read(text: str, place: int, closing: str) -> tuple[Items, int]:
+    """Return the constants from ``place`` to a closing bracket, and its place; none for anything else."""
+    items: list[ex.Expression] = []
+    for item in _ITEM.finditer(text, place):
+        if item.start() != place:
+            break
+        items.append(_constant(item))
+        place = item.end()
+        if item.lastgroup != "comma":
+            break
+    return (tuple(items) if text.startswith(closing, place) else ()), place
+
+
+def _constant(item: re.Match) -> ex.Expression:
+    if (token := item["text"]) is not None:
+        quote, value = token[0], token[1:-1]
+        value = value.replace(quote * 2, quote) if quote in value else value
+        return ex.Literal(value, span=item.span("text"))
+    kind = "decimal" if item["integer"] is None else "integer"
+    span = item.span(kind)
+    number = ex.Literal(int(item[kind]) if kind == "integer" else float(item[kind]), span=span)
+    return number if item["minus"] is None else ex.Negative(number, span=(item.start(), span[1]))
+
+
+def with_all_items(tree: ex.Expression, items_at: dict[int, Items]) -> ex.Expression | None:
+    """Return the tree with all items of its lists, or None if a list is not where it seemed to be."""
+    waiting = dict(items_at)
+
+    def fill(node: ex.Expression) -> ex.Expression:
+        if not isinstance(node, ex.In) or len(node.options) != 1:
+            return node
+        items = waiting.pop(node.options[0].span[0], None)
+        return node if items is None else ex.In(node.operand, items, span=node.span)
+
+    filled = rebuilt(tree, ex.Expression, fill)
+    return None if waiting else filled
+
+
+# Parse predicates and measures into trees, by the grammar ``expr.lark``.
+#
+# Text is parsed, never evaluated. Text that the grammar does not cover raises an error with its position.
 
 LONGEST_KEPT = 2_000  # characters; the trees of the last texts up to this length are kept
 

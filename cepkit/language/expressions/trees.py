@@ -1,16 +1,64 @@
-"""Predicate and measure expressions as trees of small frozen values, independent of frames and engines.
-
-A node's ``span`` is its position in the source text, for error messages. Comparison ignores it. Passes
-over the tree (printing, binding, code) are defined in the modules of their stages.
-"""
+"""Predicate and measure expressions as trees of small frozen values: their parts, and their text by type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, singledispatch
+from typing import Any, TypeVar, cast
 
-from cepkit.language.expressions.rebuilding import parts_of
-from cepkit.language.spelling import text_of
+# Read the parts of trees, and rebuild trees with some of their parts replaced.
+
+Tree = TypeVar("Tree")
+
+
+def parts_of(tree: object, kind: type[Tree]) -> Iterator[Tree]:
+    """Yield the direct parts of a tree that are of class ``kind``, in reading order."""
+    for name in _names_of_fields(type(tree)):
+        value = getattr(tree, name)
+        if isinstance(value, tuple):
+            for part in value:
+                if isinstance(part, kind):
+                    yield part
+        elif isinstance(value, kind):
+            yield value
+
+
+@cache
+def _names_of_fields(kind: type) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind))
+
+
+def with_parts(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
+    """Return the tree with ``change`` applied to its direct parts of class ``kind``."""
+    changed = {}
+    for name in _names_of_fields(type(tree)):
+        value = getattr(tree, name)
+        if isinstance(value, kind):
+            changed[name] = change(value)
+        elif isinstance(value, tuple) and any(isinstance(part, kind) for part in value):
+            changed[name] = tuple(change(part) if isinstance(part, kind) else part for part in value)
+    return replace(cast(Any, tree), **changed) if changed else tree
+
+
+def rebuilt(tree: Tree, kind: type[Tree], change: Callable[[Tree], Tree]) -> Tree:
+    """Return the tree with ``change`` applied to every node of class ``kind``, children before parents."""
+    return change(with_parts(tree, kind, lambda part: rebuilt(part, kind, change)))
+
+
+# The text of trees. The modules named ``printing`` register the spelling of each type.
+
+
+@singledispatch
+def text_of(tree: object) -> str:
+    """Return the text of a tree or a query, in one canonical spelling."""
+    raise TypeError(f"no text is defined for {type(tree).__name__}")
+
+
+# Predicate and measure expressions as trees of small frozen values, independent of frames and engines.
+#
+# A node's ``span`` is its position in the source text, for error messages. Comparison ignores it. Passes over
+# the tree (printing, binding, code) are defined in the modules of their stages.
 
 AGGREGATES = ("first", "last", "count", "max", "min", "sum", "avg", "delta", "collect")
 

@@ -1,16 +1,19 @@
-"""Split a text with MATCH_RECOGNIZE into its clauses, by their words outside brackets and quotes."""
+"""Split a text with MATCH_RECOGNIZE into its clauses, and explain its mistakes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from cepkit.errors import PatternSyntaxError, nearest
-from cepkit.language.expressions.mistakes import bracket_fault
+from cepkit.language.expressions.mistakes import Vocabulary, bracket_fault
+from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH
 from cepkit.limits import ENTRIES, ROWS, refuse_beyond
+
+# Split a text with MATCH_RECOGNIZE into its clauses, by their words outside brackets and quotes.
 
 # Quotes, comments, brackets, words, numbers, and every other character.
 _TOKEN = re.compile(
@@ -331,3 +334,136 @@ def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, Tex
     return entry.error(
         f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
     )
+
+
+# The words for syntax errors in the texts of MATCH_RECOGNIZE.
+
+TOO_LARGE = "; hand the result to DuckDB or Spark SQL for the rest of the query"
+
+
+_AFTER_A_FACTOR = frozenset({"STAR", "PLUS", "QUESTION", "LBRACE", "_BAR"})
+_PRIMARIES = frozenset({"QUOTED", "PERMUTE", "CARET", "DOLLAR", "LPAR", "LEXCLUDE"})
+
+ROW_PATTERN_WORDS = Vocabulary(
+    expected=(
+        ("NAME", _PRIMARIES | _AFTER_A_FACTOR | {"$END"}, ("a variable", "'('")),
+        ("INT", frozenset({"_COMMA"}), ("a number",)),
+        ("_COMMA", frozenset({"RBRACE"}), ("','", "'}'")),
+        ("RBRACE", frozenset(), ("'}'",)),
+        ("REXCLUDE", frozenset(), ("'-}'",)),
+        ("RPAR", frozenset(), ("')'",)),
+    ),
+    mistakes=(
+        (r"-+>|=>|\u2192|,|;", "write the variables one after the other, with blanks: A B"),
+        (r"\|\|", "write one '|' between alternatives"),
+        (r"&&?", "a row has one variable: put both conditions into its definition"),
+        (r"[<>=]=?", "a pattern holds variables; put their conditions into DEFINE"),
+        (r"[!~]", "a pattern has no negation: define a variable with the opposite condition"),
+        (r"'(\w*)'?", r"write a variable without quotes: \1"),
+        (r"\[", "write alternatives with '|': (A | B)"),
+        (r"(?<=[*+?}])\s*[*+{]", "two quantifiers in a row; write a group: (A+)*"),
+        (r"\.", "a pattern names variables; a variable without a definition takes any row"),
+        (r"\b[0-9]+\w+", "a name begins with a letter or '_'"),
+    ),
+)
+
+_OPERATORS = frozenset(
+    {
+        "_AND",
+        "_OR",
+        "NOT",
+        "_IN",
+        "_BETWEEN",
+        "_IS",
+        "_LIKE",
+        "COMPARISON",
+        "MULTIPLY",
+        "PLUS",
+        "MINUS",
+        "_JOIN",
+    }
+    | {"LPAR", "DOT", "_OVER", "_FROM", "_FOR", "_ESCAPE"}
+)
+_OPERANDS = frozenset(
+    {"QUOTED", "PARAMETER", "INT", "FLOAT", "STRING", "TYPED", "INTERVAL", "TRUE", "FALSE", "NULL", "LPAR"}
+    | {"MINUS", "NOT", "CAST", "CASE", "ARRAY", "SEMANTICS", "DISTINCT", "MULTIPLY", "CLASSIFIER"}
+    | {"PLUS", "POSITION", "TRIM_SIDE", "_SYMMETRIC"}
+)
+
+_AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT FROM")
+
+SQL_EXPRESSION_WORDS = Vocabulary(
+    expected=(
+        ("INT", _OPERANDS | {"NAME"}, ("a value", "a column", "'('")),
+        ("DISTINCT", frozenset({"NULL", "NOT", "TRUE", "FALSE", "NAME"}), _AFTER_IS),
+        ("NAME", _OPERANDS, ("a name",)),
+        ("COMPARISON", _OPERATORS, ("an operator",)),
+        ("_OR", _OPERATORS, ("an operator",)),
+        ("MULTIPLY", _OPERATORS - {"_AND"}, ("an arithmetic operator",)),
+        ("_AND", frozenset(), ("AND with the upper bound",)),
+        ("_IN", _OPERATORS, ("IN", "BETWEEN", "LIKE")),
+        ("NULL", frozenset({"NOT"}), ("NULL", "NOT NULL")),
+        ("STRING", frozenset(), ("a text in quotes",)),
+        ("_FROM", frozenset(), ("FROM",)),
+        ("LPAR", frozenset(), ("'('",)),
+        ("DOT", frozenset(), ("'.'",)),
+        ("LSQB", frozenset(), ("'['",)),
+        ("RSQB", frozenset(), ("']'",)),
+        ("_AS", frozenset(), ("AS",)),
+        ("_WHEN", frozenset({"_ELSE", "END"}), ("WHEN", "ELSE", "END")),
+        ("_THEN", frozenset(), ("THEN",)),
+        ("END", frozenset(), ("END",)),
+        ("COMMA", frozenset(), ("','",)),
+        ("RPAR", frozenset(), ("')'",)),
+        ("$END", frozenset(), ("the end of the expression",)),
+    ),
+    mistakes=(
+        (r"===?", "write '='"),
+        (r"!==", "write '<>'"),
+        (r"=>", "write '>='"),
+        (r"=<", "write '<='"),
+        (r"\*\*|\^", "this operator does not exist; write POWER(x, y)"),
+        (r"&&", "write AND"),
+        (r"\w\s*\[[^\]]*\]?", "write A[0].x as FIRST(A.x), and A[1].x as FIRST(A.x, 1)"),
+        (r"[$@]([^\W\d]\w*)|\?", r"write a parameter as :name"),
+    ),
+    reserved='; write a column of this name as "{}"',
+)
+
+
+# Names of tables in the SELECT around MATCH_RECOGNIZE, and the clauses of larger queries.
+
+NAME = r"[^\W\d]\w*|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`"
+_TABLE = re.compile(rf"(?:(?:{NAME}) \. )*(?P<table>{NAME})(?: (?:AS )?(?P<alias>{NAME}))?", re.IGNORECASE)
+# What may follow the clause in SQL and does not run here, by its first word.
+_LARGER = {
+    "GROUP": "GROUP BY", "HAVING": "HAVING", "JOIN": "JOIN", "INNER": "JOIN", "LEFT": "JOIN", "RIGHT": "JOIN",
+    "FULL": "JOIN", "CROSS": "JOIN", "NATURAL": "JOIN", "UNION": "UNION", "INTERSECT": "INTERSECT",
+    "EXCEPT": "EXCEPT", "MINUS": "MINUS", "QUALIFY": "QUALIFY", "PIVOT": "PIVOT",
+    "LATERAL": "LATERAL",
+}  # fmt: skip
+
+
+def read_table(part: TextPart) -> tuple[str, set[str]]:
+    """Return the name of the table after FROM without its schema, and the names that may qualify columns."""
+    found = _TABLE.fullmatch(part.without_comments())
+    if found is None:
+        raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")
+    names = [name for name in (found["table"], found["alias"]) if name]
+    return column_name(found["table"]), set(map(variable_name, names))
+
+
+def refuse_larger(part: TextPart, words: Sequence[re.Match[str]]) -> None:
+    """Raise for the first of these words that begins a clause of a larger query."""
+    for word in words:
+        clause = _LARGER.get(word[0].upper())
+        if clause is not None:
+            place = TextPart(part.whole, word.start(), word.end())
+            raise place.error(f"{clause} does not run here{TOO_LARGE}")
+
+
+def check_qualifier(entry: TextPart, clause: str, name: str, qualifiers: Collection[str]) -> None:
+    """Raise if no table or alias has this name."""
+    if variable_name(name) not in qualifiers:
+        hint = nearest(variable_name(name), qualifiers)
+        raise entry.error(f"{clause}: no table {name!r} here{hint and '.' + hint}")

@@ -1,19 +1,294 @@
-"""Parse MATCH_RECOGNIZE, alone or in a SELECT, by ``row_pattern.lark`` and ``sql_expression.lark``."""
+"""Parse MATCH_RECOGNIZE, alone, in a SELECT or in a WINDOW, and check what it names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-from cepkit.errors import WrongTypeError, nearest
+from cepkit.errors import PatternSyntaxError, WrongTypeError, nearest
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import check_text
-from cepkit.language.match_recognize.checks import check_query
-from cepkit.language.match_recognize.clauses import OF_MATCH_RECOGNIZE, TextPart, check_brackets
-from cepkit.language.match_recognize.mistakes import TOO_LARGE
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, WindowedRows
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.building import column_name, variable_name
+from cepkit.language.match_recognize.clauses import (
+    OF_MATCH_RECOGNIZE,
+    OF_WINDOW,
+    OF_WINDOW_SELECT,
+    TOO_LARGE,
+    TextPart,
+    check_brackets,
+    number_of_rows,
+    read_table,
+    refuse_larger,
+    split_clauses,
+)
+from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SelectedRows, WindowedRows
 from cepkit.language.match_recognize.reading import read_clauses, split_and_check
-from cepkit.language.match_recognize.selecting import read_select
-from cepkit.language.match_recognize.windows import is_window_select, read_window_select
+from cepkit.language.match_recognize.selecting import (
+    check_begin,
+    outer_expression,
+    read_columns,
+    read_order,
+    read_rows_kept,
+    read_select,
+)
+
+# Check a parsed MATCH_RECOGNIZE: names of variables, and what functions of rows may contain.
+
+Span = tuple[int, int]
+
+
+def check_query(query: RowPatternQuery) -> None:
+    """Raise for names that do not exist, and for functions of rows in wrong places."""
+    primary = [variable.name for variable in rp.row_variables(query.pattern)]
+    known = [*dict.fromkeys([*primary, *(name for name, _ in query.subset)])]
+    _check_subsets(query, primary)
+    for name, _ in query.define:
+        if name not in primary:
+            hint = nearest(name, primary)
+            message = f"DEFINE: the pattern has no variable {name!r}{hint and '.' + hint}"
+            raise _error(query, message, _place(query, name, after=r"\s+AS\b"))
+    target = query.after_match_variable
+    if target is not None and target not in known:
+        hint = nearest(target, known)
+        place = _place(query, target, before=r"\bSKIP\s+TO\s+(?:FIRST\s+|LAST\s+)?")
+        raise _error(query, f"AFTER MATCH: no variable {target!r}{hint and '.' + hint}", place)
+    if query.rows_per_match == "all_with_unmatched":
+        for node in _nodes(query.pattern):
+            if isinstance(node, rp.Exclusion):
+                message = "PATTERN: WITH UNMATCHED ROWS does not go with an exclusion, {- … -}"
+                raise _error(query, message, node.span)
+    if query.timed_out and query.within is None:
+        raise _error(
+            query, "WITH TIMED OUT MATCHES needs WITHIN, as in WITHIN INTERVAL '1' HOUR", _shown(query)
+        )
+    for clause, trees in (("DEFINE", query.define), ("MEASURES", query.measures)):
+        for name, tree in trees:
+            _check_expression(query, f"{clause} {name}", tree, known, in_define=clause == "DEFINE")
+
+
+def _shown(query: RowPatternQuery) -> Span | None:
+    """Return where the query asks for partial matches that ran out of time."""
+    found = re.search(r"\bWITH\s+TIMED\s+OUT\s+MATCHES\b", query.source, re.IGNORECASE)
+    return found.span() if found else None
+
+
+def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
+    seen: list[str] = []
+    for name, members in query.subset:
+        if name in primary or name in seen:
+            place = _place(query, name, after=r"\s*=\s*\(")
+            raise _error(query, f"SUBSET: {name!r} is defined already", place)
+        seen.append(name)
+        for member in members:
+            if member not in primary:
+                hint = nearest(member, primary)
+                message = f"SUBSET: the pattern has no variable {member!r}{hint and '.' + hint}"
+                raise _error(query, message, _place(query, member, before=r"\bSUBSET\b[^)]*?"))
+
+
+def _nodes(pattern: rp.RowPattern) -> Iterator[rp.RowPattern]:
+    yield pattern
+    for part in pattern.children():
+        yield from _nodes(part)
+
+
+def _check_expression(
+    query: RowPatternQuery, role: str, tree: ex.Expression, known: list[str], *, in_define: bool
+) -> None:
+    for node in tree.walk():
+        variable = _variable_of(node)
+        if variable is not None and variable not in known:
+            hint = nearest(variable, known)
+            raise _error(query, f"{role}: no variable {variable!r}{hint and '.' + hint}", node.span)
+        if isinstance(node, rp.MatchRowtime | rp.TimedOut):
+            _check_of_the_match(query, role, node, in_define)
+        if isinstance(node, rp.OverWindow):
+            raise _error(query, f"{role}: OVER belongs to the list after SELECT", node.span)
+        if isinstance(node, rp.Navigation | rp.RowAggregate):
+            if in_define and node.final:
+                raise _error(query, f"{role}: FINAL is for MEASURES only", node.span)
+            _check_arguments(query, role, node)
+
+
+def _check_of_the_match(
+    query: RowPatternQuery, role: str, node: rp.MatchRowtime | rp.TimedOut, in_define: bool
+) -> None:
+    """Raise for functions of the whole match where there is none, or no clock."""
+    name = "TIMED_OUT()" if isinstance(node, rp.TimedOut) else "MATCH_ROWTIME()"
+    if in_define:
+        raise _error(query, f"{role}: {name} is for MEASURES only", node.span)
+    if isinstance(node, rp.TimedOut) and not query.timed_out:
+        raise _error(query, f"{role}: {name} needs {WITH_TIMED_OUT}", node.span)
+    if isinstance(node, rp.MatchRowtime) and node.operand is None:
+        raise _error(query, f"{role}: {name} needs ORDER BY; its first column is the time", node.span)
+
+
+def _variable_of(node: ex.Expression) -> str | None:
+    """Return the variable that a node names, or None."""
+    if isinstance(node, ex.Reference | rp.Classifier | rp.RowAggregate):
+        return node.variable
+    return None
+
+
+def _check_arguments(query: RowPatternQuery, role: str, node: rp.Navigation | rp.RowAggregate) -> None:
+    """Raise if an argument has functions of rows, or names several variables."""
+    name = node.function.upper()
+    arguments = (node.operand,) if isinstance(node, rp.Navigation) else node.arguments
+    match node:
+        case rp.Navigation(function="prev" | "next", operand=rp.Navigation(function="first" | "last")):
+            return  # the walk checks the inner one
+    named: dict[str | None, ex.Expression] = {}
+    for argument in arguments:
+        for part in argument.walk():
+            if isinstance(part, rp.Navigation | rp.RowAggregate | rp.MatchRowtime | rp.TimedOut):
+                if not isinstance(part, rp.Navigation | rp.RowAggregate):
+                    raise _error(query, f"{role}: a function of the match cannot be inside {name}", part.span)
+                message = f"{role}: {part.function.upper()} cannot be inside {name}"
+                raise _error(query, message, part.span)
+            if isinstance(part, ex.Attribute | ex.Reference | rp.Classifier):
+                named[_variable_of(part)] = part
+    if len(named) > 1:
+        other = [*named.values()][-1]
+        raise _error(query, f"{role}: one {name} takes columns of one variable", other.span)
+    if isinstance(node, rp.Navigation) and not named:
+        raise _error(query, f"{role}: {name} takes a column or CLASSIFIER()", node.span)
+
+
+def _place(query: RowPatternQuery, name: str, before: str = "", after: str = "") -> Span | None:
+    """Return where a name is between two regular expressions; None if it is nowhere."""
+    spelled = rf"{before}(?P<name>[\"`]?(?<!\w){re.escape(name)}(?!\w)[\"`]?){after}"
+    found = re.search(spelled, query.source, re.IGNORECASE)
+    return found.span("name") if found else None
+
+
+def _error(query: RowPatternQuery, message: str, span: Span | None) -> PatternSyntaxError:
+    """Return the error at a span of the text, or at its start."""
+    start, stop = span or (0, 1)
+    return PatternSyntaxError(message, query.source, start, stop - start)
+
+
+# Read a SELECT with a WINDOW that has a row pattern.
+
+_FRAME = re.compile(
+    r"ROWS (?:BETWEEN CURRENT ROW AND (?:(?P<all>UNBOUNDED FOLLOWING)|(?P<none>CURRENT ROW)"
+    r"|(?P<n>[0-9]+|[^\W\d]\w*|\"(?:[^\"]|\"\")+\") FOLLOWING)|(?P<alone>CURRENT ROW))",
+    re.IGNORECASE,
+)
+
+
+def is_window_select(whole: TextPart) -> bool:
+    """Return whether a text is a SELECT with a WINDOW."""
+    words = [token[0].upper() for token in whole.outer()]
+    return words[:1] == ["SELECT"] and "MATCH_RECOGNIZE" not in words and "WINDOW" in words
+
+
+def read_window_select(whole: TextPart) -> WindowedRows:
+    """Return the SELECT of a text."""
+    check_begin(whole)
+    head, clauses = split_clauses(whole, OF_WINDOW_SELECT)
+    for name in ("FROM", "WINDOW"):
+        if name not in clauses:
+            written = "FROM t" if name == "FROM" else "WINDOW w AS ( … PATTERN (A B+) … )"
+            raise whole.error(f"{name} is missing; write {written}")
+    table, qualifiers = read_table(clauses["FROM"])
+    name, inside = _window(clauses["WINDOW"])
+    parts = split_and_check(inside, OF_WINDOW, "a WINDOW")
+    if "ROWS PER MATCH" in parts:
+        raise parts["ROWS PER MATCH"].error("a WINDOW gives a row for each row of the table; leave this out")
+    query = read_clauses(inside, parts)
+    check_query(query)
+    _check_pattern(query)
+    alias = next((name for name in sorted(qualifiers) if name != variable_name(table)), None)
+    where = clauses.get("WHERE")
+    first = whole.outer()[0]
+    columns = read_columns(TextPart(whole.whole, first.end(), head.stop), qualifiers, name)
+    _check_measures(whole, columns, query)
+    limit, offset = read_rows_kept(clauses)
+    return WindowedRows(
+        table=table,
+        name=name,
+        rows=query,
+        columns=columns,
+        frame_end=_frame_end(parts.get("ROWS BETWEEN"), inside),
+        seek="INITIAL or SEEK" in parts and parts["INITIAL or SEEK"].text.strip().upper() == "SEEK",
+        alias=alias,
+        where=None if where is None else outer_expression(where, "WHERE", qualifiers),
+        order_by=read_order(clauses.get("ORDER BY"), qualifiers, columns),
+        limit=limit,
+        offset=offset,
+    )
+
+
+def _window(part: TextPart) -> tuple[str, TextPart]:
+    """Return the name of the window, and the part in its brackets."""
+    words = part.outer()
+    if len(words) < 4 or words[2][0] != "(":
+        raise part.error("WINDOW: write w AS ( … PATTERN (A B+) … )")
+    if len(words) > 4:
+        more = TextPart(part.whole, words[4].start(), part.stop)
+        if words[4][0] == ",":
+            raise more.error(f"one query has one WINDOW{TOO_LARGE}")
+        refuse_larger(part, words[4:])
+        known = ["ORDER BY", "LIMIT"]
+        hint = nearest(words[4][0], known)
+        raise more.error(f"expected ORDER BY or LIMIT after the WINDOW{hint and '.' + hint}{TOO_LARGE}")
+    return variable_name(words[0][0]), TextPart(part.whole, words[2].end(), words[3].start())
+
+
+def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
+    if part is None:
+        message = "the frame is missing; write ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
+        raise TextPart(inside.whole, inside.start - 1, inside.start).error(message)
+    found = _FRAME.fullmatch(part.without_comments())
+    if found is None:
+        raise part.error(
+            "a row pattern needs ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, or AND 5 FOLLOWING"
+        )
+    if found["n"]:
+        is_number = found["n"].isdecimal()
+        return number_of_rows(part, found["n"], "ROWS BETWEEN") if is_number else column_name(found["n"])
+    return None if found["all"] else 0
+
+
+def _check_pattern(query: RowPatternQuery) -> None:
+    """Raise for what SQL does not allow in a WINDOW."""
+    waiting: list[rp.RowPattern] = [query.pattern]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, rp.Anchor):
+            raise _at(query, node, f"PATTERN: a WINDOW has no anchor {'^' if node.at_start else '$'}")
+        waiting.extend(node.children())
+    for clause, trees in (("DEFINE", query.define), ("MEASURES", query.measures)):
+        for name, tree in trees:
+            for node in tree.walk():
+                if isinstance(node, rp.MatchNumber):
+                    raise _at(query, node, f"{clause} {name}: the matches of a WINDOW have no numbers")
+
+
+def _check_measures(
+    whole: TextPart, columns: tuple[tuple[str, ex.Expression], ...] | None, query: RowPatternQuery
+) -> None:
+    """Raise if a column OVER the window is not a measure."""
+    names = [name for name, _ in query.measures]
+    for _, tree in columns or ():
+        for node in tree.walk():
+            if isinstance(node, rp.OverWindow) and isinstance(node.operand, ex.Attribute):
+                name = node.operand.name
+                if not any(name.lower() == known.lower() for known in names):
+                    hint = nearest(name, names)
+                    message = f"SELECT: the window has no measure {name!r}{hint and '.' + hint}"
+                    raise _at(query, node, message)
+
+
+def _at(query: RowPatternQuery, node: rp.RowPattern | ex.Expression, message: str):
+    start, stop = node.span or (0, 1)
+    return TextPart(query.source, start, stop).error(message)
+
+
+# Parse MATCH_RECOGNIZE, alone or in a SELECT, by ``row_pattern.lark`` and ``sql_expression.lark``.
 
 
 def parse_match_recognize(text: str) -> RowPatternQuery | SelectedRows | WindowedRows:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cepkit.language.expressions.rebuilding import parts_of
-from cepkit.language.expressions.trees import Expression, Literal
-from cepkit.language.spelling import text_of
+from cepkit.language.expressions.trees import Expression, Literal, parts_of, text_of
 from cepkit.limits import REPEATS, refuse_beyond
 
 Span = tuple[int, int]

@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING, Any
 from cepkit.errors import PatternSyntaxError, nearest
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import parse_duration
-from cepkit.language.expressions.lists import shortened
 from cepkit.language.expressions.mistakes import Vocabulary
-from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_tree, parse, parse_with_lists
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.parsing import check_tree, make_parser, parse, parse_with_lists, shortened
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import patterns as rp
-from cepkit.language.match_recognize.clauses import (
-    OF_MATCH_RECOGNIZE,
-    Keyword,
-    TextPart,
-    entries,
-    split_clauses,
-)
-from cepkit.language.match_recognize.mistakes import ROW_PATTERN_WORDS, SQL_EXPRESSION_WORDS, TOO_LARGE
-from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SortKey
-from cepkit.language.match_recognize.sql.building import (
+from cepkit.language.match_recognize.building import (
     ROW_PATTERN_BUILDER,
     SQL_EXPRESSION_BUILDER,
     column_name,
     variable_name,
 )
-from cepkit.language.match_recognize.tables import NAME, check_qualifier
+from cepkit.language.match_recognize.clauses import (
+    NAME,
+    OF_MATCH_RECOGNIZE,
+    ROW_PATTERN_WORDS,
+    SQL_EXPRESSION_WORDS,
+    TOO_LARGE,
+    Keyword,
+    TextPart,
+    check_qualifier,
+    entries,
+    split_clauses,
+)
+from cepkit.language.match_recognize.query import WITH_TIMED_OUT, RowPatternQuery, SortKey
 
 if TYPE_CHECKING:
     from lark import Lark

@@ -7,21 +7,23 @@ from collections.abc import Mapping
 
 from cepkit.errors import nearest
 from cepkit.language.expressions import trees as ex
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.building import column_name, variable_name
 from cepkit.language.match_recognize.clauses import (
     OF_SELECT,
+    TOO_LARGE,
     TextPart,
+    check_qualifier,
     number_of_rows,
+    read_table,
+    refuse_larger,
     split_clauses,
     split_name,
 )
-from cepkit.language.match_recognize.mistakes import TOO_LARGE
 from cepkit.language.match_recognize.printing import print_sql
 from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, SortKey
 from cepkit.language.match_recognize.reading import is_column_key, sort_keys, sql_expression
-from cepkit.language.match_recognize.sql.building import column_name, variable_name
-from cepkit.language.match_recognize.tables import check_qualifier, read_table, refuse_larger
 
 # Functions OVER a window, beside aggregates. They read the rows of the match; ROW_NUMBER reads the partition.
 WINDOW_FUNCTIONS = ("row_number", "first_value", "last_value", "nth_value")

@@ -1,20 +1,284 @@
-"""Make sequence queries from text, patterns and keywords, and check them without columns."""
+"""Make sequence queries from text, patterns and keywords."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from datetime import timedelta
 from typing import Any
 
-from cepkit.errors import CepError
+from cepkit.errors import CepError, PatternSyntaxError, PredicateError, nearest, truth
+from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import duration_ticks, format_duration, parse_duration
 from cepkit.language.expressions.operands import Operand
-from cepkit.language.query_parts import Duration, as_mapping
-from cepkit.language.sequences.checks import WHOLE_CHECKS
-from cepkit.language.sequences.parsing import parse_sase
-from cepkit.language.sequences.patterns import SequencePattern
+from cepkit.language.expressions.parsing import check_built, parse_expression
+from cepkit.language.expressions.printing import at_least_not, print_expression
+from cepkit.language.expressions.trees import rebuilt
+from cepkit.language.query_parts import Duration, as_columns, as_mapping
+from cepkit.language.sequences.checks import (
+    AFTER_MATCH,
+    CONDITION_CHECKS,
+    PATTERN_CHECKS,
+    WHOLE_CHECKS,
+    check_words,
+)
+from cepkit.language.sequences.parsing import parse_sase, parse_sequence, strategy_of
+from cepkit.language.sequences.patterns import (
+    EventPattern,
+    Loop,
+    SequencePattern,
+    event_patterns,
+    read_condition,
+)
+from cepkit.language.sequences.printing import print_sequence
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.sequences.reading import READERS, make_query, window
+
+# Convert the arguments of a sequence query (text, trees or values) into the parts of the query.
+
+# Words are joined by blanks, '_' or '-'; SQL and Flink write more words.
+_AFTER_MATCH = re.compile(
+    r"(?ai:(?:after{_}match{_})?(?:skip{_})?"
+    r"(?P<kind>none|no{_}skip|past{_}last(?:{_}row|{_}event)?|to{_}next(?:{_}row|{_}event)?|to{_}first|to{_}last))"
+    r"(?:\s*[(\[]\s*(?P<bracketed>\w+)\s*[)\]]|\s+(?P<plain>\w+))?".replace("{_}", r"[\s_-]+")
+)
+
+
+def make_query(
+    query: SequenceQuery, more: Iterable[Any] = (), measures: Mapping[str, Any] | None = None
+) -> SequenceQuery:
+    """Return the query with further conditions and measures, normalised and checked.
+
+    Conditions on events move into ``where``, names are resolved to columns or variables, and trees
+    without text get a text for the positions in errors.
+
+    """
+    check_built(query.pattern, SequencePattern.children, "pattern")
+    pattern, own = _lift_conditions(query.pattern)
+    for check in PATTERN_CHECKS:
+        check(replace(query, pattern=pattern))
+    sources, more = dict(query.sources), tuple(more)
+    if "pattern" not in sources:
+        sources["pattern"] = _spell(print_sequence, pattern, "pattern")
+        pattern = parse_sequence(sources["pattern"])
+    names = {event.variable for event in event_patterns(pattern)}
+    pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
+    where = [_resolve_names(condition, names, owner) for owner, condition in own]
+    where += [_resolve_names(condition, names) for condition in query.where]
+    added = [
+        _resolve_names(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)
+    ]
+    if added and not where and len(more) == 1 and isinstance(more[0], str):
+        sources["where"] = more[0]
+    elif (where or added) and (added or "where" not in sources):
+        # Trees from several sources are printed and parsed again as one text.
+        sources["where"] = " and ".join(_spell(at_least_not, tree, "where") for tree in (*where, *added))
+        again = parse_expression(sources["where"], role="where", references=True)
+        where, added = [_resolve_names(part, names) for part in ex.conjuncts(again)], []
+    read = query.measures if measures is None else _measures(measures, names, sources)
+    made = replace(
+        query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
+    )
+    for check in (check_words, *CONDITION_CHECKS):
+        check(made)
+    called = (node.function for _, tree in made.trees() for node in tree.walk() if isinstance(node, ex.Call))
+    known = {name: fn.registered_function(name) for name in called if fn.is_registered(name)}
+    return replace(made, functions=tuple({**known, **dict(query.functions)}.items()))
+
+
+def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...]:
+    """Return conditions, given as text, operands or trees, as a list of trees."""
+    return tuple(_tree(value, role)[0] for value in given)
+
+
+def window(argument: str, duration: Duration | None) -> str | int | None:
+    """Return a window in one spelling: text with short units, or ticks."""
+    if duration is None:
+        return None
+    try:
+        if isinstance(duration, str):
+            return format_duration(parse_duration(duration), "ns")
+        if isinstance(duration, timedelta):
+            return format_duration(duration_ticks(duration, "ns"), "ns")
+        return duration_ticks(duration, None)
+    except PatternSyntaxError as error:
+        message = f"{argument}: {error.message}"
+        raise PatternSyntaxError(message, error.text, error.position, error.length) from None
+    except TypeError as error:
+        if isinstance(error, PredicateError):
+            raise CepError(f"{argument}: {error}") from None
+        kind = type(duration).__name__
+        raise CepError(f"{argument}: expected text, timedelta or an integer, got {kind}") from None
+
+
+def _strategy(given: Any) -> str:
+    return strategy_of(given) or given if isinstance(given, str) else given
+
+
+def _whole(given: Any) -> int:
+    try:
+        n_events = operator.index(given)
+    except TypeError:
+        n_events = 0
+    if n_events < 1 or isinstance(given, bool):
+        raise CepError(f"within_events: expected a number of events from 1, got {given!r}")
+    return n_events
+
+
+def _after_match(given: Any) -> tuple[str, str | None]:
+    if isinstance(given, tuple) and len(given) == 2:
+        return given
+    found = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
+    listed = "there are 'none', 'past_last', 'to_next', 'to_first(b)' and 'to_last(b)'"
+    if found is None:
+        hint = nearest(given, AFTER_MATCH) if isinstance(given, str) else ""
+        raise CepError(f"after_match: {given!r} is not known; {listed}.{hint}")
+    kind = "_".join(re.split(r"[\s_-]+", found["kind"].lower())[:2]).replace("no_skip", "none")
+    variable = found["bracketed"] or found["plain"]
+    if kind not in ("to_first", "to_last") and variable:
+        raise CepError(f"after_match: {kind!r} takes no event, got {given!r}; {listed}")
+    if kind in ("to_first", "to_last") and not variable:
+        raise CepError(f"after_match: {kind!r} needs an event, as in '{kind}(b)'")
+    return kind, variable
+
+
+def _named_columns(argument: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, Iterable):
+        raise CepError(f"{argument}: expected names of columns as text, got {given!r}")
+    return as_columns(argument, given)
+
+
+def _order(given: Any) -> tuple[str, ...]:
+    try:
+        names = (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        names = (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise CepError(f"evaluation_order: expected names of events, as in ['c', 'a', 'b'], got {given!r}")
+    return names
+
+
+def _column(given: Any) -> str:
+    if not isinstance(given, str):
+        raise CepError(f"event_type: expected the name of a column as text, got {given!r}")
+    return given
+
+
+# The reader of each keyword, by name.
+READERS: dict[str, Callable[[Any], Any]] = {
+    "strategy": _strategy,
+    "scope": lambda given: given,
+    "within": lambda given: window("within", given),
+    "within_closed": lambda given: truth("within_closed", given),
+    "within_events": _whole,
+    "gap_within": lambda given: window("gap_within", given),
+    "strict_time": lambda given: truth("strict_time", given),
+    "partition_by": lambda given: _named_columns("partition_by", given),
+    "order_by": lambda given: _named_columns("order_by", given),
+    "event_type": _column,
+    "after_match": _after_match,
+    "evaluation_order": _order,
+}
+
+
+def _tree(value: Any, role: str) -> tuple[ex.Expression, str]:
+    """Return a condition or measure as a tree, with its text."""
+    if isinstance(value, Operand):
+        value = value.expression
+    if isinstance(value, ex.Expression):
+        check_built(value, ex.Expression.children, role)
+        value = _spell(print_expression, value, role)
+    if not isinstance(value, str):
+        cure = (
+            "; columns of events are b['x'], and a condition is b['x'] > 5" if isinstance(value, bool) else ""
+        )
+        raise PredicateError(f"{role}: expected text or an expression, got {type(value).__name__}{cure}")
+    return parse_expression(value, role=role, references=True), value
+
+
+def _spell(spell: Callable[[Any], str], tree: Any, role: str) -> str:
+    try:
+        return spell(tree)
+    except ValueError as error:
+        raise PredicateError(f"{role}: {error}") from None
+
+
+def _measures(given: Any, names: set[str], sources: dict[str, str]) -> tuple[tuple[str, ex.Expression], ...]:
+    read: dict[str, ex.Expression] = {}
+    spelling_of: dict[str, str] = {}
+    for name, value in as_mapping("measures", given).items():
+        if not isinstance(name, str) or not name:
+            raise CepError(f"measures: the name of a measure must be text, got {name!r}")
+        twin = spelling_of.setdefault(name.lower(), name)
+        if twin != name:
+            raise CepError(f"measures: {twin!r} and {name!r} differ only in case; rename one")
+        role = f"measure {name!r}"
+        tree, sources[role] = _tree(value, role)
+        read[name] = _resolve_names(tree, names)
+    return tuple(read.items())
+
+
+# --- columns and variables -------------------------------------------------------------------------------
+
+
+def _lift_conditions(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
+    """Return the pattern without conditions, and the conditions with the names of their events."""
+    own = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
+
+    def bare(node: SequencePattern) -> SequencePattern:
+        if isinstance(node, EventPattern) and node.conditions:
+            return replace(node, conditions=())
+        if isinstance(node, Loop) and node.until is not None and isinstance(node.body, EventPattern):
+            return replace(node, until=rebuilt(node.until, ex.Expression, _without(node.body.variable)))
+        return node
+
+    return rebuilt(pattern, SequencePattern, bare), own
+
+
+def _with_variables(node: SequencePattern, names: set[str]) -> SequencePattern:
+    if isinstance(node, Loop) and node.until is not None:
+        return replace(node, until=_resolve_names(node.until, names))
+    return node
+
+
+def _without(variable: str) -> Callable[[ex.Expression], ex.Expression]:
+    """Return a function that replaces values of ``variable`` by plain columns."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        if isinstance(node, ex.Reference) and node.variable == variable and node.index is None and node.name:
+            return ex.Attribute(node.name, span=node.span)
+        return node
+
+    return change
+
+
+def _resolve_names(tree: ex.Expression, names: set[str], owner: str | None = None) -> ex.Expression:
+    """Return ``tree`` with ``count(b)`` over event b; plain columns become columns of ``owner``, if given."""
+
+    def change(node: ex.Expression) -> ex.Expression:
+        match node:
+            case ex.Aggregate(operand=ex.Attribute(name=name) as operand) if name in names:
+                return replace(node, operand=ex.Reference(name, span=operand.span))
+        return node
+
+    def owned(node: ex.Expression) -> ex.Expression:
+        if owner is None or not isinstance(node, ex.Attribute):
+            return node
+        return ex.Reference(owner, node.name, span=node.span)
+
+    tree = rebuilt(tree, ex.Expression, change)
+    return tree if owner is None else rebuilt(tree, ex.Expression, owned)
+
+
+@read_condition.register(object)
+def _(given: Any, role: str) -> ex.Expression:
+    (condition,) = read_conditions([given], role)
+    return condition
+
+
+# Make sequence queries from text, patterns and keywords, and check them without columns.
 
 
 def sequence_query(

@@ -27,9 +27,8 @@ from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.building import unquoted
 from cepkit.language.expressions.durations import parse_duration
 from cepkit.language.expressions.mistakes import SEQUENCE_WORDS, bracket_fault, located
-from cepkit.language.expressions.parsers import make_parser
-from cepkit.language.expressions.parsing import check_text, check_tree, parse, parse_expression
-from cepkit.language.expressions.rebuilding import rebuilt
+from cepkit.language.expressions.parsing import check_text, check_tree, make_parser, parse, parse_expression
+from cepkit.language.expressions.trees import rebuilt
 from cepkit.language.sequences.building import SASE_BUILDER
 from cepkit.language.sequences.patterns import (
     EventPattern,

@@ -12,10 +12,17 @@ from typing import Any
 
 from cepkit.errors import CepError, nearest, whole_number
 from cepkit.language.expressions.operands import Aggregates, EarlierEvents, EventValues, Operand, value_of
-from cepkit.language.expressions.rebuilding import parts_of
-from cepkit.language.expressions.trees import BEFORE, CURRENT, LAST, Expression, Reference, conjuncts
+from cepkit.language.expressions.trees import (
+    BEFORE,
+    CURRENT,
+    LAST,
+    Expression,
+    Reference,
+    conjuncts,
+    parts_of,
+    text_of,
+)
 from cepkit.language.query_parts import Duration
-from cepkit.language.spelling import text_of
 from cepkit.limits import EVENTS, REPEATS, refuse_beyond
 
 Span = tuple[int, int]
@@ -41,7 +48,7 @@ def extend_query(query: Any, **said: Any) -> QueryMethods:
 
 @singledispatch
 def read_condition(given: Any, role: str) -> Expression:
-    """Return a condition as a tree; `cepkit.language.sequences.reading` registers the converters."""
+    """Return a condition as a tree; `cepkit.language.sequences.construction` registers the converters."""
     raise TypeError(f"{role}: {type(given).__name__} cannot be read")
 
 

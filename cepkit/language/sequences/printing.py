@@ -1,16 +1,28 @@
-"""Convert sequence patterns and queries to text, in one canonical spelling that parses back."""
+"""Sequence queries as text: in a canonical spelling that parses back, and in plain words."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 
+from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks, format_duration
-from cepkit.language.expressions.printing import at_least_not, quoted_name, times_text
+from cepkit.language.expressions.printing import (
+    at_least_not,
+    join_words,
+    quoted_name,
+    say_condition,
+    say_duration,
+    say_times,
+    times_text,
+    with_article,
+)
+from cepkit.language.expressions.trees import text_of
 from cepkit.language.query_parts import listed
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.language.spelling import text_of
+
+# Convert sequence patterns and queries to text, in one canonical spelling that parses back.
 
 # Reserved words of sase.lark and of the clauses, in any case. They cannot name events; types need quotes.
 RESERVED_IN_SEQUENCES = frozenset(
@@ -124,3 +136,167 @@ def query_text(query: SequenceQuery) -> str:
 
 
 text_of.register(sq.SequencePattern, print_sequence)
+
+
+# Say a sequence query in one plain sentence.
+
+_BETWEEN = {
+    "strict": "no event at all",
+    "partition": "no event{of_key}",
+    "next": "no event that could continue the match",
+    "any": "any events",
+}
+_STRATEGIES = {
+    "strict": "with no event at all between two events of a match",
+    "partition": "with no event{of_key} between two events of a match",
+    "next": "skipping only events that cannot continue the match",
+    "any": "skipping any events between",
+}
+_PREFERENCES = {
+    "greedy": "an event that fits here is never left for the next part",
+    "reluctant": "an event that fits the next part ends the repetition",
+}
+_AFTER = {
+    "past_last": "the next match begins after the last event of this one",
+    "to_next": "the next match begins after the first event of this one",
+    "to_first": "the next match begins no earlier than the first {of}",
+    "to_last": "the next match begins no earlier than the last {of}",
+}
+
+
+def say_sequence(query: SequenceQuery) -> str:
+    """Return a sequence query in one plain sentence, without a full stop."""
+    of_key = " of the same key" if query.partition_by else " at all"
+    words = [_Words(of_key).say(query.pattern)]
+    if query.within is not None:
+        words.append(f"{'within' if query.within_closed else 'in less than'} {say_duration(query.within)}")
+    if query.within_events is not None:
+        words.append(f"within {query.within_events:,} {'event' if query.within_events == 1 else 'events'}")
+    if query.gap_within is not None:
+        limit = "at most" if query.within_closed else "less than"
+        words.append(f"with {limit} {say_duration(query.gap_within)} between two successive events")
+    if query.strict_time:
+        words.append("with no two events at the same time")
+    if query.partition_by:
+        words.append(f"per {join_words(query.partition_by)}")
+    if query.where:
+        words.append(f"where {_conditions(query.where)}")
+    sentence = [", ".join(words)]
+    if _most_events(query.pattern) > 1:
+        sentence.append(_STRATEGIES[query.strategy].format(of_key=of_key))
+    kind, variable = query.after_match
+    if kind != "none":
+        sentence.append(_AFTER[kind].format(of=f"{variable} of this one"))
+    return "; ".join(sentence)
+
+
+def _conditions(trees: tuple[ex.Expression, ...]) -> str:
+    said = (f"({say_condition(one)})" if isinstance(one, ex.Or) else say_condition(one) for one in trees)
+    return join_words(said)
+
+
+def _most_events(pattern: sq.SequencePattern) -> int:
+    """Return the largest number of events of a match; 2 stands for any larger number."""
+    match pattern:
+        case sq.EventPattern():
+            return 1
+        case sq.AbsentPattern():
+            return 0
+        case sq.Loop(body=body, high=high):
+            return min(2, _most_events(body) * (2 if high is None else high))
+        case sq.AnyOf(options=options):
+            return max(map(_most_events, options))
+    return min(2, sum(map(_most_events, pattern.children())))
+
+
+class _Words:
+    """The words of the parts of a pattern; ``of_key`` says which events contiguity is about."""
+
+    def __init__(self, of_key: str):
+        self._of_key = of_key
+
+    def say(self, pattern: sq.SequencePattern) -> str:
+        """Return a pattern in words."""
+        match pattern:
+            case sq.EventPattern():
+                return _article(pattern) + _own(pattern)
+            case sq.AbsentPattern(body=body):
+                return f"no {_noun(body)} {body.variable}{_own(body)}"
+            case sq.Loop():
+                return self._loop(pattern)
+            case sq.SequenceOf():
+                return self._sequence(pattern)
+            case sq.AllOf(parts=parts):
+                return self._all_of(parts)
+            case sq.AnyOf(options=options):
+                return "either " + " or ".join(map(self._bracketed, options))
+        raise TypeError(f"no words for {type(pattern).__name__}")
+
+    def _bracketed(self, pattern: sq.SequencePattern) -> str:
+        return self.say(pattern) if _is_single(pattern) else f"({self.say(pattern)})"
+
+    def _sequence(self, pattern: sq.SequenceOf) -> str:
+        said, absent = "", []
+        for part, step in zip(pattern.parts, pattern.steps, strict=True):
+            if isinstance(part, sq.AbsentPattern):
+                absent.append(self.say(part))
+                continue
+            between = [] if step is None or not said else [_BETWEEN[step].format(of_key=self._of_key)]
+            with_ = join_words([*between, *absent]) if between or absent else ""
+            if said:
+                said += f", then, with {with_} between, " if with_ else ", then "
+            elif with_:
+                said = f"with {with_} before, "
+            said += self._bracketed(part) if isinstance(part, sq.SequenceOf | sq.AllOf) else self.say(part)
+            absent = []
+        if absent:
+            said = f"{said}, with {join_words(absent)} after" if said else join_words(absent)
+        return said
+
+    def _all_of(self, parts: tuple[sq.SequencePattern, ...]) -> str:
+        present = [self._bracketed(part) for part in parts if not isinstance(part, sq.AbsentPattern)]
+        absent = [self.say(part) for part in parts if isinstance(part, sq.AbsentPattern)]
+        said = f"{join_words(present)} in any order" if len(present) > 1 else "".join(present)
+        if not absent:
+            return said
+        return f"{said}, with {join_words(absent)} among them" if said else join_words(absent)
+
+    def _loop(self, loop: sq.Loop) -> str:
+        body = loop.body
+        if isinstance(body, sq.EventPattern):
+            own = f"{_noun(body)}s {body.variable}{_own(body)}"
+            said = say_times(loop.low, loop.high, self.say(body), lambda n: f"{n} {own}")
+        else:
+            group = f"({self.say(body)})"
+            said = say_times(loop.low, loop.high, group, lambda n: f"{group} {n} times")
+        options = []
+        if loop.inner is not None:
+            options.append(f"with {_BETWEEN[loop.inner].format(of_key=self._of_key)} between two of them")
+        if loop.preference != "all":
+            options.append(_PREFERENCES[loop.preference])
+        if loop.until is not None:
+            options.append(f"until the first event for which {say_condition(loop.until)}")
+        return f"{said} ({'; '.join(options)})" if options else said
+
+
+def _is_single(pattern: sq.SequencePattern) -> bool:
+    is_row = isinstance(pattern, sq.Loop) and isinstance(pattern.body, sq.EventPattern)
+    return is_row or isinstance(pattern, sq.EventPattern | sq.AbsentPattern)
+
+
+def _noun(event: sq.EventPattern) -> str:
+    return "event" if event.event_type is None else f"{_type(event)} event"
+
+
+def _article(event: sq.EventPattern) -> str:
+    said = f"any event {event.variable}"
+    return said if event.event_type is None else f"{with_article(_noun(event))} {event.variable}"
+
+
+def _type(event: sq.EventPattern) -> str:
+    return str(event.event_type).lower() if isinstance(event.event_type, bool) else str(event.event_type)
+
+
+def _own(event: sq.EventPattern) -> str:
+    """Return the conditions of an event in brackets."""
+    return f" ({_conditions(event.conditions)})" if event.conditions else ""

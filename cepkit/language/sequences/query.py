@@ -8,6 +8,7 @@ from typing import Any
 
 from cepkit.language.expressions import functions as fn
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.trees import text_of
 from cepkit.language.query_parts import Duration, Query
 from cepkit.language.sequences.patterns import (
     AbsentPattern,
@@ -17,7 +18,6 @@ from cepkit.language.sequences.patterns import (
     event_patterns,
     group_variables,
 )
-from cepkit.language.spelling import text_of
 
 
 @dataclass(frozen=True, slots=True)

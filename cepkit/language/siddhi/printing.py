@@ -6,8 +6,9 @@ import math
 import re
 
 from cepkit.language.expressions import trees as ex
-from cepkit.language.siddhi import patterns as sp
-from cepkit.language.siddhi.expression_building import Milliseconds
+from cepkit.language.expressions.trees import text_of
+from cepkit.language.siddhi import query as sp
+from cepkit.language.siddhi.building import Milliseconds
 from cepkit.language.siddhi.query import (
     DefinedStream,
     JoinInput,
@@ -19,7 +20,6 @@ from cepkit.language.siddhi.query import (
     SiddhiQuery,
     StreamInput,
 )
-from cepkit.language.spelling import text_of
 
 # Words that a name without backticks cannot be, or should not be.
 _RESERVED = frozenset(

@@ -12,9 +12,8 @@ import numpy as np
 from cepkit.engines.shared.sequence_set import EMPTY, MatchBlock, joined
 from cepkit.errors import CepError, nearest
 from cepkit.parallel.agents.agent_run import AgentRun
-from cepkit.parallel.model.rates import AgentRates
-from cepkit.parallel.model.statistics import agent_statistics
-from cepkit.parallel.trace.trace import SOURCE_THREAD, Actions, Lengths, Trace
+from cepkit.parallel.model import AgentRates, agent_statistics
+from cepkit.parallel.trace import SOURCE_THREAD, Actions, Lengths, Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -248,10 +247,10 @@ class ParallelRun:
 def view_of_trace(trace: Trace, what: str, **settings: Any) -> View:
     """Return the view of a trace by name; see `ParallelRun.view`."""
     if what == "threads":
-        from cepkit.parallel.views.thread_view import ThreadView
+        from cepkit.parallel.views import ThreadView
 
         return ThreadView(trace, **settings)
-    from cepkit.parallel.views.buffer_view import BufferView
+    from cepkit.parallel.views import BufferView
 
     return BufferView(trace, **settings)
 

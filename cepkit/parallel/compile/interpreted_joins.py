@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import NotInterpretedError
-from cepkit.compile.interpreted.reading import reading_unsupported
+from cepkit.compile.interpreted.instructions import NotInterpretedError, reading_unsupported
 from cepkit.compile.interpreted.walk import BranchWriter, ConditionCode
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import NO_LIMIT, test_of

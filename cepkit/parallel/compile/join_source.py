@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cepkit.compile.sequences.path_writing import PathWriter
+from cepkit.compile.sequences.ordered_source import PathWriter
 from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.sequences.search_source import HELPER, test_of
-from cepkit.compile.shared.kernel_source import KernelSource, module_header
-from cepkit.compile.shared.term_writing import VECTOR
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.bound_query import Term
+from cepkit.compile.shared.term_writing import VECTOR, KernelSource, module_header
 from cepkit.parallel.compile.joins import JoinPlan, LevelJoin
 
 _HIGH = 1 << 40  # no limit on the events of a component

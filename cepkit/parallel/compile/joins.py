@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cepkit.compile.sequences.program import BoundBranch, BoundCondition
 from cepkit.errors import CepError
-from cepkit.language.sequences.lines import Absence
+from cepkit.language.sequences.branches import Absence
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,19 @@ from cepkit.errors import CepError, is_number, short_text, truth, whole_number
 from cepkit.events import Events
 from cepkit.parallel.agents.agent_run import AgentRun
 from cepkit.parallel.agents.agents import Agents
-from cepkit.parallel.agents.chunks import (
+from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Crew, RunSettings
+from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
+from cepkit.parallel.agents.threads import (
     Chunk,
     interval_chunks,
     key_blocks,
     keys_unsupported,
     looked_at,
     rip_chunks,
+    run_units,
 )
-from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, Crew, RunSettings
-from cepkit.parallel.agents.outcome import ParallelRun, first_start, outcome, sum_runs
-from cepkit.parallel.agents.threads import run_units
 from cepkit.parallel.engine.engines import ParallelEngine
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.simulation import simulate_agents
 
 _CHUNKS_PER_THREAD = 16
 _NOTHING = Chunk((0, 0), 0, 0, (0, 0))

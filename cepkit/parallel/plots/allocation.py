@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError, require_columns
-from cepkit.parallel.model.allocation import thread_shares
-from cepkit.parallel.model.costs import agent_loads
-from cepkit.parallel.model.rates import AgentRates, event_buffer_sizes, match_buffer_sizes
+from cepkit.parallel.allocation import thread_shares
+from cepkit.parallel.model import AgentRates, agent_loads, event_buffer_sizes, match_buffer_sizes
 from cepkit.parallel.plots.threads import run_title
-from cepkit.parallel.trace.trace import Trace
+from cepkit.parallel.trace import Trace
 from cepkit.plots import theme
-from cepkit.plots.text import cut, escaped
+from cepkit.plots.theme import cut, escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -8,7 +8,7 @@ import pandas as pd
 
 from cepkit.parallel.plots.lengths import length_lines
 from cepkit.parallel.plots.threads import action_lanes, busy_bars, state_lanes
-from cepkit.parallel.trace.trace import Trace
+from cepkit.parallel.trace import Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cepkit.pipelines import spark_functions as F
 from cepkit.pipelines.formats.format import (
     EMPTY,
+    PLACE,
     STRUCTURE,
     Format,
     HeaderError,
@@ -18,7 +19,6 @@ from cepkit.pipelines.formats.format import (
     first_reason,
     number,
 )
-from cepkit.pipelines.formats.records import PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

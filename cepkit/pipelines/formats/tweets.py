@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from cepkit.errors import column_not_found
 from cepkit.pipelines import spark_functions as F
-from cepkit.pipelines.formats.format import STRUCTURE, Format, Option, first_reason
-from cepkit.pipelines.formats.records import PLACE
-from cepkit.pipelines.stages import quoted, unused
-from cepkit.pipelines.tags import (
+from cepkit.pipelines.formats.format import PLACE, STRUCTURE, Format, Option, first_reason
+from cepkit.pipelines.stages import (
     frequent_tags,
     hashtags,
     listed_tags,
     only_listed,
     other_tags,
+    quoted,
     tag_code,
     tag_mask,
+    unused,
 )
 
 if TYPE_CHECKING:

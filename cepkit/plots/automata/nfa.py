@@ -13,11 +13,22 @@ from cepkit.compile.regex.automaton import States
 from cepkit.language.sequences.branches import Branch
 from cepkit.plots import theme
 from cepkit.plots.automata.automaton import state_tooltip
-from cepkit.plots.automata.curves import ARROW, DrawnEdge, draw_edges
-from cepkit.plots.automata.layered import START_ARROW, automaton_svg, extent, live_words
-from cepkit.plots.automata.places import LINE_HEIGHT, RADIUS, RING, StatePlaces, places
+from cepkit.plots.automata.layered import (
+    ARROW,
+    LINE_HEIGHT,
+    RADIUS,
+    RING,
+    START_ARROW,
+    DrawnEdge,
+    StatePlaces,
+    automaton_svg,
+    draw_edges,
+    extent,
+    live_words,
+    places,
+)
 from cepkit.plots.stills.png import still_bundle
-from cepkit.plots.text import escaped
+from cepkit.plots.theme import escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from cepkit.plots import drawing, theme
-from cepkit.plots.stills.axes import Axis, axis_of, ranged
+from cepkit.plots.stills.axes import Axis, axis_of, get, milliseconds, ranged, with_template
 from cepkit.plots.stills.legend import Legend, entries_of, legend_of
-from cepkit.plots.stills.markup import read_words, write_words
 from cepkit.plots.stills.traces import (
     DASHES,
     KNOWN,
@@ -26,8 +25,9 @@ from cepkit.plots.stills.traces import (
     draw_heatmap,
     draw_scatter,
     modes_of,
+    read_words,
+    write_words,
 )
-from cepkit.plots.stills.values import get, milliseconds, with_template
 
 WIDTH, HEIGHT = 860.0, 450.0
 _TICK = 12  # font size

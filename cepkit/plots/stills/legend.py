@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 
 from cepkit.plots import theme
-from cepkit.plots.stills.axes import Axis
-from cepkit.plots.stills.markup import FigureText, read_words, write_words
-from cepkit.plots.stills.traces import Bars, Page, colour_of, draw_bars, draw_scatter, modes_of
-from cepkit.plots.stills.values import array_of, get
+from cepkit.plots.stills.axes import Axis, array_of, get
+from cepkit.plots.stills.traces import (
+    Bars,
+    FigureText,
+    Page,
+    colour_of,
+    draw_bars,
+    draw_scatter,
+    modes_of,
+    read_words,
+    write_words,
+)
 
 _SIZE, _ROW, _MARK = 12, 19.0, 34.0
 

@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cepkit.compile.match_recognize.automaton import MATCH
+from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
 from cepkit.compile.regex.automaton import States
 from cepkit.engines.match_recognize.bound import BoundRowQuery
-from cepkit.engines.match_recognize.history import LABELS
-from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, find_row_matches
+from cepkit.engines.match_recognize.matching import BUDGET, BUDGET_WITH_LABELS, LABELS, find_row_matches
 from cepkit.engines.match_recognize.row_match_set import SearchedRows
 from cepkit.errors import CepError
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_sql, sql_column, sql_key, sql_variable
 from cepkit.language.match_recognize.query import AFTER_MATCH, ROWS_PER_MATCH, SelectedRows, SortKey
 from cepkit.language.saying import say_query
-from cepkit.results.regex_explanation import say_threads
+from cepkit.results.explanation import say_threads
 
 MEASURED = 2_000  # rows of the sample, about
 MOST_STATES = 24  # whose choices are listed
@@ -83,7 +82,7 @@ class RowExplanation:
     @property
     def states(self) -> States:
         """The automaton; the labels of transitions have the numbers of the choices, 1 is preferred."""
-        from cepkit.plots.automata.row_states import row_states
+        from cepkit.plots.automata.automaton import row_states
 
         return row_states(self.bound.program.automaton)
 
@@ -111,7 +110,7 @@ class RowExplanation:
 
     def _texts(self) -> dict[str, str]:
         """Return the conditions by the labels of transitions."""
-        from cepkit.plots.automata.row_states import texts_of_choices
+        from cepkit.plots.automata.automaton import texts_of_choices
 
         return texts_of_choices(
             self.states, {name: print_sql(tree) for name, tree in self.bound.query.define}
@@ -193,7 +192,7 @@ def _select_lines(query: SelectedRows) -> Iterator[str]:
 
 
 def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
-    from cepkit.plots.automata.row_states import choices_of, shown_states
+    from cepkit.plots.automata.automaton import choices_of, shown_states
 
     automaton = bound.program.automaton
     states = choices_of(automaton)

@@ -13,8 +13,8 @@ from cepkit.errors import UnsupportedQueryError, whole_number
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
-from cepkit.results.arguments import Limit, check_rows, length_of, limit_of, number_of
 from cepkit.results.doors import open_door
+from cepkit.results.found import Limit, check_rows, length_of, limit_of, number_of
 from cepkit.results.spark.found import SparkFound
 
 if TYPE_CHECKING:

@@ -21,15 +21,16 @@ from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows,
 from cepkit.results.match_recognize.memory import several_matches
 from cepkit.results.match_recognize.search import (
     BoundRows,
+    Projection,
+    RowPatternSearch,
     bind_rows,
     match_of_item,
     place_of_item,
+    project,
     result_columns,
     row_of_item,
     search_rows,
 )
-from cepkit.results.match_recognize.select import Projection, project
-from cepkit.results.row_pattern_search import RowPatternSearch
 
 Told = list[tuple[str, Measured]]
 Tell = Callable[[BoundRows, ArrowSource, RowPatternSearch], Told]

@@ -1,42 +1,144 @@
-"""MATCH_RECOGNIZE on Spark frames: lazy jobs in which each task searches whole partitions."""
+"""MATCH_RECOGNIZE and WINDOW on Spark frames: lazy jobs in which each task searches whole partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pandas as pd
+import pyarrow as pa
 
-from cepkit.errors import UnsupportedQueryError
-from cepkit.frames.arrow import check_free
-from cepkit.frames.spark.tasks import EmptySource, result_types
-from cepkit.language.match_recognize.query import RowPatternQuery, SelectedRows, clauses_that_drop
-from cepkit.pipelines.spark_session import worker_python
-from cepkit.results.match import Match
-from cepkit.results.match_recognize.search import bind_rows, search_rows
-from cepkit.results.spark.jobs import collect, run_job
-from cepkit.results.spark.row_pattern_jobs import (
-    check_sorted,
-    check_types,
-    order_and_name,
-    send_partitions,
-    sort_key,
-    warn_of_one_task,
+from cepkit.engines.measures.regex_measures import Picked
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.events import ColumnType
+from cepkit.frames.arrow import ArrowSource, check_free
+from cepkit.frames.spark.tasks import (
+    EmptySource,
+    check_convertible,
+    key_columns,
+    numbered_columns,
+    received_table,
+    result_types,
+    sent_batches,
 )
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize.query import (
+    RowPatternQuery,
+    SelectedRows,
+    SortKey,
+    WindowedRows,
+    clauses_that_drop,
+)
+from cepkit.pipelines.spark_session import worker_python
+from cepkit.results.found import Match
+from cepkit.results.match_recognize.search import bind_rows, search_rows
+from cepkit.results.row_pattern_windows import RowWindowSearch, kept_rows
+from cepkit.results.spark.jobs import collect, run_job
 from cepkit.results.spark.row_pattern_tasks import (
     RowsTask,
     Tell,
     TellDrawn,
     TellItems,
     TellTagged,
+    Told,
+    check_order,
     project_result,
     tell_count,
     tell_partitions,
+    tell_projection,
     tell_result,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+
+# What the jobs of MATCH_RECOGNIZE and of a WINDOW share: partitions of rows, types, ORDER BY and LIMIT.
+
+
+def check_sorted(order_by: Sequence[SortKey]) -> None:
+    """Raise `OrderError` without ORDER BY."""
+    if not order_by:
+        raise OrderError(
+            "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort "
+            "the rows of a partition: a time, and further columns if times repeat"
+        )
+
+
+def warn_of_one_task(partition_by: Sequence[str]) -> None:
+    """Warn without PARTITION BY."""
+    if not partition_by:
+        warn(
+            "without PARTITION BY all rows are one partition, which a single Spark task must hold and "
+            "match; with PARTITION BY the tasks share the work"
+        )
+
+
+def send_partitions(
+    frame: DataFrame,
+    source: EmptySource,
+    names: set[str],
+    partition_by: Sequence[str],
+    clock: str | None = None,
+) -> tuple[tuple[str, ...], DataFrame]:
+    """Return the columns that tasks get, and the rows, with all rows of a partition in one task.
+
+    With a ``clock`` each row also gets the latest time of the whole table, in one more column. A cross join
+    with a frame of one row adds it. So the result stays lazy, and its job reads the table twice.
+
+    """
+    check_convertible(source, names)
+    received = tuple(name for name in source.names if name in names)
+    if twice := sorted(source.duplicates & names):
+        raise CepError(f"column {twice[0]!r} occurs more than once; rename or drop one of them")
+    plain = numbered_columns(frame, source, received)
+    if clock is not None:
+        from pyspark.sql import functions as F
+
+        latest = plain.agg(F.max(f"e{received.index(clock)}").alias("latest"))
+        plain = plain.crossJoin(F.broadcast(latest))
+    keys = key_columns(source, received, partition_by)
+    return received, plain.repartition(*keys) if keys else plain.repartition(1)
+
+
+def check_types(told: Told) -> Told:
+    """Return the columns of no rows. Raise if the type of one depends on its values."""
+    for name, values in told:
+        if not isinstance(values, Picked) and pa.types.is_null(values.type):
+            raise CepError(
+                f"the column {name!r} has no type before it runs, and Spark needs one; write it as in "
+                f"CAST(… AS BIGINT) AS {name}"
+            )
+    return told
+
+
+def order_and_name(run: DataFrame, names: Sequence[str], selected: SelectedRows | None) -> DataFrame:
+    """Return the rows in the order of a SELECT, with these names, and without the columns that only sort."""
+    from pyspark.sql import functions as F
+
+    if selected is not None and selected.order_by:
+        keys = []
+        for i, key in enumerate(selected.order_by, len(names)):
+            is_float = run.schema[i].dataType.typeName() in ("float", "double")
+            column = F.nanvl(f"c{i}", F.lit(None)) if is_float else F.col(f"c{i}")  # NaN is null
+            keys.append(sort_key(column, key.descending, key.nulls_first))
+        run = run.orderBy(*keys)
+    if selected is not None and selected.offset:
+        run = run.offset(selected.offset)
+    if selected is not None and selected.limit is not None:
+        run = run.limit(selected.limit)
+    return run.select(*(f"c{i}" for i in range(len(names)))).toDF(*names)
+
+
+def sort_key(column: Column, descending: bool, nulls_first: bool) -> Column:
+    """Return a key of ORDER BY."""
+    if descending:
+        return column.desc_nulls_first() if nulls_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if nulls_first else column.asc_nulls_last()
+
+
+# MATCH_RECOGNIZE on Spark frames: lazy jobs in which each task searches whole partitions.
 
 _ONE_BY_ONE = (
     "matches in a Spark frame are not taken one by one: Spark's machines compute them, and there may be any "
@@ -219,3 +321,97 @@ class RowsOnSpark:
             f"matches of '{self.bound.clause.pattern}' in a Spark frame{by}: {shown}\n"
             f"nothing has run yet: head(), count() and the rows of to_frame() start Spark jobs{before}"
         )
+
+
+# A WINDOW with a row pattern on Spark frames: lazy jobs in which each task searches whole partitions.
+
+TellWindow = Callable[[RowWindowSearch], Told]
+
+
+class RowWindowOnSpark:
+    """The rows of a Spark frame, as `RowPatternWindow` reads them."""
+
+    def __init__(self, frame: DataFrame, query: WindowedRows, params: Mapping[str, Any] | None = None):
+        self.frame, self.query, self._params = frame, query, params
+        self._source = EmptySource(frame)
+        check_sorted(query.rows.order_by)
+        self._nothing = RowWindowSearch(query, self._source, params)
+        self._result = self._run(_tell_rows)  # checks types before any job
+        warn_of_one_task(query.rows.partition_by)
+        worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
+
+    def _run(self, tell: TellWindow) -> DataFrame:
+        """Return what ``tell`` returns for each task as a lazy frame with columns ``c0``, ``c1``, …."""
+        source = self._source
+        names = set(_columns_to_read(self.query, source.schema))
+        received, shuffled = send_partitions(self.frame, source, names, self._nothing.partition_by)
+        types, output = result_types(check_types(tell(self._nothing)), source)
+        return shuffled.mapInArrow(RowWindowTask(self.query, self._params, received, tell, output).run, types)
+
+    def count(self) -> int:
+        """Return the number of matches; each task counts its own."""
+        return sum(row[0] for row in run_job(self._run(_tell_count).collect))
+
+    def to_frame(self) -> DataFrame:
+        """Return the rows of the frame with the columns of the SELECT, as a lazy frame."""
+        names = list(self._nothing.projection.columns)
+        return order_and_name(self._result, names, self._nothing.selected)
+
+    def said(self) -> str:
+        """Return the pattern and the columns of the result; no job runs."""
+        by = self._nothing.partition_by
+        parts = f", partitioned by {', '.join(by)}" if by else ""
+        shown = ", ".join(f"{of.name}: {of.dataType.simpleString()}" for of in self.to_frame().schema)
+        return (
+            f"matches of '{self.query.rows.pattern}' in the frames of a Spark frame{parts}: {shown}\n"
+            "nothing has run yet: count() and the rows of to_frame() start Spark jobs"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindowTask:
+    """The work on the batches of one Spark partition."""
+
+    query: WindowedRows
+    params: Mapping[str, Any] | None
+    columns: tuple[str, ...]  # names of the batches' columns
+    tell: TellWindow
+    output: pa.Schema
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Search the rows that WHERE keeps, and yield what ``tell`` returns."""
+        table = received_table(batches, self.columns)
+        if table is None:
+            return
+        source = ArrowSource(table)
+        keep = kept_rows(self.query, source, self.params)
+        if keep is not None:
+            source = ArrowSource(table.filter(pa.array(keep)).combine_chunks())
+        search = RowWindowSearch(replace(self.query, where=None), source, self.params)
+        check_order(source, search.order, search.partition_by, search.order_by)
+        yield from sent_batches(self.tell(search), source, self.output)
+
+
+def _tell_rows(search: RowWindowSearch) -> Told:
+    """Return the columns of the SELECT, and those that sort it."""
+    return tell_projection(search.projection)
+
+
+def _tell_count(search: RowWindowSearch) -> Told:
+    """Return the number of matches."""
+    return [("count", pa.array([search.count()], pa.int64()))]
+
+
+def _columns_to_read(query: WindowedRows, schema: Mapping[str, ColumnType]) -> list[str]:
+    """Return the columns that the query names, in any case; all of them for ``SELECT *``."""
+    if query.columns is None:
+        return list(schema)
+    clause = query.rows
+    trees = [tree for _, tree in (*clause.define, *clause.measures, *query.columns)]
+    trees += [] if query.where is None else [query.where]
+    nodes = [node for tree in trees for node in tree.walk(literals=False)]
+    names = {node.name for node in nodes if isinstance(node, ex.Attribute | ex.Reference)}
+    names |= {*clause.partition_by, *(key.column for key in (*clause.order_by, *query.order_by))}
+    names |= {query.frame_end} if isinstance(query.frame_end, str) else set()
+    asked = {name.lower() for name in names if name}
+    return [name for name in schema if name.lower() in asked]

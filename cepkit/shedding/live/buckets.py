@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.engines.shared.sequence_set import MatchBlock
-from cepkit.language.numbers import seconds_text
+from cepkit.language.expressions.durations import seconds_text
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.shedding.live.learning import Latencies, WallClock
 from cepkit.shedding.live.search import LiveSearch, LiveSettings
-from cepkit.shedding.live.serving import Latencies, WallClock
 from cepkit.shedding.live.stream import live_settings, prepare_strategy, strategy_as_json
 from cepkit.shedding.simulation.server import ServerClock
 from cepkit.streaming.batches import StreamSchema

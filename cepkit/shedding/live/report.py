@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from cepkit.language.numbers import seconds_text
+from cepkit.language.expressions.durations import seconds_text
 
 _FEWEST = 500  # events that an estimate of recall looks at together
 

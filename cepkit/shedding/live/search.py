@@ -22,14 +22,11 @@ from cepkit.frames.building import build_events
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.validation import compile_checked
 from cepkit.progress import checkpoint
-from cepkit.shedding.live.learning import LiveWarmUp, spread_arrivals
-from cepkit.shedding.live.reading import EventReader, KeptRows
+from cepkit.shedding.live.learning import Latencies, LiveServer, LiveWarmUp, spread_arrivals
+from cepkit.shedding.live.reading import EventReader, KeptRows, pack_values, unpack_values
 from cepkit.shedding.live.report import RecallEstimate, SheddingReport
-from cepkit.shedding.live.saved_values import pack_values, unpack_values
-from cepkit.shedding.live.serving import Latencies, LiveServer
 from cepkit.shedding.simulation.costs import Prices
-from cepkit.shedding.simulation.found import sort_with
-from cepkit.shedding.simulation.scene import choose_bins
+from cepkit.shedding.simulation.scene import choose_bins, sort_with
 from cepkit.shedding.simulation.server import Lane, ServerClock
 from cepkit.shedding.strategies.strategy import Shedder, Strategy, Training
 from cepkit.shedding.tree.machine import TreeMachine, TreeMatches, join_matches

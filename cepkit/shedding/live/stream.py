@@ -13,9 +13,9 @@ from cepkit.errors import CepError, UnsupportedQueryError, whole_number
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import engines
 from cepkit.results.explanation import Explanation
+from cepkit.shedding.live.learning import WallClock
 from cepkit.shedding.live.report import SheddingReport
 from cepkit.shedding.live.search import LiveSearch, LiveSettings
-from cepkit.shedding.live.serving import WallClock
 from cepkit.shedding.simulation.inputs import WARM_UP, check_settings, check_types, seconds_of
 from cepkit.shedding.simulation.server import ServerClock
 from cepkit.shedding.strategies.darling import Darling

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader
-from cepkit.compile.interpreted.reading import reading_unsupported
-from cepkit.compile.sequences.elements import EARLIER, PREVIOUS
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.interpreted.instructions import reading_unsupported
+from cepkit.compile.sequences.program import EARLIER, PREVIOUS
+from cepkit.compile.shared.bound_query import Term
 from cepkit.events import BOOLEAN, FLOAT, INTEGER
 from cepkit.shedding.model.distributions import fit
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cepkit.errors import whole_number
 from cepkit.plots import drawing, theme
-from cepkit.plots.text import cut, escaped
+from cepkit.plots.theme import cut, escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

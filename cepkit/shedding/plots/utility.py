@@ -9,7 +9,7 @@ import pandas as pd
 
 from cepkit.errors import CepError, column_not_found
 from cepkit.plots import drawing, theme
-from cepkit.plots.text import cut, escaped
+from cepkit.plots.theme import cut, escaped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

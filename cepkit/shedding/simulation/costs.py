@@ -1,12 +1,21 @@
-"""What each unit of work costs in virtual time: the work of the tree, and the work of a shedder."""
+"""What each unit of work costs in virtual time, and how to measure the prices on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import combinations
 from math import inf
+from time import perf_counter
+
+import numpy as np
 
 from cepkit.errors import CepError, nearest
+from cepkit.events import Events
+from cepkit.shedding.tree.machine import TreeMachine
+from cepkit.shedding.tree.program import TreeProgram
+
+# What each unit of work costs in virtual time: the work of the tree, and the work of a shedder.
 
 
 @dataclass(frozen=True)
@@ -50,3 +59,96 @@ class Prices:
             f"there is no price of {name!r}.{nearest(name, known)} Prices: {list(known)}. "
             f"For work of your own, give others={{{name!r}: seconds}}"
         )
+
+
+# Measure the prices of work on this machine.
+
+_ITEMS = 100_000  # items of a timed step of a shedder
+_REPEATS = 5
+_OUTLIERS = 0.02  # share of the slowest events to leave out: the machine did something else
+
+
+def measure_prices(
+    tree: TreeProgram, events: Events, positions: np.ndarray, *, repeats: int = _REPEATS, seed: int = 0
+) -> Prices:
+    """Measure the prices of work on this machine, for the conditions of one pattern.
+
+    Two measurements differ. For reproducible runs, measure once and keep the result.
+    """
+    counts, seconds = _time_events(tree, events, positions, repeats)
+    kept = seconds <= np.quantile(seconds, 1 - _OUTLIERS)
+    event, condition, create, remove = fit_prices(counts[kept], seconds[kept])
+    own = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
+    return Prices(
+        event=event, condition=condition, create=create, remove=remove, admit=own["array"], drop=own["array"],
+        lookup=own["lookup"], classify=own["classify"], sort=own["sort"], draw=own["draw"],
+        utility=own["utility"], array=own["array"], update=own["update"],
+    )  # fmt: skip
+
+
+def _time_events(
+    tree: TreeProgram, events: Events, positions: np.ndarray, repeats: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the work of each event, and the least of its measured times."""
+    least = np.full(len(positions), np.inf)
+    counts = np.ones((len(positions), 4))
+    for _ in range(repeats):
+        machine = TreeMachine(tree, events)
+        for i, position in enumerate(positions.tolist()):
+            start = perf_counter()
+            outcome = machine.feed(position)
+            least[i] = min(least[i], perf_counter() - start)
+            counts[i, 1:] = outcome.evaluated.sum(), outcome.created, outcome.removed
+    return counts, least
+
+
+def fit_prices(counts: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float, float]:
+    """Return the prices of 0 or more with the least squares of differences."""
+    best, found = np.inf, np.zeros(4)
+    for n in range(1, 5):
+        for chosen in combinations(range(4), n):
+            own = counts[:, chosen]
+            prices, *_ = np.linalg.lstsq(own, seconds, rcond=None)
+            if (prices >= 0).all():
+                error = float(((own @ prices - seconds) ** 2).sum())
+                if error < best:
+                    best, found = error, np.zeros(4)
+                    found[list(chosen)] = prices
+    event, condition, create, remove = found.tolist()
+    return event, condition, create, remove
+
+
+def _steps(seed: int) -> dict[str, Callable[[], object]]:
+    """Return the steps of shedders, each on many items at once."""
+    generator = np.random.default_rng(seed)
+    values = generator.random(_ITEMS)
+    table, cells = generator.random(1000), generator.integers(0, 1000, _ITEMS)
+    sample = np.sort(generator.random(1000))
+    threshold = generator.random(15)
+    counter = np.zeros(1000)
+
+    def classify() -> np.ndarray:
+        node = np.zeros(_ITEMS, np.int64)
+        for _ in range(4):  # a tree of depth 4
+            node = 2 * node + 1 + (values > threshold[np.minimum(node, 14)])
+        return node
+
+    return {
+        "lookup": lambda: table[cells],
+        "classify": classify,
+        "sort": lambda: np.sort(values),
+        "draw": lambda: generator.random(_ITEMS),
+        "utility": lambda: np.searchsorted(sample, values),
+        "array": lambda: np.add(cells, 1),
+        "update": lambda: np.add.at(counter, cells, 1.0),
+    }
+
+
+def _least(step: Callable[[], object], repeats: int) -> float:
+    """Return the least of several times of a step."""
+    times = []
+    for _ in range(max(2, repeats)):
+        start = perf_counter()
+        step()
+        times.append(perf_counter() - start)
+    return min(times)

@@ -31,8 +31,7 @@ from cepkit.shedding.simulation.arrivals import (
     as_arrivals,
     check_order,
 )
-from cepkit.shedding.simulation.calibration import measure_prices
-from cepkit.shedding.simulation.costs import Prices
+from cepkit.shedding.simulation.costs import Prices, measure_prices
 from cepkit.shedding.simulation.scene import Scene
 from cepkit.shedding.strategies.names import as_strategy
 from cepkit.shedding.strategies.strategy import Strategy

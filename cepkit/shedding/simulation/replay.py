@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from cepkit.engines.shared.sequence_set import KnownMatches, MatchBlock
 from cepkit.errors import CepError
 from cepkit.events import Frame, Source
-from cepkit.language.numbers import seconds_text
+from cepkit.frames.arrow import ArrowSource
+from cepkit.frames.empty import with_types
+from cepkit.language.expressions.durations import seconds_text
 from cepkit.planning.planner import Engine, engines
 from cepkit.progress import show_progress
 from cepkit.results.explanation import Explanation
 from cepkit.results.matches import Matches
-from cepkit.results.sequence_found import SequenceFound
-from cepkit.shedding.simulation.found import LATE, common
-from cepkit.shedding.simulation.scene import ReplayRun
+from cepkit.results.query_found import SequenceFound
+from cepkit.shedding.simulation.inputs import ReplaySettings, make_scene
+from cepkit.shedding.simulation.scene import LATE, ReplayRun, common
 from cepkit.shedding.tree.program import ALLOWED_IF
 
 COLUMNS = {
@@ -327,3 +330,32 @@ def _time(seconds: float) -> str:
     if 0 < seconds < 0.001:
         return f"{seconds * 1e6:.3g} us"
     return seconds_text(seconds)
+
+
+# A replay of the rows of one key, as a task of Spark runs it.
+
+PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """Replays a table and returns its summary, one row per pattern."""
+
+    settings: ReplaySettings
+
+    def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
+        """Return the summary; if the rows cannot be replayed, the reason instead."""
+        try:
+            source: Source = ArrowSource(rows)
+            for query in self.settings.queries:
+                source = with_types(source, query)
+            run = make_scene(self.settings, source).run(self.settings.strategy, self.settings.seed)
+            made = [one.summary() for one in ReplayResult(run, source, lambda frame: frame).patterns]
+        except CepError as problem:
+            made = [{"pattern": str(query.pattern), PROBLEM: str(problem)} for query in self.settings.queries]
+        return [{**dict.fromkeys(types_of_columns()), **row} for row in made]
+
+
+def types_of_columns() -> dict[str, str]:
+    """Return the Spark type of each column of a summary."""
+    return {**COLUMNS, PROBLEM: "string"}

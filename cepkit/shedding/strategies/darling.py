@@ -16,8 +16,7 @@ import numpy as np
 from cepkit.errors import CepError, nearest, whole_number
 from cepkit.shedding.buffers import N_SLOTS, NEWEST, OLDEST, RANDOM, BufferRule, EventBuffers, utility_slot
 from cepkit.shedding.model import limits, nfa_costs, tree_costs
-from cepkit.shedding.model.distributions import PDFS
-from cepkit.shedding.model.drift import N_VALUES, DriftWatch, gaps_of
+from cepkit.shedding.model.distributions import N_VALUES, PDFS, DriftWatch, gaps_of
 from cepkit.shedding.model.event_utilities import (
     AS_PRINTED,
     COMBINATIONS,

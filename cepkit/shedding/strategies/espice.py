@@ -7,12 +7,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from cepkit.shedding.strategies.learning.lineage import events_of_matches, read_lineage
-from cepkit.shedding.strategies.learning.utility_tables import parts_of_bins, to_utilities
-from cepkit.shedding.strategies.learning.windows import events_by_cell, present_types, read_windows
-from cepkit.shedding.strategies.overload import SAFETY, queue_room
-from cepkit.shedding.strategies.skipping import INTERVAL, SkippingShedder, UtilityTable, check_skipping
-from cepkit.shedding.strategies.strategy import Shedder, Training
+from cepkit.shedding.strategies.skipping import (
+    INTERVAL,
+    SkippingShedder,
+    UtilityTable,
+    check_skipping,
+    parts_of_bins,
+    to_utilities,
+)
+from cepkit.shedding.strategies.strategy import SAFETY, Shedder, Training, queue_room
+from cepkit.shedding.strategies.warm_up import (
+    events_by_cell,
+    events_of_matches,
+    present_types,
+    read_lineage,
+    read_windows,
+)
 
 
 @dataclass(frozen=True)

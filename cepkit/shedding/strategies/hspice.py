@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cepkit.shedding.strategies.learning.lineage import completed, read_lineage
-from cepkit.shedding.strategies.learning.utility_tables import to_utilities
-from cepkit.shedding.strategies.learning.windows import opening_types, read_windows
-from cepkit.shedding.strategies.overload import SAFETY
-from cepkit.shedding.strategies.skipping import INTERVAL, SkippingShedder, UtilityTable, check_skipping
-from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Training
+from cepkit.shedding.strategies.skipping import (
+    INTERVAL,
+    SkippingShedder,
+    UtilityTable,
+    check_skipping,
+    to_utilities,
+)
+from cepkit.shedding.strategies.strategy import SAFETY, Event, Load, Shedder, Training
+from cepkit.shedding.strategies.warm_up import completed, opening_types, read_lineage, read_windows
 
 if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import EventOutcome

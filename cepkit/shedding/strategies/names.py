@@ -10,9 +10,9 @@ from cepkit.shedding.strategies.strategy import Strategy
 
 # Name of each strategy: its module in this room, and its class.
 _STRATEGIES: dict[str, tuple[str, str]] = {
-    "none": ("none", "NoShedding"),
-    "random": ("random", "Random"),
-    "random_input": ("random", "RandomInput"),
+    "none": ("by_type", "NoShedding"),
+    "random": ("by_type", "Random"),
+    "random_input": ("by_type", "RandomInput"),
     "integral": ("by_type", "IntegralShedding"),
     "fractional": ("by_type", "FractionalShedding"),
     "espice": ("espice", "ESpice"),

@@ -10,18 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cepkit.compile.interpreted.instructions import EventValue, NotInterpretedError
-from cepkit.compile.interpreted.reading import reading_unsupported
+from cepkit.compile.interpreted.instructions import EventValue, NotInterpretedError, reading_unsupported
 from cepkit.compile.interpreted.walk import BranchWriter
-from cepkit.compile.sequences.elements import EARLIER, LAST
-from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.program import EARLIER, LAST, BoundBranch, SequenceProgram
 from cepkit.compile.sequences.search_source import without_variable
-from cepkit.compile.shared.bound_query import BoundQuery
-from cepkit.compile.shared.terms import Term
+from cepkit.compile.shared.bound_query import BoundQuery, Term
 from cepkit.errors import CepError
 from cepkit.events import FLOAT
 from cepkit.kernels.shedding import tree_layout as kernel
-from cepkit.language.sequences.lines import Absence, Component
+from cepkit.language.sequences.branches import Absence, Component
 
 KILLS_IF, ALLOWED_IF = "kills_if", "allowed_if"
 READINGS = (KILLS_IF, ALLOWED_IF)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cepkit.compile.interpreted.columns import ColumnReader, constants_of
-from cepkit.engines.interpreted.values import read_value
+from cepkit.engines.interpreted.walk import read_value
 from cepkit.errors import CepError
 from cepkit.events import NULL_CODE, TEXT, Column, Events, shared_categories
 from cepkit.shedding.tree.program import TreeProgram

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cepkit.siddhiql.calls import Value
 from cepkit.siddhiql.runs.patterns import PatternPlan, PatternRun
-from cepkit.siddhiql.runs.states import Event, PartialState, Slots
-from cepkit.siddhiql.runs.timers import RunClock
+from cepkit.siddhiql.runs.states import Event, PartialState, RunClock, Slots
 from cepkit.siddhiql.runs.windows import Passed, WindowPlan, make_window
-from cepkit.siddhiql.scopes import Value
 from cepkit.siddhiql.selecting import CURRENT, RESET, Row, RowSelection, RowSelector
 
 Deliver = Callable[[list[Row]], None]

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 
-from cepkit.siddhiql.runs.states import Event
-from cepkit.siddhiql.runs.timers import RunClock
+from cepkit.siddhiql.runs.states import Event, RunClock
 from cepkit.siddhiql.selecting import CURRENT, EXPIRED, RESET
 
 # A kind, an event, and when it is handed over.

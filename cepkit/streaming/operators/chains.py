@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.streaming.arrival import ordered_batch
-from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.batches import StreamSchema, ordered_batch
+from cepkit.streaming.operators.join_search import Sides, SidesSearch
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
 from cepkit.streaming.operators.row_patterns import OpenPatternSearch
-from cepkit.streaming.operators.sides import Sides, SidesSearch
 from cepkit.streaming.operators.windows import WindowSearch
 from cepkit.streaming.regex_stream import RegexSearch
 from cepkit.streaming.saved import Saved

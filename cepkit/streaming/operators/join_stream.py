@@ -13,8 +13,7 @@ from cepkit.errors import CepError, nearest
 from cepkit.streaming.batches import Kind, StreamSchema, kind_of_batch, schema_of, table_of_batch
 from cepkit.streaming.operators.chains import ChainSearch
 from cepkit.streaming.operators.join_search import JoinSearch
-from cepkit.streaming.saved import Saved, kind_of_file, load_file, save_file
-from cepkit.streaming.saved_queries import query_as_json, query_of_json
+from cepkit.streaming.saved import Saved, kind_of_file, load_file, query_as_json, query_of_json, save_file
 from cepkit.streaming.search import Options, Ready
 from cepkit.windows.chains import Chain, said
 from cepkit.windows.values import SIDES, Join

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cepkit.engines.match_recognize.preparing import bind_clause
+from cepkit.engines.match_recognize.bound import bind_clause
 from cepkit.errors import UnsupportedQueryError
 from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.parsing import parse_match_recognize

@@ -1,4 +1,4 @@
-"""Queries, windows, joins and chains bound to streaming Spark frames, with every check that needs no rows."""
+"""Queries, windows, joins and chains bound to streaming Spark frames, and the result of MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from cepkit.compile.sequences.program import SequenceProgram
-from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn
+from cepkit.errors import CepError, OrderError, UnsupportedQueryError, warn, whole_number
 from cepkit.events import TIME
-from cepkit.frames.spark.tasks import EmptySource
+from cepkit.frames.spark.tasks import EmptySource, check_convertible
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import EngineValue, choose_engine, engines
 from cepkit.results.doors import open_door
 from cepkit.results.spark.binding import bind_any, check_functions, refuse_strict
+from cepkit.streaming.operators.row_pattern_query import RowPatternStream, row_pattern_stream
+from cepkit.streaming.operators.row_patterns import kept_columns
 from cepkit.streaming.operators.windows import column_in_order
 from cepkit.streaming.spark.matches import SparkStreamMatches
-from cepkit.streaming.spark.pairs import SparkStreamPairs
-from cepkit.streaming.spark.results import RESULT
-from cepkit.streaming.spark.rows import SparkStreamRows, why_one_bucket
-from cepkit.windows.chains import Chain
+from cepkit.streaming.spark.results import RESULT, SparkStreamResults
+from cepkit.streaming.spark.rows import SparkStreamPairs, SparkStreamRows, why_one_bucket
+from cepkit.windows.chains import Chain, OperatorExplanation
 from cepkit.windows.joining import plan_join
 from cepkit.windows.running import check_window
 from cepkit.windows.values import Join, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+# Queries, windows, joins and chains bound to streaming Spark frames, with every check that needs no rows.
 
 _DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 
@@ -206,3 +210,80 @@ def check_watermark(source: EmptySource, clock: str) -> None:
 
 def _type_name(source: EmptySource, name: str) -> str:
     return source.fields[source.names.index(name)].dataType.typeName()
+
+
+# `SparkStreamRowPatterns`, the result of MATCH_RECOGNIZE on a streaming Spark frame.
+
+
+def row_patterns_of_stream(
+    frame: DataFrame, text: str, params: Mapping[str, Any] | None = None
+) -> SparkStreamRowPatterns:
+    """Return the matches of MATCH_RECOGNIZE in a streaming frame; no job runs."""
+    source = EmptySource(frame)
+    query = row_pattern_stream(text, source.schema, params)
+    if not query.order_by:
+        raise OrderError(
+            "ORDER BY is missing: the rows of a Spark frame have no order; name the columns that sort them: "
+            "a time, and further columns if times repeat"
+        )
+    if twice := sorted(source.duplicates):
+        raise CepError(f"the stream has several columns {twice}; rename them")
+    check_watermark(source, query.order_by[0])
+    found = SparkStreamRowPatterns(frame, source, query)
+    if not query.partition_by:
+        warn(
+            "without PARTITION BY all rows are one partition, which one Spark task must hold and match; with "
+            "PARTITION BY the tasks share the work"
+        )
+    return found
+
+
+class SparkStreamRowPatterns(SparkStreamResults):
+    """The matches of MATCH_RECOGNIZE in a streaming Spark frame.
+
+    ``stream.cep.match(text)`` returns it for the text of MATCH_RECOGNIZE, or of a SELECT around it.
+    `to_frame` is a streaming frame with the rows of the result, and `writeStream` writes it as any streaming
+    frame. Nothing runs until Spark starts that writer.
+
+    Rows wait for the watermark as for `SparkStreamMatches`. A match comes out when no later row can change
+    it. With WITHIN the watermark says when it runs out of time. What is open when the stream stops does not
+    come out.
+    """
+
+    @property
+    def query(self) -> RowPatternStream:
+        """The query as a value."""
+        assert isinstance(self._query, RowPatternStream)
+        return self._query
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets: one without PARTITION BY, otherwise two per shuffle partition of Spark."""
+        return self._plan.n_buckets
+
+    def configure(self, *, buckets: int | None = None, late: str | None = None) -> SparkStreamRowPatterns:
+        """Return the same matches with other settings. A checkpoint belongs to its settings."""
+        if buckets is not None and not self._keys:
+            raise CepError("buckets: without PARTITION BY all rows are one partition, which is one bucket")
+        n_buckets = self._n_buckets if buckets is None else whole_number("buckets", buckets, 1)
+        return SparkStreamRowPatterns(self._frame, self._source, self.query, n_buckets, late or self._late)
+
+    def explain(self) -> OperatorExplanation:
+        """Say how the query is read and how the stream runs, without running it."""
+        notes = self._notes("without PARTITION BY all rows are one partition, which one task must hold")
+        return OperatorExplanation(
+            (("pattern", self._text), ("result", "rows that no later row changes"), *notes)
+        )
+
+    @property
+    def _text(self) -> str:
+        return str(self.query.pattern)
+
+    @property
+    def _title(self) -> str:
+        return f"matches of {self._text!r}"
+
+    def _needed_columns(self) -> list[str]:
+        columns = kept_columns(self.query, self._source.schema)
+        check_convertible(self._source, columns)
+        return columns

@@ -18,11 +18,10 @@ from cepkit.frames.building import partition_codes
 from cepkit.frames.spark.tasks import Order, check_total_order
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
-from cepkit.streaming.arrival import ordered_batch
-from cepkit.streaming.batches import StreamSchema
+from cepkit.streaming.batches import StreamSchema, ordered_batch
 from cepkit.streaming.operators.chains import open_search
+from cepkit.streaming.operators.join_search import Sides
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.operators.sides import Sides
 from cepkit.streaming.saved import Saved, load_bytes, save_bytes
 from cepkit.streaming.search import Options
 from cepkit.windows.chains import Chain

@@ -14,8 +14,7 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.planning.planner import Engine
 from cepkit.results.explanation import Explanation
-from cepkit.streaming.spark.adding import NextStep
-from cepkit.streaming.spark.results import SparkStreamResults
+from cepkit.streaming.spark.results import NextStep, SparkStreamResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,11 +1,13 @@
-"""What the results of streaming Spark frames share: their frame, their writer and their progress."""
+"""What results of streaming Spark frames share: their frame, their writer, their progress and failures."""
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import uuid4
@@ -20,23 +22,98 @@ from cepkit.frames.spark import tasks
 from cepkit.frames.spark.tasks import EmptySource
 from cepkit.language.regex.query import RegexQuery
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.planning.arguments import QueryKeywords, read_arguments, takes_query_keywords
+from cepkit.planning.queries import Query
+from cepkit.results.doors import open_door
+from cepkit.results.spark.jobs import error_of_task
 from cepkit.streaming.batches import StreamSchema
 from cepkit.streaming.operators.row_pattern_query import RowPatternStream
-from cepkit.streaming.saved_queries import query_as_json
+from cepkit.streaming.saved import query_as_json
 from cepkit.streaming.spark.bucket import BucketPlan, BucketQuery, keys_of_buckets
-from cepkit.streaming.spark.failures import with_clear_errors
 from cepkit.streaming.spark.progress import MOST_LATENCY, draw_progress, progress_frame
-from cepkit.streaming.spark.sending import STATISTICS, Sending
-from cepkit.streaming.spark.sinks import ParquetByBatch
-from cepkit.windows.chains import Chain
-from cepkit.windows.values import Join, Window
+from cepkit.streaming.spark.tasks import STATISTICS, Sending
+from cepkit.windows.chains import Chain, as_value
+from cepkit.windows.values import Join, Window, window_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import plotly.graph_objects as go
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import DataType, StructType
+
+
+# Functions for Spark's ``foreachBatch`` that write every match once.
+
+
+@dataclass(frozen=True)
+class ParquetByBatch:
+    """Writes each micro-batch into a folder of its own; a repeated batch replaces its folder."""
+
+    path: str  # the folder of the matches. Reading it gives a further column ``batch``.
+    late: str | None = None  # the folder of the late rows
+    has_late_rows: bool = False  # whether the batches have the column ``late``
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a micro-batch; Spark calls it with the number of the batch."""
+        from pyspark.sql import functions as F
+
+        if not self.has_late_rows:
+            batch.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
+            return
+        batch.persist()
+        try:
+            matches = batch.where(F.col("late").isNull()).drop("late")
+            matches.write.mode("overwrite").parquet(f"{self.path}/batch={number}")
+            if self.late is not None:
+                late = batch.where(F.col("late").isNotNull()).select("late.*")
+                late.write.mode("overwrite").parquet(f"{self.late}/batch={number}")
+        finally:
+            batch.unpersist()
+
+
+# Why a streaming query failed, in one error: state of another query, or a checkpoint that is damaged.
+
+# What Spark says when it cannot read a file of a checkpoint.
+_DAMAGE = (
+    "CANNOT_LOAD_STATE_STORE", "STATE_STORE_MISSING", "MISSING_STATE_DIRECTORY", "checksum mismatch",
+    "Unexpected end-of-input", "JsonParseException", "Incomplete log file", "Malformed log file",
+)  # fmt: skip
+
+
+def error_of_stream(error: Exception) -> CepError | None:
+    """Return the error of cepkit for a failure of a streaming query; None for other failures."""
+    if (own := error_of_task(error)) is not None:
+        return own
+    text = str(error)
+    found = next((line.strip() for line in text.splitlines() if any(word in line for word in _DAMAGE)), None)
+    if found is None:
+        return None
+    return CepError(
+        f"the checkpoint of the stream is damaged: {found[:200]}. Restore the folder from a copy that was "
+        "made while the query did not run, or begin with an empty checkpoint folder and an empty result"
+    )
+
+
+def with_clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of Spark's writer or query that raises the errors of `error_of_stream`."""
+
+    @functools.wraps(call)
+    def made(*given: Any, **more: Any) -> Any:
+        try:
+            return call(*given, **more)
+        except Exception as error:
+            own = error_of_stream(error)
+            if own is None:
+                raise
+            raise own from error
+
+    return made
+
+
+# What the results of streaming Spark frames share: their frame, their writer and their progress.
 
 _BUCKETS_PER_PARTITION = 2
 _DEFAULT_PARTITIONS = 200  # of Spark
@@ -360,3 +437,32 @@ def _use_rocks(frame: DataFrame) -> None:
     conf = frame.sparkSession.conf
     if "RocksDB" not in (conf.get(_PROVIDER, "") or ""):
         conf.set(_PROVIDER, _ROCKS)
+
+
+# Add a step to the results of a streaming Spark frame: the same Spark operator runs all steps.
+
+CHAIN = "chain in a Spark stream"
+
+
+class NextStep:
+    """What can read the results of a step: a query or a window. ``rows.cep`` returns it."""
+
+    def __init__(self, frames: tuple[DataFrame, ...], steps: tuple[Any, ...]):
+        self._frames, self._steps = frames, steps
+
+    @takes_query_keywords
+    def match(self, query: Query, **keywords: Unpack[QueryKeywords]) -> Any:
+        """Find the matches of a query in the results."""
+        return self._with(as_value(query, read_arguments(type(self).match, keywords)))
+
+    def window(self, aggregates: Any = None, **settings: Any) -> Any:
+        """Compute running aggregates of the results over a window, with the parameters of `cepkit.window`."""
+        return self._with(window_of(aggregates, **settings) if settings else _window(aggregates))
+
+    def _with(self, step: Any) -> Any:
+        steps = step.steps if isinstance(step, Chain) else (step,)
+        return open_door(CHAIN)(self._frames, Chain((*self._steps, *steps)))
+
+
+def _window(given: Any) -> Window:
+    return given if isinstance(given, Window) else Window(given)

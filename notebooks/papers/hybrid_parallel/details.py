@@ -14,11 +14,9 @@ from cepkit.errors import CepError
 from cepkit.parallel.agents.crew import Costs, Crew
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.engines import Hybrid, Sequential
-from cepkit.parallel.model.costs import evaluation_rates, event_loads
-from cepkit.parallel.model.rates import AgentRates
-from cepkit.parallel.model.statistics import agent_statistics
-from cepkit.parallel.simulation.calibration import calibrate_costs
-from cepkit.parallel.trace.trace import ACTIONS, Trace
+from cepkit.parallel.model import AgentRates, agent_statistics, evaluation_rates, event_loads
+from cepkit.parallel.simulation import calibrate_costs
+from cepkit.parallel.trace import ACTIONS, Trace
 from papers.hybrid_parallel.figures import COMPARED, CORES, COSTS, Runs, simulated, speedup, system_of
 from papers.hybrid_parallel.workloads import VARIABLES, Workload, prepared, sensors
 

@@ -15,7 +15,7 @@ from cepkit.errors import CepError, nearest, require_columns
 from cepkit.plots import theme
 from cepkit.plots.drawing import ADVANCE, FONT_SIZE, document, element, number, path, text
 from cepkit.plots.sweeps import SweepPanel
-from cepkit.plots.text import cut, escaped
+from cepkit.plots.theme import cut, escaped
 from papers.hybrid_parallel.results import along
 from papers.hybrid_parallel.workloads import CHANGE, CORRELATION, SENSORS
 

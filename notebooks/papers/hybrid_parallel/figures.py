@@ -23,7 +23,7 @@ from cepkit.parallel.agents.crew import ONE_BY_ONE, Costs, RunSettings
 from cepkit.parallel.agents.outcome import ParallelRun
 from cepkit.parallel.engine.divided import RIP
 from cepkit.parallel.engine.engines import Hybrid, ParallelEngine, Sequential
-from cepkit.parallel.simulation.simulation import simulate_agents
+from cepkit.parallel.simulation import simulate_agents
 from papers.hybrid_parallel.workloads import PATTERNS, VARIABLES, Workload, prepared
 from papers.tables import sweep
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.datasets.abc_stream import poisson_types
 from cepkit.datasets.minute_bars import BarParameters, minute_bars
-from cepkit.datasets.poisson_types import poisson_types
 from cepkit.datasets.smart_home import HomeParameters, smart_home
 from cepkit.errors import CepError
 from cepkit.events import Events

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from cepkit.linked.linked_cep import LinkedCEP
+from cepkit.linked.linked_cep import LinkedCEP, SaseRuns
 from cepkit.linked.patterns import (
     ABSENT,
     EventComparison,
@@ -18,7 +18,6 @@ from cepkit.linked.patterns import (
     PlainMatches,
     PlainPattern,
 )
-from cepkit.linked.runs import SaseRuns
 
 # --- CoverMatch and CombineMatch as the LinkedCEP paper prints them, only to show where they fail.
 

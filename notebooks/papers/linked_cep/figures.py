@@ -22,9 +22,8 @@ from cepkit.datasets.abc_stream import abc_stream
 from cepkit.datasets.traffic import traffic
 from cepkit.errors import CepError
 from cepkit.linked.kernel_machine import KernelMachine
-from cepkit.linked.linked_cep import LinkedCEP
+from cepkit.linked.linked_cep import LinkedCEP, SaseRuns, SiddhiLikeRuns
 from cepkit.linked.patterns import COPIES, EventComparison, PlainEvents, PlainPattern
-from cepkit.linked.runs import SaseRuns, SiddhiLikeRuns
 from papers.recorded import recorded
 
 SYSTEMS: dict[str, Callable[..., KernelMachine]] = {

@@ -18,8 +18,7 @@ from cepkit.shedding.strategies.darling import Darling, DarlingShedder
 from cepkit.shedding.strategies.espice import ESpice
 from cepkit.shedding.strategies.hspice import HSpice
 from cepkit.shedding.strategies.names import as_strategy
-from cepkit.shedding.strategies.overload import SAFETY, queue_room
-from cepkit.shedding.strategies.strategy import Event, Load, Shedder, Strategy, Training
+from cepkit.shedding.strategies.strategy import SAFETY, Event, Load, Shedder, Strategy, Training, queue_room
 from cepkit.shedding.tree.machine import EventOutcome
 from cepkit.shedding.tree.program import READINGS, TreeProgram
 from papers.load_shedding.figures import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.regex.matching import match_regex
+from cepkit.engines.regex import match_regex
 from cepkit.errors import CepError
 from cepkit.frames.building import build_events
 from cepkit.frames.pandas import PandasSource

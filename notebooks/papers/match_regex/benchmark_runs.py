@@ -14,7 +14,7 @@ import pandas as pd
 
 from cepkit.compile.regex.plan import SLOTS
 from cepkit.compile.regex.program import Program
-from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.engines.regex import Run, match_regex
 from cepkit.errors import CepError, nearest
 from cepkit.events import Events
 from cepkit.frames.building import build_events

@@ -81,7 +81,7 @@ _OTHER_LETTERS = "\u200c\u200d\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U000
 def hashtags(text: str) -> TagSet:
     r"""Return the set of hashtags in a text: lower case, sorted, each once, without ``#``.
 
-    `cepkit.pipelines.tags.hashtags` finds exactly the same on Spark.
+    `cepkit.pipelines.stages.hashtags` finds exactly the same on Spark.
     """
     found = (_ascii_pattern() if text.isascii() else _unicode_pattern()).findall(text)
     return tuple(sorted({tag.lower() for tag in found}))
@@ -117,7 +117,7 @@ def tag_sets(content: Iterable[str]) -> list[TagSet]:
 
 def tag_code(sets: Sequence[TagSet]) -> np.ndarray:
     """Return one number per set of tags, from 1 in the order of sorted tags; the empty set is 0."""
-    # `cepkit.pipelines.tags.tag_code` returns the same numbers on Spark.
+    # `cepkit.pipelines.stages.tag_code` returns the same numbers on Spark.
     number = {tags: i for i, tags in enumerate(sorted({(), *sets}))}
     return np.array([number[tags] for tags in sets], np.int64)
 

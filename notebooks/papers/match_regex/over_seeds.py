@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from cepkit.engines.regex.matching import Run, match_regex
+from cepkit.engines.regex import Run, match_regex
 from papers.match_regex.aggregates import incremental_against_recomputed
 from papers.match_regex.benchmark_runs import (
     Prepared,

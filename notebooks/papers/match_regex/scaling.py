@@ -16,7 +16,7 @@ from itertools import pairwise, repeat
 import numpy as np
 import pandas as pd
 
-from cepkit.engines.regex.matching import advance, match_regex
+from cepkit.engines.regex import advance, match_regex
 from papers.match_regex.benchmark_runs import (
     BENCHMARKS,
     VARIANTS,

@@ -19,8 +19,8 @@ import pandas as pd
 
 from cepkit.compile.regex.program import Program
 from cepkit.compile.shared.bound_query import Inputs
-from cepkit.engines.regex.matching import advance, match_regex
-from cepkit.streaming.merge import OrderedMerge
+from cepkit.engines.regex import advance, match_regex
+from cepkit.streaming.replicas import OrderedMerge
 from papers.match_regex.benchmark_runs import BENCHMARKS, Benchmark, compile_benchmark
 from papers.match_regex.benchmarks import data_named, parse_tweets
 from papers.match_regex.operators import tag_sets

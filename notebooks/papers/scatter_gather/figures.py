@@ -14,19 +14,19 @@ import numpy as np
 import pandas as pd
 
 from cepkit.datasets.constant_rate import stock_ticks
-from cepkit.scaleout.gather.k_slack import order_metrics
-from cepkit.scaleout.model.loads import capacity_for
-from cepkit.scaleout.simulation.accuracy import (
-    ArrivingPartials,
-    accuracy,
-    join_partials,
-    slack_order,
-    window_partials,
+from cepkit.scaleout.accuracy import ArrivingPartials, accuracy, join_partials, slack_order, window_partials
+from cepkit.scaleout.formulas import capacity_for
+from cepkit.scaleout.k_slack import order_metrics
+from cepkit.scaleout.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts
+from cepkit.scaleout.simulated import (
+    card_stream,
+    longest_join,
+    longest_pattern,
+    longest_window,
+    simulate_join,
+    simulate_pattern,
+    simulate_window,
 )
-from cepkit.scaleout.simulation.joins import longest_join, simulate_join
-from cepkit.scaleout.simulation.nodes import ClusterSetting, NodeKind, NodeLink, ServiceCosts
-from cepkit.scaleout.simulation.patterns import card_stream, longest_pattern, simulate_pattern
-from cepkit.scaleout.simulation.windows import longest_window, simulate_window
 from papers.recorded import recorded
 
 # --- The numbers that the text of the thesis prints for figures 5.1 to 5.20, and tables 5.1 and 5.2.

@@ -8,26 +8,22 @@ import numpy as np
 import pandas as pd
 
 from cepkit.errors import CepError
-from cepkit.scaleout.model.joins import (
+from cepkit.scaleout.formulas import (
+    MEASURES,
     grid_join_node,
-    join_on_one_node,
-    printed_grid_join_node,
-    printed_small_large_node,
-    small_large_node,
-    square_grid,
-)
-from cepkit.scaleout.model.loads import MEASURES
-from cepkit.scaleout.model.patterns import (
     grid_node,
+    join_on_one_node,
     leghari_node,
     pattern_memory,
     printed_grid_bandwidth,
+    printed_grid_join_node,
     printed_pattern_memory,
+    printed_small_large_node,
     printed_state_node,
-    state_node,
-)
-from cepkit.scaleout.model.windows import (
     printed_window_gather,
+    small_large_node,
+    square_grid,
+    state_node,
     window_gather,
     window_node,
     window_on_one_node,

@@ -1,1 +1,0 @@
-"""The functions of MATCH_RECOGNIZE on values: numbers, texts and times."""

@@ -1,1 +1,0 @@
-"""Expressions of MATCH_RECOGNIZE at many places at once, with the values of `compile_value`."""

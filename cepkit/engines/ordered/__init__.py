@@ -1,1 +1,0 @@
-"""The engine that searches single events in the cheapest order."""

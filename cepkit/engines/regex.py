@@ -1,0 +1,441 @@
+"""The regex engine: runs a program over events, whole or in blocks of partitions on threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from cepkit.compile.interpreted.regex import RegexCode, regex_code_of
+from cepkit.compile.regex.program import LIST_FULL, MOST_LIVE, QUEUE_FULL, Kernel, Program, State
+from cepkit.compile.shared.bound_query import Inputs
+from cepkit.compile.shared.loading import compile_if_it_pays, is_ready, load_kernels, reason_to_compile
+from cepkit.compile.shared.term_writing import KernelSource
+from cepkit.engines.interpreted.regex import KERNELS, Interpreter
+from cepkit.engines.shared.match_set import LINEAGE, MatchSet
+from cepkit.engines.shared.placing import usable_threads
+from cepkit.errors import CepError
+from cepkit.events import FLOAT, Events
+from cepkit.progress import checkpoint, run_on_threads
+
+# Choose how a regex query runs: interpreted at once, or with a kernel of its own, which must be compiled.
+
+AUTO, INTERPRETED, COMPILED = "auto", "interpreted", "compiled"
+# Interpretation takes some 30 ns per event longer than a compiled kernel, and compilation about a second.
+_MOST_EVENTS = 20_000_000
+
+
+def kernel_for(program: Program, inputs: Inputs, n_events: int, tier: str = AUTO) -> Kernel | Interpreter:
+    """Return what runs ``program`` on this many events."""
+    if tier == COMPILED:
+        return program.matching(inputs)
+    if tier == INTERPRETED:
+        code = regex_code_of(program)
+        if isinstance(code, str):
+            raise CepError(f"the query cannot be interpreted: it {code}")
+        return Interpreter(code)
+    code = code_if_new(program, program.matching_source(inputs), n_events)
+    return program.matching(inputs) if isinstance(code, str) else Interpreter(code)
+
+
+def labeller_for(program: Program, inputs: Inputs, n_events: int) -> Kernel | Interpreter:
+    """Return what finds the positions of the rows of matches."""
+    code = code_if_new(program, program.labelling_source(inputs), n_events)
+    return program.labelling(inputs) if isinstance(code, str) else Interpreter(code)
+
+
+def code_if_new(program: Program, source: KernelSource, n_events: int) -> RegexCode | str:
+    """Return ``program`` for interpretation, or why the kernel with this source runs."""
+    if n_events > _MOST_EVENTS:
+        return "compilation pays for this many events"
+    return reason_to_compile(source.text, KERNELS) or regex_code_of(program)
+
+
+def take_over(
+    program: Program, interpreter: Interpreter, state: State, inputs: Inputs
+) -> tuple[Kernel, State] | None:
+    """Return the query's own kernel and its state after the same events; None while it is not compiled.
+
+    A kernel with queues keeps its starts in another order, so it does not take over.
+
+    """
+    if program.plan.queues or not is_ready(program.matching_source(inputs).text):
+        return None
+    kernel = program.matching(inputs)
+    arrays = dict(state.arrays)
+    n_floats, n_integers = 0, 0
+    for i, slot in enumerate(interpreter.code.plan.slots):
+        if slot.kind == FLOAT:
+            arrays[f"list_s{i}"] = arrays["list_floats"][:, n_floats]
+            n_floats += 1
+        else:
+            arrays[f"list_s{i}"] = arrays["list_integers"][:, n_integers]
+            n_integers += 1
+    layout = kernel.source.state
+    made = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
+    return kernel, State(layout, made)
+
+
+def tier_of(kernel: Kernel | Interpreter) -> str:
+    """Return the name of the tier."""
+    return INTERPRETED if isinstance(kernel, Interpreter) else COMPILED
+
+
+# The state of this many partitions fits the cache. More partitions are matched in blocks of this size.
+PARTITIONS_PER_BLOCK = 2048
+_MOST_PARTITIONS_AT_ONCE = 2048
+_FEWEST_EVENTS_PER_THREAD = 250_000
+# A call of the kernel ends after about this many events or visited partial matches: some 10 to 100 ms.
+_EVENTS_PER_CALL = 1 << 20
+_WORK_PER_CALL = 1 << 24
+_EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON = 1 << 8, 1 << 12
+_EVENTS_PER_BATCH = 1 << 21  # interpreted before a compiled kernel may take over
+# Visited partial matches. To interpret this many takes about as long as to compile a kernel.
+MOST_INTERPRETED_WORK = 1 << 25
+BLOCKS = "cepkit.kernels.blocks"
+_EVENTS_PER_SCATTER = 1 << 22  # some hundredths of a second
+
+
+@dataclass
+class Run:
+    """What a run did, filled in while it runs."""
+
+    work: int = 0  # visited partial matches
+    most_live: int = 0  # live starts of one partition
+    n_blocks: int = 0
+    threads: int = 1
+    tier: str = COMPILED  # how the query ran: interpreted, or with a kernel of its own
+
+    def note(self, work: int, most_live: int) -> None:
+        """Add the work of a call, and keep the largest number of live starts."""
+        self.work += work
+        self.most_live = max(self.most_live, most_live)
+
+
+class _BoundedRun(Run):
+    """The run of an interpreter. It ends when a kernel would have been compiled in the meantime."""
+
+    def note(self, work: int, most_live: int) -> None:
+        super().note(work, most_live)
+        if self.work > MOST_INTERPRETED_WORK:
+            raise _CompileNowError
+
+
+class _CompileNowError(Exception):
+    pass
+
+
+def match_regex(
+    program: Program,
+    events: Events,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    run: Run | None = None,
+    tier: str = "auto",
+) -> MatchSet:
+    """Find the matches of ``program`` in ``events``.
+
+    Source: Hirzel, "Partition and Compose", DEBS 2012, sections 2.3 and 3.
+    """
+    run = run if run is not None else Run()
+    threads = _threads(program, events, threads)
+    inputs = program.inputs(events.columns)
+    kernel = kernel_for(program, inputs, events.n_events, tier)
+    if tier == AUTO and isinstance(kernel, Interpreter):
+        bounded, steps = _BoundedRun(), []
+
+        def step(n: int) -> None:
+            steps.append(n)
+            if progress is not None:
+                progress(n)
+
+        try:
+            found = _match(program, kernel, events, inputs, threads, step, bounded)
+        except _CompileNowError:
+            if progress is not None:
+                progress(-sum(steps))  # the kernel begins again
+            kernel = program.matching(inputs)
+        else:
+            vars(run).update(vars(bounded))
+            return found
+    return _match(program, kernel, events, inputs, threads, progress, run)
+
+
+def _match(
+    program: Program,
+    kernel: Kernel | Interpreter,
+    events: Events,
+    inputs: Inputs,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> MatchSet:
+    run.tier = tier_of(kernel)
+    if not program.compiled or (threads == 1 and events.n_partitions <= _MOST_PARTITIONS_AT_ONCE):
+        run.n_blocks, run.threads = 1, 1
+        state = kernel.new_state(max(1, events.n_partitions))
+        if isinstance(kernel, Interpreter):
+            first, last = _interpret(program, kernel, state, events, inputs, progress, run)
+        else:
+            first, last = advance(kernel, state, events.partition_of_event, inputs, 0, progress, run)
+        return MatchSet(events, first, last)
+    blocks = cut_into_blocks(events, inputs, threads)
+    run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
+    found = _match_blocks(kernel, blocks, threads, progress, run)
+    if run.tier == INTERPRETED:
+        compile_if_it_pays(program.matching_source(inputs).text, events.n_events)
+    first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
+    last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
+    order = np.argsort(last, kind="stable")
+    return MatchSet(events, first[order], last[order])
+
+
+def _interpret(
+    program: Program,
+    interpreter: Interpreter,
+    state: State,
+    events: Events,
+    inputs: Inputs,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Interpret ``program`` batch by batch. Once its kernel is compiled, the kernel takes over the state."""
+    kernel: Kernel | Interpreter = interpreter
+    n, found = events.n_events, []
+    if n > _EVENTS_PER_BATCH:
+        compile_if_it_pays(program.matching_source(inputs).text, n)
+    for low in range(0, n, _EVENTS_PER_BATCH):
+        is_interpreted = low > 0 and isinstance(kernel, Interpreter)
+        if is_interpreted and (taken := take_over(program, interpreter, state, inputs)):
+            kernel, state = taken
+            run.tier = f"{INTERPRETED}, then {COMPILED}"
+        rows = slice(low, min(low + _EVENTS_PER_BATCH, n))
+        columns = {name: values[rows] for name, values in inputs.columns.items()}
+        own = inputs.with_columns(columns)
+        found.append(advance(kernel, state, events.partition_of_event[rows], own, low, progress, run))
+    compile_if_it_pays(program.matching_source(inputs).text, n)
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+
+
+def _threads(program: Program, events: Events, threads: int | None) -> int:
+    if not program.compiled or not program.pure:
+        return 1
+    if threads is not None:
+        return max(1, threads)
+    usable = min(usable_threads(), events.n_events // _FEWEST_EVENTS_PER_THREAD, events.n_partitions)
+    # Dealing few partitions to the threads costs as much as matching a cheap pattern.
+    pays = usable > 2 or events.n_partitions > _MOST_PARTITIONS_AT_ONCE or bool(program.functions)
+    return max(1, usable) if pays else 1
+
+
+def advance(
+    kernel: Kernel | Interpreter,
+    state: State,
+    partition: np.ndarray,
+    inputs: Inputs,
+    row_base: int,
+    progress: Callable[[int], None] | None = None,
+    run: Run | None = None,
+    events_per_call: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Advance ``state`` over a run of events and return the matches that end in it."""
+    run = run if run is not None else Run()
+    if isinstance(kernel, Interpreter):
+        return kernel.advance(state, partition, inputs, row_base, progress, run.note)
+    n_events = len(partition)
+    per_call, most_work = _EVENTS_PER_CALL, _WORK_PER_CALL
+    if not kernel.is_compiled:
+        per_call, most_work = _EVENTS_PER_CALL_AS_PYTHON, _WORK_PER_CALL_AS_PYTHON
+    room = min(n_events, events_per_call or per_call)
+    out = np.empty(room, np.int64), np.empty(room, np.int64)
+    report = np.zeros(5, np.int64)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    columns, arrays = inputs.arguments(), state.arguments()
+    kernel_run, done = kernel.run, 0
+    # Only a kernel that runs as Python can warn of a division by zero or an overflow.
+    with nullcontext() if kernel.is_compiled else np.errstate(all="ignore"):
+        while done < n_events:
+            checkpoint()
+            end = min(done + room, n_events)
+            n_found = kernel_run(partition, done, end, row_base, most_work, *columns, *arrays, *out, report)
+            if n_found:
+                found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
+            consumed, _, work, _, reason = report.tolist()
+            run.work += work
+            if progress is not None:
+                progress(consumed - done)
+            done = consumed
+            if reason in (LIST_FULL, QUEUE_FULL):
+                state.grow("list" if reason == LIST_FULL else "queue")
+                arrays = state.arguments()
+    run.most_live = max(run.most_live, int(report[MOST_LIVE]))
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBlocks:
+    """Events rearranged block by block. The rows of a block are in stream order."""
+
+    first_row: np.ndarray  # int64, (n_blocks + 1,)
+    partitions_per_block: int
+    partition: np.ndarray  # int32, (n_events,): numbered within the block
+    event_of_row: np.ndarray  # int32 or int64, (n_events,)
+    inputs: Inputs
+
+
+def balanced_blocks(events_of_partition: np.ndarray, n_blocks: int) -> np.ndarray:
+    """Return the block of each partition; the largest partitions go first, each to the emptiest block."""
+    load = np.zeros(n_blocks, np.int64)
+    block = np.zeros(len(events_of_partition), np.int32)
+    for p in np.argsort(-events_of_partition, kind="stable"):
+        b = int(load.argmin())
+        block[p] = b
+        load[b] += events_of_partition[p]
+    return block
+
+
+def cut_into_blocks(events: Events, inputs: Inputs, threads: int) -> PartitionBlocks:
+    """Rearrange the columns so that each block of partitions lies together.
+
+    Few partitions are dealt to the threads so that these get about equally many events. Many partitions are
+    cut into blocks with a state that fits the cache.
+
+    """
+    kernels = load_kernels(BLOCKS)
+    partition, n_partitions = events.partition_of_event, events.n_partitions
+    if n_partitions > _MOST_PARTITIONS_AT_ONCE:
+        shift = (PARTITIONS_PER_BLOCK - 1).bit_length()
+        n_blocks = ((n_partitions - 1) >> shift) + 1
+        block = np.arange(n_blocks, dtype=np.int32)
+        mask = (1 << shift) - 1
+        partitions_per_block = 1 << shift
+    else:
+        shift, mask, partitions_per_block = 0, -1, n_partitions
+        n_blocks = min(threads, n_partitions)
+        block = balanced_blocks(np.bincount(partition, minlength=n_partitions), max(1, n_blocks))
+    n = events.n_events
+    # Threads first count runs of events, then write them. The counts show where a run begins in each block.
+    n_runs = max(threads, -(-n // _EVENTS_PER_SCATTER))
+    cuts = np.linspace(0, n, n_runs + 1).astype(np.int64)
+    counts = np.zeros((n_runs, n_blocks), np.int64)
+    own_partition = np.empty(n, np.int32)
+    event_of_row = np.empty(n, np.int32 if n < 2**31 else np.int64)
+    columns = {name: np.empty_like(values) for name, values in inputs.columns.items()}
+    first_row = np.zeros(n_blocks + 1, np.int64)
+
+    def count(t: int) -> None:
+        kernels.count_events(partition[cuts[t] : cuts[t + 1]], shift, block, counts[t])
+
+    def scatter(t: int) -> None:
+        run = slice(cuts[t], cuts[t + 1])
+        cursor = first_row[:-1] + counts[:t].sum(axis=0)
+        kernels.scatter_events(
+            partition[run], cuts[t], shift, mask, block, cursor.copy(), own_partition, event_of_row
+        )
+        for name, values in inputs.columns.items():
+            # As unsigned integers of the same width: four compiled variants serve all types.
+            bits = np.dtype(f"u{values.dtype.itemsize}")
+            out = columns[name].view(bits)
+            kernels.scatter_column(partition[run], shift, block, cursor.copy(), values[run].view(bits), out)
+
+    run_on_threads(count, n_runs, threads)
+    np.cumsum(counts.sum(axis=0), out=first_row[1:])
+    run_on_threads(scatter, n_runs, threads)
+    return PartitionBlocks(
+        first_row, partitions_per_block, own_partition, event_of_row, inputs.with_columns(columns)
+    )
+
+
+def _match_blocks(
+    kernel: Kernel | Interpreter,
+    blocks: PartitionBlocks,
+    threads: int,
+    progress: Callable[[int], None] | None,
+    run: Run,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    local = threading.local()
+    n_blocks = len(blocks.first_row) - 1
+    runs: list[Run] = []
+
+    def match_block(b: int) -> tuple[np.ndarray, np.ndarray]:
+        if not hasattr(local, "state"):
+            local.state = kernel.new_state(blocks.partitions_per_block)
+            local.run = type(run)()
+            runs.append(local.run)
+        else:
+            local.state.clear()
+        rows = slice(blocks.first_row[b], blocks.first_row[b + 1])
+        columns = {name: values[rows] for name, values in blocks.inputs.columns.items()}
+        inputs = blocks.inputs.with_columns(columns)
+        first, last = advance(kernel, local.state, blocks.partition[rows], inputs, 0, progress, local.run)
+        event_of_row = blocks.event_of_row[rows]
+        return event_of_row[first].astype(np.int64), event_of_row[last].astype(np.int64)
+
+    if threads == 1:
+        found = [match_block(b) for b in range(n_blocks)]
+    else:
+        found = run_on_threads(match_block, n_blocks, threads)
+    run.work += sum(r.work for r in runs)
+    run.most_live = max([run.most_live, *(r.most_live for r in runs)])
+    return found
+
+
+def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
+    """Return the pattern position of every row of every match, int64, along the items of the lineage.
+
+    If a row can stand for several positions, every variable takes as many rows as it can, from left to
+    right: the lexicographically smallest sequence of positions wins.
+
+    One pass over the events of the matches' partitions and one over the rows of matches.
+    """
+    lineage = matches.lineage
+    position = np.zeros(len(lineage.event_of_item), np.int64)
+    if len(matches):
+        events = matches.events
+        inputs = program.inputs(events.columns)
+        own, rows = matches.in_few_partitions
+        if rows is not None:
+            inputs = inputs.with_columns({name: values[rows] for name, values in inputs.columns.items()})
+        item_mask = _reached(program, own, inputs)
+        automaton = program.automaton
+        follow_of_position = np.array(automaton.follow, np.int64)
+        complete = load_kernels(LINEAGE).choose_positions(
+            lineage.first_item_of_match, item_mask, follow_of_position, automaton.accepting, position
+        )
+        assert complete, "the rows of a match do not spell its pattern"
+    return position
+
+
+def _reached(program: Program, matches: MatchSet, inputs: Inputs) -> np.ndarray:
+    """Return the mask of positions that each row of each match reaches, int64, along the lineage."""
+    events, lineage = matches.events, matches.lineage
+    own = labeller_for(program, inputs, events.n_events)
+    if isinstance(own, Interpreter):
+        return own.label(
+            events.partition_of_event, max(1, events.n_partitions), inputs,
+            lineage.event_of_item, lineage.first_item_of_match,
+        )  # fmt: skip
+    item_mask = np.zeros(len(lineage.event_of_item), np.int64)
+    state = own.new_state(max(1, events.n_partitions))
+    head, follow = matches.chains()
+    with np.errstate(all="ignore"):
+        own.run(
+            events.partition_of_event,
+            *inputs.arguments(),
+            *state.arguments(),
+            head,
+            matches.first,
+            matches.last,
+            follow,
+            lineage.first_item_of_match[:-1].copy(),
+            item_mask,
+        )
+    return item_mask

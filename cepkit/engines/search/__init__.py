@@ -1,1 +1,0 @@
-"""The engine that searches depth first. It runs every sequence query."""

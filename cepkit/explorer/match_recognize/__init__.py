@@ -1,1 +1,0 @@
-"""What the explorer shows of MATCH_RECOGNIZE: its automaton, its funnel, its reasons and its moments."""

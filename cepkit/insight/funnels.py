@@ -1,0 +1,399 @@
+"""The funnels of regexes and of sequences: how many events and partial matches reach each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cepkit.compile.regex.matching_source import write_matching
+from cepkit.compile.regex.program import Kernel, Program, compile_regex
+from cepkit.compile.sequences.program import BoundBranch, SequenceProgram
+from cepkit.compile.sequences.search_source import DEPTH, DONE, START, WORK, test_of
+from cepkit.compile.shared.loading import is_ready
+from cepkit.engines.after_match import MOST_LOOKED_AT, report_matches
+from cepkit.engines.counting.engine import counter_of, graph_of
+from cepkit.engines.regex import advance, match_regex
+from cepkit.engines.search import BranchSearch
+from cepkit.engines.shared.kernels import accepted, kernel, per_call
+from cepkit.engines.shared.places import Places
+from cepkit.engines.shared.python_kernels import plain_module
+from cepkit.engines.shared.sequence_set import SequenceSet
+from cepkit.errors import UnsupportedQueryError
+from cepkit.events import Events
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount
+from cepkit.insight.tally import Followed, Tally, outputs_of
+from cepkit.language.expressions import trees as ex
+from cepkit.language.regex.patterns import (
+    AnyEvent,
+    Pattern,
+    Repeat,
+    Sequence,
+    Variable,
+    is_nullable,
+    seq,
+    variables,
+)
+from cepkit.language.regex.query import RegexQuery
+from cepkit.language.sequences.branches import Condition
+from cepkit.progress import checkpoint
+
+# The funnel of a regex: count the matches of longer and longer beginnings of its pattern.
+
+_FEW_ROWS = 5_000  # events that plain Python reads faster than a kernel compiles
+
+
+def beginnings(pattern: Pattern, most: int | None = None) -> list[Pattern]:
+    """Return the beginnings of a regex pattern, from the shortest to the whole; each needs at least one row.
+
+    ``most`` limits their number; the shortest ones and the whole pattern remain.
+    """
+    parts = pattern.parts if isinstance(pattern, Sequence) else ()
+    made = [seq(*parts[:i]) for i in range(1, len(parts))]
+    made = [part for part in made if not is_nullable(part)]
+    return [*(made if most is None else made[: most - 1]), pattern]
+
+
+def count_regex_funnel(
+    program: Program,
+    events: Events,
+    n_matches: int | None = None,
+    most_steps: int | None = None,
+    *,
+    with_conditions: bool = True,
+) -> tuple[BranchFunnel, ...]:
+    """Count the matches of every beginning of a regex, at most ``most_steps`` beginnings.
+
+    ``n_matches`` is the number of matches of the whole pattern, if known. With ``with_conditions=False``,
+    neither ``n_alone`` nor the conditions are counted.
+
+    The regex engine runs once for each step, and once for each condition that reads no matched rows.
+    """
+    n_rows = events.n_events
+    parts = beginnings(program.query.pattern, most_steps)
+    steps: list[StepCount] = []
+    before, n_before = 0, n_rows
+    for part in parts:
+        is_whole = part is parts[-1]
+        n = n_matches if is_whole and n_matches is not None else _count(_cut_off(program, part), events)
+        own = _own_part(part, before)
+        n_alone = _n_alone(program, events, own) if with_conditions else None
+        conditions = tuple(_conditions(program, events, own)) if with_conditions else ()
+        steps.append(StepCount(str(own), None, n_rows, n_alone, Count(n), None, n_before, n, conditions))
+        before, n_before = _length(part), n
+    return (BranchFunnel(tuple(steps), Count(n_before), Count(n_before), 1.0),)
+
+
+def _length(pattern: Pattern) -> int:
+    return len(pattern.parts) if isinstance(pattern, Sequence) else 1
+
+
+def _own_part(beginning: Pattern, n_before: int) -> Pattern:
+    """Return the parts of a beginning after its first ``n_before`` parts."""
+    return seq(*beginning.parts[n_before:]) if n_before else beginning
+
+
+def _cut_off(program: Program, part: Pattern) -> Program:
+    """Return the compiled query of a beginning of the pattern."""
+    query = program.query
+    used = {variable.name for variable in variables(part)}
+    define = tuple((name, tree) for name, tree in query.define if name in used)
+    shorter = replace(query, pattern=part, define=define, measures=None, sources=())
+    return compile_regex(shorter, program.schema)
+
+
+def _count(program: Program, events: Events) -> int:
+    """Return the number of matches."""
+    if events.n_events > _FEW_ROWS or not program.compiled:
+        return len(match_regex(program, events))
+    inputs = program.inputs(events.columns)
+    dtypes = {name: values.dtype.name for name, values in inputs.columns.items()}
+    source = write_matching(
+        program.plan, dtypes, functions=tuple(program.functions), compiled=program.compiled
+    )
+    kernel = Kernel(plain_module(program, source.text)["advance"], source, is_compiled=False)
+    state = kernel.new_state(max(1, events.n_partitions))
+    _, last = advance(kernel, state, np.asarray(events.partition_of_event), inputs, 0)
+    return len(last)
+
+
+# --- predicates of a single row
+
+
+def looks_at_match(tree: ex.Expression) -> bool:
+    """Return whether a predicate depends on the rows matched earlier."""
+    return any(isinstance(node, ex.Aggregate) for node in tree.walk())
+
+
+def row_query(query: RegexQuery, name: str, condition: ex.Expression | None) -> RegexQuery:
+    """Return the query whose matches are the rows at which a condition, or a boolean column, holds."""
+    define = () if condition is None else ((name, condition),)
+    return replace(query, pattern=Variable(name), define=define, measures=None, within=None, sources=())
+
+
+def _n_alone(program: Program, events: Events, part: Pattern) -> int | None:
+    """Return how many rows fulfil the predicate of a part of the pattern; None if it is not defined."""
+    while isinstance(part, Repeat):
+        part = part.body
+    if isinstance(part, AnyEvent):
+        return events.n_events
+    if not isinstance(part, Variable) or part.name in program.automaton.dropped:
+        return None
+    tree = dict(program.query.define).get(part.name)
+    if tree is not None and looks_at_match(tree):
+        return None
+    return _count(compile_regex(row_query(program.query, part.name, tree), program.schema), events)
+
+
+def _conditions(program: Program, events: Events, part: Pattern) -> Iterator[ConditionCount]:
+    """Yield the conditions of the predicates in a part of the pattern."""
+    defined = dict(program.query.define)
+    for name in dict.fromkeys(variable.name for variable in variables(part)):
+        if name in program.automaton.dropped:
+            continue  # no match can reach it, so its columns are not read
+        if name not in defined:
+            n = _count(compile_regex(row_query(program.query, name, None), program.schema), events)
+            yield ConditionCount(0, name, True, events.n_events, n)
+            continue
+        for number, condition in enumerate(ex.conjuncts(defined[name])):
+            if looks_at_match(condition):
+                yield ConditionCount(number, f"{name}: {condition}", False, None, None)
+                continue
+            n = _count(compile_regex(row_query(program.query, name, condition), program.schema), events)
+            yield ConditionCount(number, f"{name}: {condition}", True, events.n_events, n)
+
+
+# The funnel of a sequence: count the events, partial matches and passed conditions of each step.
+
+MOST_WORK = 1 << 27  # events tested for one number, before it becomes a lower bound
+MOST_BRANCHES = 32
+_MOST_PLAIN = 1 << 22  # the same if the conditions cannot be compiled
+_FEW = 20_000  # events that plain Python tests before a search is compiled
+_WORK_PER_CALL = 1 << 20
+
+Counter = Callable[[Places, np.ndarray, BoundBranch], Count]
+
+
+def count_funnel(
+    program: SequenceProgram,
+    events: Events,
+    run: Callable[[SequenceProgram, Events], SequenceSet],
+    *,
+    count: Counter | None = None,
+    n_matches: int | None = None,
+    most_tallied: int | None = None,
+    seed: int = 0,
+) -> tuple[BranchFunnel, ...]:
+    """Count the steps of every branch of a sequence, in the order of the branches.
+
+    Each component needs one count, and a second one if it decides an absence.
+    """
+    count = count or exact_count
+    if len(program.branches) > MOST_BRANCHES:
+        raise UnsupportedQueryError(
+            f"alternatives, orders and optional parts expand to {len(program.branches)} patterns, but a "
+            f"funnel shows at most {MOST_BRANCHES}; split the query"
+        )
+    places = Places(with_single_tests(program), events)
+    accept = _accept(places)
+    made, known = [], n_matches if len(program.branches) == 1 else None
+    for bound in program.branches:
+        n = len(bound.branch.components)
+        tally = Tally(places, accept, bound, seed, most_tallied)
+        last = n if known is None else n - 1
+        partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(last)]
+        partial += [Count(known)] if known is not None else []
+        steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
+        made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
+    if program.query.after_match[0] == "none":
+        return tuple(made)
+    reported = None
+    exact = all(one.complete.exact for one in made)
+    if exact and sum(one.complete.n for one in made) <= MOST_LOOKED_AT:
+        block = report_matches(program, run(program, events)).ending(0, events.n_events)
+        reported = np.bincount(block.branch_of_match, minlength=len(made))
+    return tuple(
+        replace(one, reported=None if reported is None else Count(int(reported[b])))
+        for b, one in enumerate(made)
+    )
+
+
+def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tally, count) -> StepCount:
+    component = bound.branch.components[c]
+    typed = int(component.event_type is not None)
+    tests = [test_of(places.program, (term,)) for term in bound.accepts[c]]
+    alone = accept[tests]
+    of_type = alone[0].astype(bool) if typed else np.ones(places.n, bool)
+    conditions = [
+        ConditionCount(
+            condition.conjunct, str(condition.expression), True, int(of_type.sum()), int(mask[of_type].sum())
+        )
+        for condition, mask in zip(conditions_alone(bound, c), alone[typed:], strict=True)
+    ]
+    for i, one in enumerate(bound.conditions):
+        if one.condition.absence is None and one.condition.decided_at == c:
+            text = str(one.condition.expression)
+            conditions.append(ConditionCount(one.condition.conjunct, text, False, *tally.of_condition[i]))
+    before, after = _absences(bound, c), _absences(bound, c + 1)
+    absent = None
+    if len(after) > len(before):
+        without = count(places, accept, cut_off(bound, c + 1, absences=before))
+        absent = Count(max(0, without.n - partial.n), without.exact and partial.exact)
+    return StepCount(
+        component.variable,
+        component.event_type,
+        int(of_type.sum()),
+        int(accept[test_of(places.program, bound.accepts[c])].sum()),
+        partial,
+        absent,
+        *tally.of_component[c],
+        tuple(conditions),
+        Followed(*tally.following[c - 1]) if c else Followed(),
+    )
+
+
+def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:
+    """Return the conditions on a single event of component ``c``, in the order of their terms."""
+    joint = {id(one.condition) for one in bound.conditions}
+    return [
+        condition
+        for condition in bound.branch.conditions
+        if id(condition) not in joint and condition.absence is None and condition.decided_at == c
+    ]
+
+
+def with_single_tests(program: SequenceProgram) -> SequenceProgram:
+    """Add a branch with every test on a single event as a separate test; other tests keep their numbers."""
+    terms = dict.fromkeys(term for bound in program.branches for own in bound.accepts for term in own)
+    tests = replace(
+        program.branches[0],
+        accepts=tuple((term,) for term in terms), absent_accepts=(), conditions=(), untils=(),
+    )  # fmt: skip
+    return replace(program, branches=(*program.branches, tests))
+
+
+def _accept(places: Places) -> np.ndarray:
+    """Return which places fulfil the conditions on single events; few places need no compiler."""
+    if places.n > _FEW:
+        return accepted(places)
+    return accepted(places, otherwise=lambda program, text, name: plain_module(program, text)[name])
+
+
+# --- branches cut off
+
+
+def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = None) -> BoundBranch:
+    """Return the first ``n`` components of a branch with all conditions that they decide.
+
+    ``absences`` are the absences to keep; None for those that these components decide.
+
+    """
+    branch = bound.branch
+    absences = _absences(bound, n) if absences is None else absences
+    number = {a: i for i, a in enumerate(absences)}
+    conditions = []
+    for one in bound.conditions:
+        condition = one.condition
+        if condition.absence in number:
+            conditions.append(replace(one, condition=replace(condition, absence=number[condition.absence])))
+        elif condition.absence is None and condition.decided_at < n:
+            conditions.append(one)
+    return BoundBranch(
+        replace(
+            branch,
+            components=branch.components[:n],
+            absences=tuple(branch.absences[a] for a in absences),
+            conditions=tuple(one.condition for one in conditions),
+        ),
+        bound.accepts[:n],
+        tuple(bound.absent_accepts[a] for a in absences),
+        tuple(conditions),
+        bound.untils[:n],
+    )
+
+
+def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
+    """Return the absences that ``n`` complete components decide; all components decide those at the edges."""
+    whole = len(bound.branch.components)
+    decided = []
+    for a, absence in enumerate(bound.branch.absences):
+        named = [one.condition.decided_at for one in bound.conditions if one.condition.absence == a]
+        is_edge = absence.after < 0 or absence.before >= whole
+        if n == whole or (n > 0 and not is_edge and max(absence.before, *named, -1) < n):
+            decided.append(a)
+    return tuple(decided)
+
+
+# --- counting
+
+
+def exact_count(
+    places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
+) -> Count:
+    """Count the matches of a branch without enumeration if possible, otherwise by `searched_count`.
+
+    Plain Python searches few events in any case, since compiling takes longer.
+
+    """
+    if _is_single_event(bound):
+        return Count(int(np.count_nonzero(accept[test_of(places.program, bound.accepts[0])])))
+    graph = graph_of(places.program, bound) if places.program.compiled else ""
+    if isinstance(graph, str):
+        return searched_count(places, accept, bound, most_work=most_work)
+    if _has_few_beginnings(places, accept, bound):
+        few = searched_count(places, accept, bound, most_work=_FEW)
+        if few.exact:
+            return few
+    counter = counter_of(graph, places, accept)
+    if counter.work > MOST_WORK:
+        return searched_count(places, accept, bound, most_work=most_work)
+    return Count(counter.total())
+
+
+def _is_single_event(bound: BoundBranch) -> bool:
+    """Return whether every event that fulfils the conditions on single events is a match."""
+    [first, *others] = bound.branch.components
+    return not (others or first.is_group or bound.conditions or bound.branch.absences or bound.untils[0])
+
+
+def _has_few_beginnings(places: Places, accept: np.ndarray, bound: BoundBranch) -> bool:
+    """Return whether plain Python can begin a match at every event that fits without taking long."""
+    return np.count_nonzero(accept[test_of(places.program, bound.accepts[0])]) <= _FEW
+
+
+def searched_count(
+    places: Places, accept: np.ndarray, bound: BoundBranch, *, most_work: int = MOST_WORK
+) -> Count:
+    """Count the matches of a branch by a search through its partial matches.
+
+    ``accept``, uint8 of shape (n_tests, n_places), says which events pass which conditions on single events.
+    After ``most_work`` tested events, the number found so far is returned as a lower bound. New queries are
+    interpreted. If that is impossible and matches begin at few events, plain Python tests them before the
+    search is compiled, which takes longer.
+
+    """
+    program, branch = places.program, BranchSearch(places, accept, bound, 0)
+    text = branch.text
+    most_work = most_work if program.compiled else min(most_work, _MOST_PLAIN)
+    ways = []
+    is_quick = _has_few_beginnings(places, accept, bound) and not is_ready(text)
+    if branch.tier == "interpreted":
+        ways.append((lambda: branch.search, _WORK_PER_CALL))
+    elif is_quick or not program.compiled:
+        ways.append((lambda: plain_module(program, text)["search"], _FEW))
+    if program.compiled and branch.tier == "compiled":
+        ways.append((lambda: kernel(program, text, "search"), _WORK_PER_CALL))
+    for way, work in ways:
+        search, outputs, report = way(), outputs_of(places, bound), np.zeros(7, np.int64)
+        report[START], report[DEPTH] = -1, -1
+        is_last, size = way is ways[-1][0], work if search == branch.search else per_call(search, work)
+        most = most_work if is_last else min(work, most_work)
+        while not report[DONE] and report[WORK] < most:
+            checkpoint(int(report[START]) / max(1, places.n))
+            with np.errstate(all="ignore"):
+                limit = min(size, most - int(report[WORK]))
+                search(places.n, 0, places.n, 0, limit, *branch.arguments, *branch.scratch, *outputs, report)
+        if report[DONE]:
+            break
+    return Count(sum(outputs[0].tolist()), bool(report[DONE]))

@@ -1,1 +1,0 @@
-"""Answers to questions about queries of MATCH_RECOGNIZE."""

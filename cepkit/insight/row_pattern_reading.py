@@ -1,0 +1,334 @@
+"""Read rows as a match of a row pattern: every way at once; and count the rows that reach each beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from cepkit.compile.match_recognize.automaton import ACCEPT as MATCH
+from cepkit.compile.match_recognize.automaton import build_row_automaton
+from cepkit.compile.match_recognize.values import compile_value
+from cepkit.engines.match_recognize.bound import BoundRowQuery
+from cepkit.engines.match_recognize.matching import (
+    MatchHistory,
+    Needs,
+    Trial,
+    find_row_matches,
+    history_needs,
+)
+from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows, all_row_matches
+from cepkit.errors import UnsupportedQueryError
+from cepkit.events import DURATION, TIME, ColumnType
+from cepkit.insight.funnel import BranchFunnel, ConditionCount, Count, StepCount
+from cepkit.insight.why_not import cell
+from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.durations import format_duration
+from cepkit.language.match_recognize import patterns as rp
+from cepkit.language.match_recognize.printing import print_row_pattern, print_sql, sql_variable
+from cepkit.progress import checkpoint
+
+# Read rows as a match of a row pattern: every way at once, the preferred ones first.
+
+MOST_WAYS = 20_000  # partial matches with different histories at a row
+_LOOKS = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber, ex.Attribute, ex.Reference)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to map rows to states."""
+
+    state: int  # the state after the newest row; the start of the automaton before the first row
+    history: tuple  # what later conditions need to know of the rows
+    states: tuple[int, ...] = ()  # the state that took each row
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A variable that cannot take a row."""
+
+    variable: str  # the variable that comes next in the pattern
+    is_late: bool  # whether the row is outside the window
+    conditions: tuple[str, ...]  # the conditions that are not true, with the values that they read
+
+
+@dataclass
+class Advance:
+    """What happens to some ways at a row."""
+
+    ways: list[Way] = field(default_factory=list)  # the ways that take the row, the preferred ones first
+    wanted: tuple[str, ...] = ()  # the variables that the pattern allows there, in the order of preference
+    is_complete: bool = False  # whether the rows before are a whole match for some way
+
+
+class RowReader:
+    """Reads partial matches of one partition."""
+
+    def __init__(
+        self,
+        bound: BoundRowQuery,
+        part: RowPartition,
+        start: int,
+        number: int = 1,
+        *,
+        every_way: bool = False,
+    ):
+        self.bound, self.part, self.start = bound, part, start
+        program = bound.program
+        if every_way:
+            program = replace(program, automaton=build_row_automaton(bound.query.pattern, every_way=True))
+        self.program = program
+        self._history = MatchHistory(program.needs, program.members, program.totals)
+        self._trial = Trial(self._history, part.columns, part.n_rows)
+        self._trial.start, self._trial.number = start, number
+
+    def beginning(self) -> list[Way]:
+        """Return the only way without rows."""
+        return [Way(self.program.automaton.start, self._history.start)]
+
+    def advance(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> Advance:
+        """Return the ways after a row; ``allowed`` are the variables that it may have, None for all."""
+        made: dict[tuple, Way] = {}
+        wanted: dict[str, None] = {}
+        is_complete = False
+        automaton = self.program.automaton
+        for way in ways:
+            for state in automaton.follow[way.state][self.side(row)]:
+                if state == MATCH:
+                    is_complete = True
+                    continue
+                variable = automaton.variable_of_state[state]
+                wanted[variable] = None
+                if allowed is not None and variable not in allowed:
+                    continue
+                self._look_at(way.history, variable, row)
+                if not self._is_in_time(row) or not self._holds(variable):
+                    continue
+                history = self._history.step(way.history, self._trial) if way.history else way.history
+                made.setdefault((state, history), Way(state, history, (*way.states, state)))
+        if len(made) > MOST_WAYS:
+            raise UnsupportedQueryError(
+                f"more than {MOST_WAYS:,} partial matches begin at the same row. "
+                "Name fewer rows, or compare with the row before, by PREV"
+            )
+        return Advance(list(made.values()), tuple(wanted), is_complete)
+
+    def ending(self, ways: list[Way], row: int) -> Way | None:
+        """Return the preferred way that is a whole match before ``row``, or None."""
+        follow, side = self.program.automaton.follow, self.side(row)
+        return next((way for way in ways if MATCH in follow[way.state][side]), None)
+
+    def side(self, row: int) -> int:
+        """Return which anchors hold before a row, as in `RowAutomaton`."""
+        return (row == 0) + 2 * (row == self.part.n_rows)
+
+    def refusals(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> list[RefusedRow]:
+        """Return why no way takes a row: one refusal for each variable that is allowed there."""
+        found: dict[str, RefusedRow] = {}
+        automaton = self.program.automaton
+        for way in ways:
+            for state in automaton.follow[way.state][self.side(row)]:
+                name = "" if state == MATCH else automaton.variable_of_state[state]
+                if not name or name in found or (allowed is not None and name not in allowed):
+                    continue
+                self._look_at(way.history, name, row)
+                found[name] = RefusedRow(name, not self._is_in_time(row), tuple(self._failing(name)))
+        return list(found.values())
+
+    def could_be(self, row: int) -> list[str]:
+        """Return the variables whose conditions hold at a row, with ``?`` if they need the rows before."""
+        found = []
+        for name in dict.fromkeys(self.program.automaton.variable_of_state):
+            if name in self.program.needs.variables:
+                found.append(f"{name}?")
+                continue
+            self._look_at(self._history.start, name, row)
+            if self._holds(name):
+                found.append(name)
+        return found
+
+    # --- conditions
+
+    def holds(self, condition: ex.Expression, row: int, variable: str) -> bool:
+        """Return whether a condition of a variable that needs no rows before holds at a row."""
+        self._look_at(self._history.start, variable, row)
+        return _compiled(self.bound, condition).call(self._trial, -1) is True
+
+    def _look_at(self, history: tuple, variable: str, row: int) -> None:
+        trial = self._trial
+        trial.state, trial.row, trial.variable = history, row, variable
+
+    def _holds(self, variable: str) -> bool:
+        condition = self.program.conditions.get(variable)
+        return condition is None or condition(self._trial, -1) is True
+
+    def _is_in_time(self, row: int) -> bool:
+        if self.program.within is None:
+            return True
+        name, ticks = self.program.within
+        clock = self.part.columns[name]
+        return clock[row] - clock[self.start] < ticks
+
+    def _failing(self, variable: str) -> Iterator[str]:
+        tree = dict(self.bound.query.define).get(variable)
+        for condition in () if tree is None else ex.conjuncts(tree):
+            if _compiled(self.bound, condition).call(self._trial, -1) is not True:
+                values = ", ".join(f"{print_sql(look)} = {self._value(look)}" for look in _looks(condition))
+                yield f"{print_sql(condition)}{f' ({values})' if values else ''}"
+
+    def _value(self, look: ex.Expression) -> str:
+        compiled = _compiled(self.bound, look)
+        value = compiled.call(self._trial, -1)
+        return "null" if value is None else value_text(value, compiled.type)
+
+
+@lru_cache(maxsize=512)
+def _compiled(bound: BoundRowQuery, tree: ex.Expression):
+    return compile_value(tree, bound.schema, dict(bound.query.params))
+
+
+def _looks(tree: ex.Expression) -> list[ex.Expression]:
+    """Return the parts of a condition that read rows, each once."""
+    if isinstance(tree, _LOOKS):
+        return [tree]
+    return list(dict.fromkeys(look for part in tree.children() for look in _looks(part)))
+
+
+def value_text(value: object, kind: ColumnType) -> str:
+    """Return a value as readers know it; times and durations are ticks here."""
+    if isinstance(value, int) and kind.unit is not None:
+        if kind.kind == TIME:
+            return str(np.array(value, f"datetime64[{kind.unit}]")).replace("T", " ")
+        if kind.kind == DURATION:
+            return format_duration(value, kind.unit)
+    return repr(value) if isinstance(value, str) else cell(value)
+
+
+def needs_of(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> Needs:
+    """Return what a condition of a variable needs to know of the rows before."""
+    return history_needs({variable: condition}, bound.members)
+
+
+def is_row_local(bound: BoundRowQuery, variable: str, condition: ex.Expression) -> bool:
+    """Return whether a condition depends only on the row and on rows a fixed distance away."""
+    needs = needs_of(bound, variable, condition)
+    return not needs.parts and not needs.needs_start and not needs.variables
+
+
+# Count the rows from which each beginning of a row pattern matches.
+
+
+@dataclass(frozen=True, slots=True)
+class RowBeginning:
+    """The pattern cut off after a step: ``whole`` with all parts, and ``step`` with the newest ones."""
+
+    whole: rp.RowPattern
+    step: rp.RowPattern
+
+
+def row_beginnings(pattern: rp.RowPattern, most: int | None = None) -> list[RowBeginning]:
+    """Return the beginnings of a row pattern, the shortest first.
+
+    A beginning that may match no row has no step of its own; the next step has its parts, too. ``most``
+    limits the number of beginnings; the shortest ones and the whole pattern remain.
+    """
+    parts = pattern.parts if isinstance(pattern, rp.Concatenation) else (pattern,)
+    ends = [i for i in range(1, len(parts)) if not all(map(may_match_no_row, parts[:i]))]
+    ends = [*(ends if most is None else ends[: most - 1]), len(parts)]
+    return [
+        RowBeginning(_together(parts[:end]), _together(parts[begin:end]))
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
+
+
+def _together(parts: tuple[rp.RowPattern, ...]) -> rp.RowPattern:
+    return parts[0] if len(parts) == 1 else rp.Concatenation(parts)
+
+
+def may_match_no_row(pattern: rp.RowPattern) -> bool:
+    """Return whether a pattern has an empty match."""
+    match pattern:
+        case rp.RowVariable():
+            return False
+        case rp.NoRow() | rp.Anchor():
+            return True
+        case rp.Alternation(options=options):
+            return any(map(may_match_no_row, options))
+        case rp.Quantified(body=body, low=low):
+            return low == 0 or may_match_no_row(body)
+    return all(map(may_match_no_row, pattern.children()))
+
+
+def count_row_funnel(
+    searched: SearchedRows,
+    n_matches: int | None = None,
+    most_steps: int | None = None,
+    *,
+    with_conditions: bool = True,
+) -> tuple[BranchFunnel, ...]:
+    """Count the rows from which each beginning of the pattern matches, at most ``most_steps`` beginnings."""
+    bound, n_rows = searched.bound, searched.events.n_events
+    steps: list[StepCount] = []
+    n_before = n_rows
+    for beginning in row_beginnings(bound.query.pattern, most_steps):
+        n = _count(searched, beginning.whole)
+        n_alone, conditions = _conditions(searched, beginning.step) if with_conditions else (None, ())
+        text = print_row_pattern(beginning.step)
+        steps.append(StepCount(text, None, n_rows, n_alone, Count(n), None, n_before, n, conditions))
+        n_before = n
+    reported = all_row_matches(searched)[1] if n_matches is None else n_matches
+    return (BranchFunnel(tuple(steps), Count(n_before), Count(reported), 1.0),)
+
+
+def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:
+    """Return the number of rows from which a pattern matches."""
+    program = replace(
+        searched.bound.program,
+        automaton=build_row_automaton(pattern),
+        after_match="to_next_row",
+        after_match_variable=None,
+    )
+    found = searched.search(program)
+    if found is not None:
+        return found.n_matches
+    total = 0
+    for part in searched.partitions():
+        checkpoint()
+        total += len(find_row_matches(program, part.columns, part.n_rows))
+    return total
+
+
+def _conditions(searched: SearchedRows, step: rp.RowPattern) -> tuple[int | None, tuple[ConditionCount, ...]]:
+    """Return how many rows satisfy the only variable of a step, and the counts of its conditions."""
+    define = dict(searched.bound.query.define)
+    names = list(dict.fromkeys(variable.name for variable in rp.row_variables(step)))
+    counts: list[ConditionCount] = []
+    n_alone: int | None = None
+    for name in names:
+        if name not in define:
+            n_alone = searched.events.n_events
+            continue
+        n_alone = _rows_with(searched, name, define[name])
+        for number, condition in enumerate(ex.conjuncts(define[name])):
+            n = _rows_with(searched, name, condition)
+            n_tried = None if n is None else searched.events.n_events
+            text = f"{sql_variable(name)}: {print_sql(condition)}"
+            counts.append(ConditionCount(number, text, n is not None, n_tried, n))
+    return (n_alone if len(names) == 1 else None), tuple(counts)
+
+
+def _rows_with(searched: SearchedRows, variable: str, condition: ex.Expression) -> int | None:
+    """Return the number of rows that satisfy a condition of a variable; None if it needs rows before."""
+    if not is_row_local(searched.bound, variable, condition):
+        return None
+    counted = searched.count_rows(condition)
+    if counted is not None:
+        return counted
+    total = 0
+    for part in searched.partitions():
+        checkpoint()
+        reader = RowReader(searched.bound, part, 0)
+        total += sum(reader.holds(condition, row, variable) for row in range(part.n_rows))
+    return total

@@ -1,0 +1,433 @@
+"""Why rows are not a match of MATCH_RECOGNIZE: where they stop, or which match has them instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from cepkit.compile.match_recognize.values import ColumnScope, column_of
+from cepkit.engines.match_recognize.bound import result_schema, scope_of_result
+from cepkit.engines.match_recognize.matching import RowMatch, next_start
+from cepkit.engines.match_recognize.output import output_rows
+from cepkit.engines.match_recognize.row_match_set import RowPartition, SearchedRows
+from cepkit.events import Source
+from cepkit.insight.row_pattern_reading import Advance, RowReader, Way, value_text
+from cepkit.insight.why_not import MOST_ROWS, WhyNot, cell, named_positions, reading_table, row_text
+from cepkit.language.expressions import trees as ex
+from cepkit.language.match_recognize.printing import print_sql, sql_variable
+from cepkit.language.match_recognize.query import AFTER_MATCH, SelectedRows
+
+# Say which rows of a match the WHERE of the SELECT drops, and the values that its conditions read.
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRow:
+    """A row of the result that WHERE drops."""
+
+    row: int  # the row of its partition; the first one of the match for one row per match
+    conditions: tuple[str, ...]  # the conditions that are not true, with the values that they read
+
+
+@dataclass(frozen=True)
+class _ResultRow:
+    columns: Mapping[str, Sequence[Any]]
+
+
+def dropped_rows(
+    searched: SearchedRows, source: Source, part: RowPartition, match: RowMatch, most: int
+) -> tuple[list[DroppedRow], int]:
+    """Return the rows of a match that WHERE drops, and the number of its rows before WHERE.
+
+    The first ``most`` of them have their conditions.
+
+    """
+    bound = searched.bound
+    query, whole = bound.query, bound.query.whole
+    clause = query.rows
+    shown = "all" if clause.rows_per_match == "all_with_unmatched" else clause.rows_per_match
+    made = list(output_rows(bound.program, bound.measures, shown, part.columns, part.n_rows, [match]))
+    if not isinstance(whole, SelectedRows) or whole.where is None:
+        return [], len(made)
+    order_by = [key.column for key in query.keys]
+    schema = result_schema(clause, bound.schema, bound.measures, query.partition_by, order_by)
+    scope = scope_of_result(whole, schema, dict(query.params), list(bound.schema))
+    names = [name for name, _ in clause.measures]
+    read = {column_of(node.name, schema) for node in whole.where.walk() if isinstance(node, ex.Attribute)}
+    rows = searched.events.rows(part.positions[[row for row, _ in made]])
+    copied = {name: _plain(source, name, rows) for name in read - set(names)}
+    keeps = scope.compiled(whole.where, "WHERE")
+    found = []
+    for i, (row, values) in enumerate(made):
+        columns = {name: [items[i]] for name, items in copied.items()}
+        result = _ResultRow(columns | {name: [value] for name, value in zip(names, values, strict=True)})
+        if keeps.call(result, 0) is not True:
+            told = _failing(whole.where, scope, result) if len(found) < most else ()
+            found.append(DroppedRow(row, tuple(told)))
+    return found, len(made)
+
+
+def _plain(source: Source, name: str, rows: np.ndarray) -> list[Any]:
+    """Return values of a column as expressions read them: times as ticks, NaN as null."""
+    values = source.arrow(name, rows)
+    if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
+        values = values.cast(pa.int64())
+    return [None if value != value else value for value in values.to_pylist()]
+
+
+def _failing(where: ex.Expression, scope: ColumnScope, result: _ResultRow) -> list[str]:
+    told = []
+    for condition in ex.conjuncts(where):
+        if scope.compiled(condition, "WHERE").call(result, 0) is True:
+            continue
+        looks = dict.fromkeys(node for node in condition.walk() if isinstance(node, ex.Attribute))
+        values = ", ".join(f"{print_sql(look)} = {_value(look, scope, result)}" for look in looks)
+        told.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
+    return told
+
+
+def _value(look: ex.Attribute, scope: ColumnScope, result: _ResultRow) -> str:
+    compiled = scope.compiled(look, "WHERE")
+    value = compiled.call(result, 0)
+    return "null" if value is None else value_text(value, compiled.type)
+
+
+# The kinds of reasons. ``skipped``: a row between the others is not named. ``missing``: the pattern is not
+# complete. ``preference``: the pattern prefers another match from the first row, or other variables.
+# ``after_match``: the first row is inside an earlier match. ``where``: the WHERE of the SELECT drops the row.
+KINDS = (
+    "partition", "skipped", "condition", "window", "variable", "complete", "anchor", "missing", "preference",
+    "after_match", "where",
+)  # fmt: skip
+MOST_NAMED = 8  # rows with variables that a line names
+
+
+@dataclass
+class RowsRead:
+    """Rows of a partition, read as one match."""
+
+    # low, high: the first and the last row, numbered within their partition
+    low: int
+    high: int
+    # The variable of each row that was reached, as the preferred way reads them.
+    variables: list[str] = field(default_factory=list)
+    # kinds, reasons: what stops the reading; empty for rows that are a match of the pattern
+    kinds: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def reached(self) -> int:
+        """Number of rows that form a partial match."""
+        return len(self.variables)
+
+    def stop(self, kind: str, reason: str) -> None:
+        """Add a reason that stops the reading."""
+        self.kinds.append(kind)
+        self.reasons.append(reason)
+
+
+def explain_row_match(searched: SearchedRows, source: Source, rows: Any) -> WhyNot:
+    """Return why the rows are not a match; ``rows`` and errors are as for `named_positions`.
+
+    The rows are read in every way at once, with the functions that the search uses. The partition of the
+    rows is searched once.
+
+    """
+    names = list(searched.bound.members)
+    if isinstance(rows, Mapping):  # SQL reads names without quotes in upper case
+        rows = {name if name in names else str(name).upper(): labels for name, labels in rows.items()}
+    named = named_positions(source, searched.events, rows, names)
+    return RowExplainer(searched, source, dict(sorted(named.items()))).explain()
+
+
+class RowExplainer:
+    """Explains some rows; ``named`` maps their positions in the stream to a variable or None."""
+
+    def __init__(self, searched: SearchedRows, source: Source, named: Mapping[int, str | None]):
+        self.searched, self.source, self.named = searched, source, dict(named)
+        self.bound, self.events = searched.bound, searched.events
+        self.positions = list(named)
+
+    def explain(self) -> WhyNot:
+        """Return the explanation."""
+        if strays := self._strays():
+            return strays
+        code = int(self.events.partition_of_event[self.positions[0]])
+        self.part = self.searched.partition(code)
+        own = np.searchsorted(self.part.positions, self.positions).tolist()
+        read = RowsRead(own[0], own[-1])
+        if len(own) <= own[-1] - own[0]:
+            return self._with_gap(read, own)
+        self.found = self.searched.matches(code)
+        n_before = sum(match.start < read.low for match in self.found)
+        self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)
+        way = self._read(read)
+        if way is None:
+            return self._stopped(read)
+        return self._compared(read, way)
+
+    def _stopped(self, read: RowsRead) -> WhyNot:
+        head = f"no match: {self.rows(read.low, read.high)}"
+        if read.reached > read.high - read.low:
+            head += "; a partial match"
+        elif read.reached:
+            last, following = (self.row(read.low + read.reached + d) for d in (-1, 0))
+            head += f"; {following} cannot follow {last}"
+        else:
+            head += f"; {self.row(read.low)} cannot be the first row of a match"
+        return self._answer(head, read, self._around(read))
+
+    # --- words
+
+    def row(self, k: int) -> str:
+        """Return a row of the partition in words: ``row 17``."""
+        return self._label(int(self.part.positions[k]))
+
+    def _label(self, position: int) -> str:
+        return row_text(self.source.index_labels(self.events.rows(np.array([position])))[0])
+
+    def rows(self, low: int, high: int) -> str:
+        """Return a range of rows of the partition in words: ``rows 3 to 7``."""
+        first, last = self.row(low), self.row(high)
+        return first if low == high else f"rows {first.removeprefix('row ')} to {last.removeprefix('row ')}"
+
+    def told(self, low: int, variables: Sequence[str]) -> str:
+        """Return the rows of each variable in words: ``A = 3, B = 4, 5``."""
+        shown = [
+            f"{sql_variable(name)} = {self.row(low + i).removeprefix('row ')}"
+            for i, name in enumerate(variables[:MOST_NAMED])
+        ]
+        return ", ".join([*shown, *(["…"] if len(variables) > MOST_NAMED else [])])
+
+    def _variables(self, match: RowMatch) -> list[str]:
+        return [self.bound.program.automaton.variable_of_state[state] for state in match.states]
+
+    def _match_text(self, match: RowMatch) -> str:
+        if not match.states:
+            return f"match {match.number:,} by MATCH_NUMBER(), which has no row,"
+        rows = match.rows()
+        return (
+            f"match {match.number:,} by MATCH_NUMBER() ({self.told(match.start, self._variables(match))}: "
+            + (f"{self.rows(rows.start, rows.stop - 1)})")
+        )
+
+    def _answer(self, head: str, read: RowsRead, more: Sequence[str] = ()) -> WhyNot:
+        table = self._table(read.variables, read.reached, read.reasons)
+        return WhyNot(head, tuple(read.reasons), tuple(read.kinds), tuple(more), False, None, table)
+
+    def _table(self, variables: Sequence[str], reached: int, reasons: Sequence[str]) -> pd.DataFrame:
+        n = len(self.positions)
+        labels = self.source.index_labels(self.events.rows(np.array(self.positions, np.int64)))
+        table = reading_table(labels, [*variables, *[None] * n][:n], reached, reasons)
+        if len(set(self.events.partition_of_event[self.positions].tolist())) > 1:
+            return table
+        places = np.searchsorted(self.part.positions, self.positions).tolist()
+        reader = RowReader(self.bound, self.part, places[0])
+        fitting = [", ".join(reader.could_be(k)) for k in places]
+        return table.assign(could_be=pd.array(fitting, dtype="string"))
+
+    # --- rows that cannot be read together
+
+    def _strays(self) -> WhyNot | None:
+        """Return the explanation for rows of several partitions, or None for one partition."""
+        codes = self.events.partition_of_event[self.positions]
+        found, counts = np.unique(codes, return_counts=True)
+        if len(found) < 2:
+            return None
+        most = found[int(np.argmax(counts))]
+        other = self._key(self.positions[int(np.argmax(codes == most))])
+        read = RowsRead(0, len(self.positions) - 1)
+        for position, code in zip(self.positions, codes, strict=True):
+            if code != most:
+                own = self._key(position)
+                read.stop("partition", f"{self._label(position)} belongs to {own}, the others to {other}")
+        return self._answer("no match: the rows are of several partitions", read)
+
+    def _key(self, position: int) -> str:
+        row = self.events.rows(np.array([position]))
+        names = self.bound.query.partition_by
+        return ", ".join(f"{name} {cell(self.source.arrow(name, row).to_pylist()[0])}" for name in names)
+
+    def _with_gap(self, read: RowsRead, own: list[int]) -> WhyNot:
+        """Return the explanation for rows with unnamed rows of the partition between them."""
+        between = sorted(set(range(own[0], own[-1])) - set(own))
+        n_more = len(between) - 1
+        others = f" and {n_more:,} other {'row' if n_more == 1 else 'rows'}" if n_more else ""
+        read.stop(
+            "skipped",
+            f"{self.row(between[0])}{others} {'are' if n_more else 'is'} not named, but a match has every "
+            "row of its partition from its first to its last",
+        )
+        more = []
+        if own[-1] - own[0] < MOST_ROWS:
+            every = {int(self.part.positions[k]): None for k in range(own[0], own[-1] + 1)} | self.named
+            whole = RowExplainer(self.searched, self.source, dict(sorted(every.items()))).explain()
+            more = [f"with every row between: {whole.headline}", *whole.reasons]
+        names = ", ".join(self._label(position) for position in self.positions)
+        return self._answer(f"no match: {names}", read, more)
+
+    # --- reading the rows
+
+    def _read(self, read: RowsRead) -> Way | None:
+        """Read the rows as a match; return the preferred way, or None with reasons."""
+        reader, ways = self.reader, self.reader.beginning()
+        for k in range(read.low, read.high + 1):
+            name = self.named[int(self.part.positions[k])]
+            allowed = None if name is None else self.bound.members[name]
+            made = reader.advance(ways, k, allowed)
+            if not made.ways:
+                self._name_rows(read, ways[0])
+                self._stop_at(read, k, ways, made, name)
+                return None
+            ways = made.ways
+        way = reader.ending(ways, read.high + 1)
+        if way is None:
+            self._name_rows(read, ways[0])
+            self._stop_after(read, ways)
+            return None
+        self._name_rows(read, way)
+        return way
+
+    def _name_rows(self, read: RowsRead, way: Way) -> None:
+        read.variables = [self.bound.program.automaton.variable_of_state[state] for state in way.states]
+
+    def _stop_at(self, read: RowsRead, k: int, ways: list[Way], made: Advance, name: str | None) -> None:
+        """Add the reasons why row ``k`` continues no way."""
+        row, needed = self.row(k), _either(made.wanted)
+        if not made.wanted:
+            if made.is_complete and k > read.low:
+                done = self.rows(read.low, k - 1)
+                is_one = k - 1 == read.low
+                text = f"{done} {'is' if is_one else 'are'} a match already, and the pattern prefers it"
+                read.stop("complete", f"{text} to a longer one")
+            elif made.is_complete:
+                read.stop("complete", f"at {row} the pattern prefers the empty match")
+            else:
+                read.stop("anchor", f"at {row} the pattern cannot continue: its anchor ^ or $ does not hold")
+            return
+        allowed = None if name is None else self.bound.members[name]
+        if allowed is not None and not allowed & set(made.wanted):
+            where = "the first row" if k == read.low else f"after {self.row(k - 1)} the next row"
+            read.stop(
+                "variable", f"{row} is given as {sql_variable(str(name))}, and {where} must be {needed}"
+            )
+            return
+        for refusal in self.reader.refusals(ways, k, allowed):
+            variable = sql_variable(refusal.variable)
+            if refusal.is_late:
+                window = self.bound.query.within
+                text = f"{row} is not within {window} of {self.row(read.low)}"
+                if text not in read.reasons:
+                    read.stop("window", text)
+                continue
+            for condition in refusal.conditions:
+                read.stop("condition", f"{row}: {variable} fails: {condition}")
+
+    def _stop_after(self, read: RowsRead, ways: list[Way]) -> None:
+        """Add the reason why the pattern is not complete after the last row."""
+        after = self.row(read.high)
+        follow, side = self.bound.program.automaton.follow, self.reader.side(read.high + 1)
+        wanted = dict.fromkeys(
+            self.bound.program.automaton.variable_of_state[state]
+            for way in ways
+            for state in follow[way.state][side]
+        )
+        if wanted:
+            read.stop("missing", f"after {after} the pattern still needs {_either(tuple(wanted))}")
+        elif read.high + 1 == self.part.n_rows:
+            read.stop("missing", f"after {after} the pattern needs more rows, and the partition ends there")
+        else:
+            read.stop("anchor", f"after {after} the pattern needs the end of the partition, $")
+
+    # --- rows that are a match of the pattern
+
+    def _compared(self, read: RowsRead, way: Way) -> WhyNot:
+        """Return the explanation for rows that match: their match, or the one that is preferred."""
+        span = self.rows(read.low, read.high)
+        verb = "matches" if read.low == read.high else "match"
+        own = next((match for match in self.found if match.start == read.low), None)
+        if own is not None and own.rows() == range(read.low, read.high + 1):
+            variables = self._variables(own)
+            wrong = [
+                f"{self.row(read.low + i)} is {sql_variable(variables[i])}, not {sql_variable(name)}"
+                for i, name in enumerate(self.named[position] for position in self.positions)
+                if name is not None and variables[i] not in self.bound.members[name]
+            ]
+            if not wrong:
+                return self._after_where(read, own)
+            for text in wrong:
+                read.stop("preference", f"{text}: the pattern prefers these variables")
+            return self._answer(f"no match: {span} {verb}, but with other variables", read)
+        if own is not None:
+            read.stop("preference", f"{self._match_text(own)} begins with the same row, and is preferred")
+            return self._answer(f"no match: {span} {verb}, but another match is preferred", read)
+        before = next((match for match in self.found if match.start < read.low < self._next(match)), None)
+        if before is None:
+            read.stop("condition", "a condition depends on the number of the match")
+            return self._answer(f"no match: {span}", read)
+        query = self.bound.query.rows
+        policy = " ".join(filter(None, [AFTER_MATCH[query.after_match], query.after_match_variable]))
+        resumes = self._next(before)
+        there = self.row(resumes) if resumes < self.part.n_rows else "the end of the partition"
+        text = f"{self.row(read.low)} is inside {self._match_text(before)}"
+        if not before.rows().start <= read.low < before.rows().stop:
+            text = f"{self.row(read.low)} comes after {self._match_text(before)}"
+        read.stop("after_match", f"{text}, and {policy} continues at {there}")
+        head = f"no match: {span} {verb}, but the search does not begin there"
+        return self._answer(head, read)
+
+    def _after_where(self, read: RowsRead, own: RowMatch) -> WhyNot:
+        """Return the explanation for rows that are a match, whose rows of the result WHERE may drop."""
+        span, variables = self.rows(read.low, read.high), self._variables(own)
+        told = f"{span} {'is' if read.low == read.high else 'are'} match {own.number:,} by MATCH_NUMBER() "
+        told += f"({self.told(read.low, variables)})"
+        dropped, n_rows = dropped_rows(self.searched, self.source, self.part, own, MOST_NAMED)
+        one = self.bound.query.rows.rows_per_match == "one"
+        lines = [
+            f"{'' if one else self.row(lost.row) + ': '}WHERE fails: {condition}"
+            for lost in dropped[:MOST_NAMED]
+            for condition in lost.conditions
+        ]
+        if len(dropped) > MOST_NAMED:
+            lines.append(f"… and WHERE drops {len(dropped) - MOST_NAMED:,} more rows")
+        if n_rows and len(dropped) == n_rows:
+            for line in lines:
+                read.stop("where", line)
+            lost = "its row" if n_rows == 1 else f"all of its {n_rows:,} rows"
+            table = self._table(variables, len(variables), lines)
+            kinds = tuple(read.kinds)
+            return WhyNot(
+                f"no row in the result: {told}, but WHERE drops {lost}", tuple(lines), kinds, (), False,
+                own.number, table,
+            )  # fmt: skip
+        if dropped:
+            lines.insert(0, f"WHERE drops {len(dropped):,} of the {n_rows:,} rows of the match")
+        whole = self.bound.query.whole
+        if isinstance(whole, SelectedRows) and (whole.limit is not None or whole.offset):
+            clause = " and ".join(["OFFSET"] * bool(whole.offset) + ["LIMIT"] * (whole.limit is not None))
+            lines.append(f"{clause} may drop rows of the match; this answer does not look at them")
+        table = self._table(variables, len(variables), ())
+        return WhyNot(f"they match: {told}", more=tuple(lines), matches=True, number=own.number, table=table)
+
+    def _next(self, match: RowMatch) -> int:
+        return next_start(self.bound.program, match)
+
+    def _around(self, read: RowsRead) -> list[str]:
+        """Return the variables that a single row could be, and the match that has it."""
+        if read.low != read.high:
+            return []
+        fitting = self.reader.could_be(read.low)
+        lines = [f"{self.row(read.low)} alone could be {' or '.join(fitting)}" if fitting else ""]
+        inside = next((match for match in self.found if read.low in match.rows()), None)
+        if inside is not None:
+            own = self._variables(inside)[read.low - inside.start]
+            lines.append(f"{self.row(read.low)} is in {self._match_text(inside)}, as {sql_variable(own)}")
+        return [line for line in lines if line]
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(sql_variable, names))

@@ -1,1 +1,0 @@
-"""The expressions of MATCH_RECOGNIZE: calls of functions, intervals, and the trees of the grammar."""

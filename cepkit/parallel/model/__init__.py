@@ -1,1 +1,0 @@
-"""The cost model of agents: rates, costs and the allocation of threads."""

@@ -1,1 +1,0 @@
-"""Traces: every step of every thread of a run."""

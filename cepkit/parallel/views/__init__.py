@@ -1,1 +1,0 @@
-"""Interactive views of parallel runs."""

@@ -1,1 +1,0 @@
-"""What `Matches` is made of: the parts it builds, its counts, its files, its picture and its text."""

@@ -1,0 +1,142 @@
+"""The matches of regex and sequence queries, as `Matches` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cepkit.compile.regex.program import Program
+from cepkit.compile.sequences.program import SequenceProgram
+from cepkit.engines.aggregates import aggregate_matches
+from cepkit.engines.counting.estimate import CountEstimate, draw_matches, estimate_count, exactly
+from cepkit.engines.measures.regex_measures import Measured, measure
+from cepkit.engines.measures.sequence_measures import sequence_measures, variables_of_items
+from cepkit.engines.regex import Run, label_rows
+from cepkit.engines.shared.match_set import Lineage, MatchSet
+from cepkit.engines.shared.sequence_set import EMPTY, KnownMatches, MatchBlock, SequenceSet, bytes_to_collect
+from cepkit.errors import ResultTooLargeError
+from cepkit.events import Source
+from cepkit.language.expressions.durations import count_text
+from cepkit.results.found import DRAWN, LIMIT, FoundInMemory, FoundMatches, array_of_range
+
+# The matches of a regex query, as `Matches` reads them.
+
+
+@dataclass(frozen=True, eq=False)
+class RegexFound(FoundInMemory[MatchSet]):
+    """Matches of contiguous rows, all of them in memory."""
+
+    program: Program
+    whole: MatchSet
+    run: Run
+    hint = "df.cep.explain(…) with the same arguments shows how the query was read"
+
+    def narrow(self, numbers: range) -> RegexFound:
+        """Return the matches with these numbers as a result of their own."""
+        whole = self.whole.take(array_of_range(numbers))
+        return RegexFound(self.program, whole, self.run)
+
+    def measure(self, part: MatchSet, source: Source) -> dict[str, Measured]:
+        """Return the result columns of a part."""
+        return measure(self.program.query, part, source)
+
+    def items(self, part: MatchSet) -> Lineage:
+        """Return the events of a part."""
+        return part.lineage
+
+    def variables(self, part: MatchSet) -> np.ndarray:
+        """Return the variable of each item of a part, as an array of objects."""
+        return np.array(self.program.automaton.names, dtype=object)[label_rows(self.program, part)]
+
+    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
+        """Return aggregates over the events of all matches."""
+        from cepkit.engines.aggregates import aggregate_regex
+
+        return aggregate_regex(self.program, self.whole, source, aggregates)
+
+
+# The matches of a sequence query, as `Matches` reads them.
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceFound(FoundMatches[MatchBlock]):
+    """Matches of an event sequence, built on demand."""
+
+    program: SequenceProgram
+    whole: SequenceSet
+    hint = "df.cep.why_not(…) says what stopped the matches you expected"
+
+    @property
+    def run(self) -> Any:
+        """Return the engine's record of its run, or None."""
+        return getattr(self.whole, "run", None)
+
+    def estimate(self, samples: int, seed: int) -> CountEstimate:
+        """Return an estimate of the number of matches; for a slice, the exact number."""
+        if isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+            return exactly(self.whole.count())
+        return estimate_count(self.program, self.events, samples=samples, seed=seed)
+
+    def at_most(self) -> int:
+        """Return a number that the count does not exceed."""
+        return self.whole.at_most()
+
+    def bytes_to_build(self, n: int) -> int:
+        """Return the least memory in bytes that ``n`` matches take while they are built."""
+        if isinstance(self.whole, KnownMatches):
+            return 0
+        lengths = [
+            sum(component.low for component in bound.branch.components) for bound in self.program.branches
+        ]
+        return bytes_to_collect(n, n * min(lengths, default=1))
+
+    @property
+    def nothing(self) -> MatchBlock:
+        """Return no matches."""
+        return EMPTY
+
+    def for_picture(self) -> MatchBlock:
+        """Return the matches from which a picture selects."""
+        return self.whole.glance(DRAWN)
+
+    def all(self) -> MatchBlock:
+        """Return all matches."""
+        whole = self.whole
+        return whole.block if isinstance(whole, KnownMatches) else whole.ending(0, self.events.n_events)
+
+    def sample(self, n: int, seed: int) -> MatchBlock:
+        """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
+        block = None
+        if not isinstance(self.whole, KnownMatches) and self.program.query.after_match[0] == "none":
+            block = draw_matches(self.program, self.events, n, seed)
+        return self.whole.sample(n, seed) if block is None else block
+
+    def narrow(self, numbers: range) -> SequenceFound:
+        """Build the matches with these numbers as a result of their own, at most a million."""
+        n_wanted = max(0, -((numbers.start - numbers.stop) // numbers.step))  # len() ends at 2^63
+        if n_wanted > LIMIT:
+            raise ResultTooLargeError(
+                f"the slice has {count_text(n_wanted)} matches, more than {LIMIT:,}; go through chunks()"
+            )
+        return SequenceFound(self.program, KnownMatches(self.events, self.whole.take(list(numbers))))
+
+    def measure(self, part: MatchBlock, source: Source) -> dict[str, Measured]:
+        """Return the result columns of a part."""
+        return sequence_measures(self.program, self.events, part, source)
+
+    def items(self, part: MatchBlock) -> MatchBlock:
+        """Return the events of a part."""
+        return part
+
+    def variables(self, part: MatchBlock) -> np.ndarray:
+        """Return the variable of each item of a part, as an array of objects."""
+        names = np.array(self.program.query.variables, dtype=object)
+        return names[variables_of_items(self.program, part)]
+
+    def aggregate(self, source: Source, aggregates: Mapping[str, str]) -> pd.Series:
+        """Return aggregates over the events of all matches."""
+        return aggregate_matches(self.program, self.whole, source, aggregates)

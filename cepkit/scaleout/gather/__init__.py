@@ -1,1 +1,0 @@
-"""The gather: partial results of nodes become the result of a single node."""

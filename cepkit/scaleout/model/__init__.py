@@ -1,1 +1,0 @@
-"""Formulas of bandwidth, memory and work per node, as printed and corrected."""

@@ -1,1 +1,0 @@
-"""Routing plans: which node gets which events."""

@@ -1,0 +1,395 @@
+"""Plans as values: stages, which node gets which items, and the plans of windows, joins and patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from cepkit.errors import CepError, UnsupportedQueryError, column_not_found, nearest, whole_number
+from cepkit.scaleout.routing import ByKey, RoundRobin, Routing, ToAll, ToGroup, ToMember
+from cepkit.windows.values import Window, aggregate_name
+
+# Plans as values: the stages of a scaled-out query, and which node of each gets which items.
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A stream that goes to the nodes of a stage."""
+
+    stream: str  # its name. Partial matches of an earlier stage have the name ``"matches of <stage>"``.
+    routing: Routing  # which nodes get which items
+    heartbeat: bool = False  # whether all nodes also learn number and time of every event, without its values
+
+    def words(self) -> str:
+        """Return the feed in words."""
+        return f"{self.stream} {self.routing.words()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Nodes that do the same work on different items."""
+
+    # name, work: the name of the stage, and the work of its nodes in words
+    name: str
+    work: str
+    feeds: tuple[Feed, ...]  # all routings have the same number of nodes
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.feeds[0].routing.n_nodes
+
+    def feed(self, stream: str) -> Feed:
+        """Return the feed of a stream."""
+        return next(feed for feed in self.feeds if feed.stream == stream)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScatterPlan:
+    """A scaled-out query: its stages from the source to the gather."""
+
+    title: str  # the query or method in words
+    stages: tuple[Stage, ...]  # in the order in which items pass them, without the gather
+    gather: str  # how the results of the last stage become one result
+    kind: str  # ``"window"``, ``"pattern"`` or ``"join"``
+    layout: str  # the name of the layout
+    is_exact: bool = True  # whether the result equals that of a single node
+    note: str = ""  # A remark, such as a limit of the method
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all stages, without the gather."""
+        return sum(stage.n_nodes for stage in self.stages)
+
+    def bandwidth(self, rates: Mapping[str, float]) -> pd.DataFrame:
+        """Return the items per second that reach each node of a stage."""
+        rows = []
+        for stage in self.stages:
+            for feed in stage.feeds:
+                if feed.stream not in rates:
+                    raise column_not_found("rates", feed.stream, rates)
+                rate = float(rates[feed.stream])
+                rows.append((stage.name, stage.n_nodes, feed.stream, rate, rate * feed.routing.share))
+        return pd.DataFrame(rows, columns=["stage", "nodes", "stream", "rate", "per_node"])
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines of text."""
+        width = max(len("gather"), *(len(stage.name) for stage in self.stages))
+        many = f"{self.n_nodes} nodes" if self.n_nodes > 1 else "1 node"
+        made = [f"{self.title}: {many} and a gather"]
+        for stage in self.stages:
+            pad = " " * (width + 4)
+            first, *rest = [feed.words() for feed in stage.feeds]
+            made += [f"  {stage.name:<{width}}  {first}"]
+            made += [f"{pad}{text}" for text in rest]
+            if any(feed.heartbeat for feed in stage.feeds):
+                made.append(f"{pad}number and time of every event to all nodes")
+            made += [f"{pad}{text}" for text in stage.work.split("; ")]
+        made.append(f"  {'gather':<{width}}  {self.gather}")
+        made += [f"  note: {self.note}"] if self.note else []
+        made += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]
+        return made
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+# The load of one node of each stage as a formula: as the thesis prints it, and as it is.
+
+INPUT, MEMORY, WORK = "input", "memory", "CPU"
+SYMBOLS = (
+    "λ: events per second of the stage's stream; μ: partial matches per second that reach it; "
+    "e: waiting partial matches, or events in a window; g: groups"
+)
+Formulas = tuple[tuple[str, str], tuple[str, str], tuple[str, str]]  # printed and corrected, by measure
+
+
+def node_loads(plan: ScatterPlan) -> pd.DataFrame:
+    """Return bandwidth, memory and work of a node of each stage, as printed and as corrected.
+
+    Source: Suhothayan, 2019, section 3.1 and table 3.1. `cepkit.scaleout.model` has these formulas as
+    functions, and `ScatterPlan.bandwidth` has numbers for given rates.
+    """
+    rows = []
+    for k, stage in enumerate(plan.stages):
+        formulas = _formulas(plan, stage, is_first=k == 0)
+        rows += [
+            (stage.name, stage.n_nodes, measure, *pair)
+            for measure, pair in zip((INPUT, MEMORY, WORK), formulas or (), strict=False)
+        ]
+    return pd.DataFrame(rows, columns=["stage", "nodes", "measure", "printed", "corrected"])
+
+
+def load_lines(plan: ScatterPlan) -> list[str]:
+    """Return the loads as lines of text, one per stage."""
+    made = []
+    for name, own in node_loads(plan).groupby("stage", sort=False):
+        parts = [
+            f"{measure} {corrected}" + ("" if corrected == printed else f" (printed {printed})")
+            for measure, printed, corrected in own[["measure", "printed", "corrected"]].values.tolist()
+        ]
+        made.append(f"{name}: {', '.join(parts)}")
+    return made
+
+
+def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | None:
+    n = stage.n_nodes
+    if plan.kind == "window" and plan.layout == "windows":
+        return _both(f"λ{_by(n)}"), (f"e{_by(n)}", f"e{_by(n)} + g"), (f"λ{_by(n)}", f"2λ{_by(n)}")
+    if plan.kind == "join":
+        return _of_join(plan, stage)
+    if plan.kind == "pattern" and plan.layout in ("states", "replicated", "grouped", "keys"):
+        return _of_state(plan.layout, stage, is_first=is_first)
+    return None
+
+
+def _of_state(layout: str, stage: Stage, *, is_first: bool) -> Formulas:
+    n, routing = stage.n_nodes, stage.feeds[0].routing
+    if is_first and len(stage.feeds) == 1:
+        return _both(f"λ{_by(n)}"), ("1", "1"), _both(f"λ{_by(n)}")
+    if isinstance(routing, ByKey):
+        return (f"λ{_by(n)}", f"(λ + μ){_by(n)}"), _both(f"e{_by(n)}"), _both(f"λe{_by(n)}")
+    if layout == "states":
+        return ("λ", "λ + μ"), ("e/(s-1)", "e"), ("λe/s", "λe")
+    groups, members = (routing.groups, routing.members) if isinstance(routing, ToGroup) else (1, n)
+    printed = "λ" if layout == "replicated" else f"2λ{_by(n)}"
+    return (
+        (printed, f"λ{_by(groups)} + μ{_by(members)}"),
+        (f"e{_by(n)}", f"e{_by(members)}"),
+        _both(f"λe{_by(n)}"),
+    )
+
+
+def _of_join(plan: ScatterPlan, stage: Stage) -> Formulas | None:
+    n, left = stage.n_nodes, stage.feeds[0].routing
+    work = f"(λ_A e_B + λ_B e_A){_by(n)}"
+    if plan.layout == "grouped" and isinstance(left, ToGroup):
+        p, q = left.groups, left.members
+        return (
+            (f"(λ_A + λ_B){_by(n)}", f"λ_A{_by(p)} + λ_B{_by(q)}"),
+            (f"(e_A + e_B){_by(n)}", f"e_A{_by(p)} + e_B{_by(q)}"),
+            (work, work),
+        )
+    if plan.layout == "replicated":
+        large, small = ("A", "B") if isinstance(left, RoundRobin) else ("B", "A")
+        fewer = _by(n - 1) if n > 1 else ""
+        return (
+            (f"λ + λ{fewer}", f"λ_{large}{_by(n)} + λ_{small}"),
+            (f"e + e{fewer}", f"e_{large}{_by(n)} + e_{small}"),
+            (f"λe + λe{fewer}", work),
+        )
+    return None
+
+
+def _both(formula: str) -> tuple[str, str]:
+    """Return a formula that is right as printed."""
+    return formula, formula
+
+
+def _by(n: int) -> str:
+    return f"/{n}" if n > 1 else ""
+
+
+# Plans for windows: events in turn, with a heartbeat, so that all nodes know every moment of output.
+
+MERGEABLE = ("sum", "count", "avg", "min", "max", "std", "var")
+_NEEDS_ALL = {
+    "median": "the middle value of all events does not follow from the middle values of parts",
+    "percentile": "a percentile of all events does not follow from percentiles of parts",
+    "quantile": "a quantile of all events does not follow from quantiles of parts",
+    "distinct": "parts can share values, so their numbers of values do not add up",
+    "count_distinct": "parts can share values, so their numbers of values do not add up",
+    "nunique": "parts can share values, so their numbers of values do not add up",
+    "mode": "the most frequent value of all events can be rare in every part",
+}
+
+
+def check_mergeable(functions: Iterable[str]) -> None:
+    """Raise UnsupportedQueryError for aggregates that small partial results of nodes do not determine."""
+    for name in functions:
+        if name in MERGEABLE:
+            continue
+        if name in _NEEDS_ALL:
+            raise UnsupportedQueryError(
+                f"{name} cannot run over several nodes: {_NEEDS_ALL[name]}. Use one node, or one of "
+                f"{[*MERGEABLE]}"
+            )
+        raise UnsupportedQueryError(
+            f"aggregate {name!r} is not known.{nearest(str(name), MERGEABLE)} Over several nodes run "
+            f"{[*MERGEABLE]}"
+        )
+
+
+def check_window_aggregates(window: Window) -> None:
+    """Raise UnsupportedQueryError for aggregates that partial results of nodes do not determine."""
+    for role, tree in window.trees():
+        for node in tree.walk(literals=False):
+            name = aggregate_name(node)
+            if name is None or name in ("first", "last", "delta"):
+                continue  # the gather knows the first and the last event of each window
+            try:
+                check_mergeable([name])
+            except UnsupportedQueryError as error:
+                raise UnsupportedQueryError(f"{role}: {node}: {error}") from None
+
+
+def window_plan(nodes: int, *, title: str = "window", functions: Iterable[str] = ()) -> ScatterPlan:
+    """Return the plan of a window with running aggregates.
+
+    Source: Suhothayan, 2019, 3.1.1.
+    Differs: a heartbeat has number and time of every event, so each partial result is as of the event that
+    the output is for. With the thesis' rules, a node expires events only by its own ones.
+    """
+    whole_number("nodes", nodes, 1)
+    check_mergeable(functions)
+    feed = Feed("events", RoundRobin(nodes), heartbeat=nodes > 1)
+    stage = Stage("window", "keeps partial aggregates of its own events in the window", (feed,))
+    gather = "merges the partial aggregates as of each event, in the order of nodes"
+    return ScatterPlan(title, (stage,), gather, "window", "windows")
+
+
+# Plans for patterns: by state, with replicated states, with groups of replicas, and by key.
+
+LAYOUTS = ("states", "replicated", "grouped", "keys")
+MOST_NODES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class PatternState:
+    """A state of a pattern, which adds one event, or several in a loop, to a partial match."""
+
+    name: str  # the variable
+    events: str  # its stream of events in words
+    is_loop: bool = False  # whether the state takes several events
+    takes_next: bool = False  # whether a partial match takes the next event that fits, and no later one
+    # Streams of events that must be absent when the match is complete. Only for the last state.
+    absent: tuple[str, ...] = ()
+
+
+def grid_of(nodes: int, groups: int | None = None) -> tuple[int, int]:
+    """Return the numbers of groups and of members per group for ``nodes`` nodes, as square as possible."""
+    if groups is not None:
+        whole_number("groups", groups, 1)
+        if nodes % groups:
+            fits = [g for g in range(1, nodes + 1) if nodes % g == 0]
+            raise CepError(f"groups={groups} does not divide nodes={nodes}. Give one of {fits}")
+        return groups, nodes // groups
+    members = max(m for m in range(1, nodes + 1) if nodes % m == 0 and m * m <= nodes)
+    return nodes // members, members
+
+
+def check_layout(layout: object, known: Sequence[str] = LAYOUTS) -> str:
+    """Return a layout; raise CepError with the nearest name if it is unknown."""
+    if layout not in known:
+        hint = nearest(layout, known) if isinstance(layout, str) else ""
+        raise CepError(f"layout {layout!r} is not known.{hint} Layouts: {[*known]}")
+    return str(layout)
+
+
+def state_routings(
+    layout: str, nodes: int, groups: int | None = None, *, printed: bool = False
+) -> tuple[Routing, Routing]:
+    """Return how events and partial matches go to the nodes of a state after the first."""
+    if check_layout(layout) == "keys":
+        return ByKey(nodes), ByKey(nodes)
+    if layout == "states":
+        return ToGroup(1, 1), ToMember(1, 1)
+    grid = (1, nodes) if layout == "replicated" else grid_of(nodes, groups)
+    return ToGroup(*grid), ToGroup(*grid) if printed else ToMember(*grid)
+
+
+def pattern_plan(
+    states: Sequence[PatternState],
+    nodes: int,
+    layout: str = "grouped",
+    *,
+    groups: int | None = None,
+    printed: bool = False,
+    title: str = "pattern",
+) -> ScatterPlan:
+    """Return the plan of a pattern.
+
+    Source: Suhothayan, 2019, 3.1.2, figures 3.3 to 3.5.
+    Differs: a partial match goes to one member of every group, so that every pair meets once.
+    """
+    whole_number("nodes", nodes, 1, MOST_NODES)
+    check_layout(layout)
+    if not states:
+        raise CepError("pattern_plan: give at least one state")
+    if groups is not None and layout != "grouped":
+        raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
+    of_events, of_matches = state_routings(layout, nodes, groups, printed=printed)
+    first = {"states": RoundRobin(1), "keys": ByKey(nodes)}.get(layout, RoundRobin(nodes))
+    made = []
+    for k, state in enumerate(states):
+        feeds = [Feed(state.events, of_events if k else first)]
+        if k:
+            feeds.append(Feed(f"matches of {states[k - 1].name}", of_matches))
+            work = "joins partial matches with later events"
+        else:
+            work = "begins a partial match with every event"
+        if state.is_loop:
+            if not k:
+                feeds = [Feed(state.events, of_events)]
+                work = "begins a partial match with every event, at one of the nodes that get it"
+            feeds.append(Feed(f"matches of {state.name}", of_matches))
+            work += "; sends longer ones to this state again"
+        if state.takes_next and k:
+            work += "; keeps the first event for each partial match"
+            work += " of all groups, at the watermark" if of_matches.share * nodes > 1 else ""
+        if state.absent:
+            everywhere = ByKey(nodes) if layout == "keys" else ToAll(of_events.n_nodes)
+            feeds += [Feed(name, everywhere) for name in state.absent]
+            work += "; drops matches with an absent event, at the watermark"
+        made.append(Stage(state.name, work, tuple(feeds)))
+    is_grid = layout == "grouped" and grid_of(nodes, groups)[0] > 1
+    wrong = printed and is_grid
+    return ScatterPlan(
+        title,
+        tuple(made),
+        "all matches, in canonical order",
+        "pattern",
+        layout,
+        is_exact=not wrong,
+        note="printed routing: a partial match meets the events of one group only, at all members" * wrong,
+    )
+
+
+# Plans for joins of two windows: a replicated small side, a grid, and nodes by key.
+
+JOIN_LAYOUTS = ("replicated", "grouped", "keys")
+_GATHER = "adds up the aggregates of all nodes as of each event, and lists pairs in the order of events"
+_WORK = "joins the events of its two windows"
+
+
+def join_plan(
+    nodes: int, layout: str = "replicated", *, groups: int | None = None, small: str = "right",
+    left: str = "left", right: str = "right", title: str = "join",
+) -> ScatterPlan:  # fmt: skip
+    """Return the plan of a join of two windows.
+
+    Source: Suhothayan, 2019, 3.1.3, figures 3.6 and 3.7.
+    Differs: any number of nodes forms a grid, and heartbeats say which events are in the windows.
+    """
+    whole_number("nodes", nodes, 1)
+    if layout == "states":
+        raise CepError("layout 'states' is for patterns. Give 'replicated' or 'grouped' for a join")
+    check_layout(layout, JOIN_LAYOUTS)
+    if groups is not None and layout != "grouped":
+        raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
+    if layout == "replicated":
+        routings = RoundRobin(nodes), ToAll(nodes)
+        if small == "left":
+            routings = routings[::-1]
+    elif layout == "keys":
+        routings = ByKey(nodes), ByKey(nodes)
+    else:
+        grid = grid_of(nodes, groups)
+        routings = ToGroup(*grid), ToMember(*grid)
+    feeds = tuple(
+        Feed(name, routing, heartbeat=nodes > 1)
+        for name, routing in zip((left, right), routings, strict=True)
+    )
+    return ScatterPlan(title, (Stage("join", _WORK, feeds),), _GATHER, "join", layout)

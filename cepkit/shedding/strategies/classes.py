@@ -1,0 +1,369 @@
+"""Classes of partial matches: clusters and trees, what each class consumes and contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cepkit.errors import MissingDependencyError
+from cepkit.kernels.shedding import tree_layout as kernel
+from cepkit.shedding.strategies.strategy import Training
+from cepkit.shedding.strategies.warm_up import (
+    NO_LIMIT,
+    StreamClock,
+    consumptions,
+    contributions,
+    lengths,
+    members,
+    read_lineage,
+)
+
+if TYPE_CHECKING:
+    from cepkit.shedding.tree.machine import TreeMachine, TreeMatches
+    from cepkit.shedding.tree.program import TreeProgram
+
+
+# Classes of partial matches: clusters by cost and use, and trees that predict them from attributes.
+
+GAP = "gap"
+MOST_CLUSTERS = 8  # the gap statistic tries no more
+REFERENCES = 5  # uniform samples of the gap statistic
+MOST_SAMPLED = 5000  # partial matches of one group that are clustered
+MOST_DEPTH = 4  # of a decision tree
+MISSING = np.float32(np.iinfo(np.int64).min)
+
+
+def require_scikit_learn() -> None:
+    """Raise an error that says what to install, when scikit-learn is missing."""
+    if find_spec("sklearn") is None:
+        raise MissingDependencyError(
+            "the strategy Zhao needs scikit-learn, which is not installed. "
+            'Install it with `pip install "cepkit[papers]"`'
+        )
+
+
+@dataclass(frozen=True)
+class ClassTree:
+    """A decision tree as arrays, so that it can be saved and read without scikit-learn."""
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    label: np.ndarray
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        """Return the cluster of each row."""
+        at = np.zeros(len(rows), np.int64)
+        while True:
+            feature = self.feature[at]
+            inner = np.flatnonzero(feature >= 0)
+            if not len(inner):
+                return self.label[at]
+            node = at[inner]
+            goes_left = rows[inner, feature[inner]] <= self.threshold[node]
+            at[inner] = np.where(goes_left, self.left[node], self.right[node])
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the tree as a mapping that ``ClassTree(**mapping)`` takes back."""
+        return {name: getattr(self, name) for name in ("feature", "threshold", "left", "right", "label")}
+
+
+ONE_CLASS = ClassTree(*(np.array([value]) for value in (-1, 0.0, 0, 0, 0)))
+
+
+def to_features(columns: list[np.ndarray]) -> np.ndarray:
+    """Return columns of attribute values side by side, float32. Missing values become the smallest int64."""
+    made = np.stack([np.asarray(column, np.float64) for column in columns], axis=1).astype(np.float32)
+    made[~np.isfinite(made)] = MISSING
+    return made
+
+
+def cluster(points: np.ndarray, n_clusters: int | str, seed: int) -> np.ndarray:
+    """Return the cluster of each point by k-means, numbered by first appearance.
+
+    Source: Tibshirani, Walther, Hastie, "Estimating the number of clusters in a data set via the gap
+    statistic", JRSS B 63(2), 2001: the least k with Gap(k) >= Gap(k + 1) - s(k + 1).
+    """
+    spread = points.std(axis=0)
+    scaled = points / np.where(spread > 0, spread, 1.0)
+    n_distinct = len(np.unique(scaled, axis=0))
+    if n_clusters == GAP:
+        k = _clusters_by_gap(scaled, min(MOST_CLUSTERS, n_distinct), seed)
+    else:
+        k = min(int(n_clusters), n_distinct)
+    labels = _k_means(scaled, k, seed)[0]
+    first = np.unique(labels, return_index=True)[1]
+    number = np.empty(k, np.int64)
+    number[labels[np.sort(first)]] = np.arange(len(first))
+    return number[labels]
+
+
+def _k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, float]:
+    """Return the labels and the sum of squared distances to the centres."""
+    if k <= 1:
+        return np.zeros(len(points), np.int64), float(((points - points.mean(axis=0)) ** 2).sum())
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    # With several threads, sums have no fixed order, and the clusters could differ from run to run.
+    with threadpool_limits(limits=1):
+        made = KMeans(k, n_init=4, random_state=seed).fit(points)
+    return made.labels_.astype(np.int64), float(made.inertia_)
+
+
+def _clusters_by_gap(points: np.ndarray, most: int, seed: int) -> int:
+    if most < 2:
+        return 1
+    generator = np.random.default_rng(seed)
+    low, high = points.min(axis=0), points.max(axis=0)
+    references = [generator.uniform(low, high, points.shape) for _ in range(REFERENCES)]
+    tiny = np.finfo(float).tiny
+    gaps, errors = [], []
+    for k in range(1, most + 1):
+        own = np.log(max(_k_means(points, k, seed)[1], tiny))
+        others = np.log([max(_k_means(sample, k, seed)[1], tiny) for sample in references])
+        gaps.append(others.mean() - own)
+        errors.append(others.std() * np.sqrt(1 + 1 / REFERENCES))
+        if k > 1 and gaps[k - 2] >= gaps[k - 1] - errors[k - 1]:
+            return k - 1
+    return most
+
+
+def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int, depth: int = MOST_DEPTH) -> ClassTree:
+    """Return a decision tree from attribute values to clusters."""
+    if len(np.unique(labels)) < 2 or not rows.shape[1]:
+        return ClassTree(**{**ONE_CLASS.to_arrays(), "label": labels[:1].astype(np.int64)})
+    from sklearn.tree import DecisionTreeClassifier
+
+    made = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(rows, labels)
+    inner = made.tree_
+    return ClassTree(
+        np.where(inner.children_left >= 0, inner.feature, -1).astype(np.int64),
+        inner.threshold.astype(np.float64),
+        inner.children_left.astype(np.int64),
+        inner.children_right.astype(np.int64),
+        made.classes_[inner.value[:, 0, :].argmax(axis=1)].astype(np.int64),
+    )
+
+
+# The cost model of Zhao et al.: classes of partial matches, what each class consumes and contributes.
+
+
+class NodeShape:
+    """Which partial matches of a tree are kept, and what they are made of."""
+
+    def __init__(self, program: TreeProgram):
+        code, n_leaves = program.code.nodes, program.n_leaves
+        self.program = program
+        self.kept = (code[:, kernel.KEEPS] > 0) & (code[:, kernel.STATE] > 0) & (code[:, kernel.IS_ROOT] == 0)
+        self.leaves = [(leaf,) for leaf in range(n_leaves)] + [node.leaves for node in program.nodes]
+        self.ancestors: list[list[int]] = [[] for _ in range(n_leaves)]
+        for node in program.nodes:
+            parts = [part for part in (node.left, node.right) if part >= 0]
+            found = [ancestor for part in parts for ancestor in self.ancestors[part]]
+            self.ancestors.append([*found, *(part for part in parts if self.kept[part])])
+        roots = np.flatnonzero(code[:, kernel.IS_ROOT] == 1)
+        self.roots = roots[np.argsort(code[roots, kernel.TREE], kind="stable")]
+
+    def of_type(self, number: int) -> list[int]:
+        """Return the leaves of a type, without those of absent events."""
+        leaves = self.program.leaves
+        return [leaf for leaf, one in enumerate(leaves) if one.type == number and not one.is_absent]
+
+    def joins(self, leaf: int) -> int:
+        """Return the node at which a new event of a leaf makes a longer partial match; -1: none."""
+        row = self.program.code.nodes[leaf]
+        return int(row[kernel.PARENT]) if row[kernel.TRIES] == 1 else -1
+
+    def members_of_matches(self, found: TreeMatches) -> np.ndarray:
+        """Return the last event of each leaf in each match, int64, (n_matches, n_leaves); -1: none."""
+        member = np.full((len(found), self.program.n_leaves), -1, np.int64)
+        match = np.repeat(np.arange(len(found)), np.diff(found.first_item))
+        for tree, leaves in enumerate(self.program.code.leaf_of_component):
+            own = found.trees[match] == tree
+            leaf = np.array(leaves, np.int64)[found.components[own]]
+            np.maximum.at(member, (match[own], leaf), found.positions[own])
+        return member
+
+    def root_of(self, member: np.ndarray) -> np.ndarray:
+        """Return the root of the tree of each match, by the last event of each leaf."""
+        leaf = np.argmax(member >= 0, axis=1)
+        tree_of_leaf = np.array([one.tree for one in self.program.leaves])
+        tree_of_root = self.program.code.nodes[self.roots, kernel.TREE]
+        return self.roots[np.searchsorted(tree_of_root, tree_of_leaf[leaf])]
+
+
+class ClassModel:
+    """Classes of partial matches by node, age and attributes, with their consumption and contribution.
+
+    Source: Zhao, Hung, Weidlich, "Load Shedding for Complex Event Processing: Input-based and State-based
+    Techniques", ICDE 2020, and AthenaCEP, its code.
+    Differs: the work on a partial match itself counts, because pairs that fail are tried with it. The age is
+    the one at the creation, so that a partial match has one class.
+    """
+
+    def __init__(self, training: Training, n_clusters: int | str, time_slices: int, interval: int):
+        self.shape = NodeShape(training.program)
+        self._clock, self._slices = StreamClock(training.machine), time_slices
+        self.trees: dict[tuple[int, int], ClassTree] = {}
+        self.first_class: dict[tuple[int, int], int] = {}
+        self._learn(training, n_clusters, interval)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.consumption)
+
+    def classes_of_node(self, node: int) -> np.ndarray:
+        """Return the numbers of the classes of a node."""
+        return self._node_classes[node]
+
+    def _learn(self, training: Training, n_clusters: int | str, interval: int) -> None:
+        machine, prices = training.machine, training.prices
+        lineage = read_lineage(machine)
+        seconds = lineage.cost * prices["condition"] + prices["create"] + prices["remove"]
+        priced = lineage._replace(cost=seconds)
+        own = np.flatnonzero(self.shape.kept[lineage.node] & ~lineage.is_match)
+        weighted = seconds * lengths(lineage)
+        spent, useful = (consumptions(priced) + weighted)[own], contributions(lineage)[own].astype(np.float64)
+        node, member = lineage.node[own], members(lineage, training.program.n_leaves)[own]
+        n_nodes = len(self.shape.leaves)
+        count = np.maximum(np.bincount(lineage.node, minlength=n_nodes), 1)
+        self.work_of_node = np.bincount(lineage.node, weighted, minlength=n_nodes) / count
+        slices, generator = self._slices_of(machine, member), np.random.default_rng([training.seed, 3])
+        node_of_class: list[int] = []
+        for one in np.flatnonzero(self.shape.kept):
+            for part in range(self._slices):
+                rows = np.flatnonzero((node == one) & (slices == part))
+                if len(rows) > MOST_SAMPLED:
+                    rows = np.sort(generator.choice(rows, MOST_SAMPLED, replace=False))
+                key = int(one), part
+                self.first_class[key] = len(node_of_class)
+                if not len(rows):
+                    labels = np.zeros(1, np.int64)
+                    self.trees[key] = grow_tree(np.zeros((1, 0), np.float32), labels, training.seed)
+                else:
+                    points = np.stack([spent[rows], useful[rows]], axis=1)
+                    labels = cluster(points, n_clusters, training.seed)
+                    features = self._features(machine, key[0], member[rows])
+                    self.trees[key] = grow_tree(features, labels, training.seed)
+                node_of_class += [key[0]] * (int(labels.max()) + 1)
+        self._set_classes(node_of_class)
+        found = np.zeros(len(own), np.int64)
+        for one in np.unique(node):
+            rows = np.flatnonzero(node == one)
+            found[rows] = self.classify(machine, int(one), member[rows])
+        n_batches = max(1.0, training.n_events / interval)
+        self.consumption = np.bincount(found, spent, minlength=len(node_of_class)) / n_batches
+        self.contribution = np.bincount(found, useful, minlength=len(node_of_class)) / n_batches
+
+    def _set_classes(self, node_of_class: Sequence[int]) -> None:
+        self.node_of_class = np.asarray(node_of_class, np.int64)
+        self._node_classes = [np.flatnonzero(self.node_of_class == n) for n in range(len(self.shape.leaves))]
+
+    def _features(self, machine: TreeMachine, node: int, member: np.ndarray) -> np.ndarray:
+        """Return the attributes of the events of partial matches side by side, float32."""
+        columns = []
+        for leaf in self.shape.leaves[node]:
+            at = member[:, leaf]
+            values = machine.values_of(np.maximum(at, 0))
+            columns += [np.where(at >= 0, column, float(MISSING)) for column in values.T]
+        return to_features(columns) if columns else np.zeros((len(member), 0), np.float32)
+
+    def _slices_of(self, machine: TreeMachine, member: np.ndarray) -> np.ndarray:
+        """Return the time slice of partial matches: how much of the window had passed at their creation."""
+        if self._slices == 1 or self._clock.span >= NO_LIMIT or not len(member):
+            return np.zeros(len(member), np.int64)
+        last = member.max(axis=1)
+        first = np.where(member >= 0, member, last[:, None]).min(axis=1)
+        age = self._clock.at(machine, last) - self._clock.at(machine, first)
+        return np.clip(age * self._slices // (self._clock.span + 1), 0, self._slices - 1).astype(np.int64)
+
+    def classify(self, machine: TreeMachine, node: int, member: np.ndarray) -> np.ndarray:
+        """Return the classes of partial matches of one node."""
+        own = np.full(member.shape, -1, np.int64)
+        leaves = list(self.shape.leaves[node])
+        own[:, leaves] = member[:, leaves]
+        part, features = self._slices_of(machine, own), self._features(machine, node, own)
+        found = np.zeros(len(own), np.int64)
+        for one in np.unique(part):
+            rows = part == one
+            key = node, int(one)
+            found[rows] = self.first_class[key] + self.trees[key].predict(features[rows])
+        return found
+
+    def classify_all(self, machine: TreeMachine, node: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """Return the classes of partial matches of any nodes; -1 for nodes without classes."""
+        found = np.full(len(node), -1, np.int64)
+        for one in np.unique(node):
+            if self.shape.kept[one]:
+                rows = node == one
+                found[rows] = self.classify(machine, int(one), member[rows])
+        return found
+
+    def update(
+        self,
+        machine: TreeMachine,
+        node: np.ndarray,
+        member: np.ndarray,
+        matches: np.ndarray,
+        smoothing: float,
+    ) -> int:
+        """Add new partial matches and matches to the moving averages; return the number of additions."""
+        spent, useful = np.zeros(self.n_classes), np.zeros(self.n_classes)
+        n = 0
+        for one in np.unique(node):
+            rows = member[node == one]
+            own = [int(one)] if self.shape.kept[one] else []
+            for ancestor in [*self.shape.ancestors[one], *own]:
+                np.add.at(spent, self.classify(machine, ancestor, rows), self.work_of_node[one])
+                n += len(rows)
+        root_of_match = self.shape.root_of(matches) if len(matches) else np.zeros(0, np.int64)
+        for root in np.unique(root_of_match):
+            rows = matches[root_of_match == root]
+            for ancestor in self.shape.ancestors[root]:
+                classes = self.classify(machine, ancestor, rows)
+                np.add.at(useful, classes, 1.0)
+                np.add.at(spent, classes, self.work_of_node[root])
+                n += 2 * len(rows)
+        self.consumption += smoothing * (spent - self.consumption)
+        self.contribution += smoothing * (useful - self.contribution)
+        return n
+
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return Delta+ and Delta-: the share of each class of all contribution and consumption."""
+        return tuple(
+            value / total if (total := value.sum()) > 0 else np.zeros(len(value))
+            for value in (self.contribution, self.consumption)
+        )  # type: ignore[return-value]
+
+    def save(self) -> Mapping[str, Any]:
+        """Return trees, classes and moving averages."""
+        return {
+            "trees": [
+                {"node": node, "slice": part, "first": self.first_class[node, part], **tree.to_arrays()}
+                for (node, part), tree in self.trees.items()
+            ],
+            "node_of_class": self.node_of_class,
+            "work_of_node": self.work_of_node,
+            "consumption": self.consumption,
+            "contribution": self.contribution,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `save` returned."""
+        self.trees, self.first_class = {}, {}
+        for one in saved["trees"]:
+            arrays = dict(one)
+            key = int(arrays.pop("node")), int(arrays.pop("slice"))
+            self.first_class[key] = int(arrays.pop("first"))
+            self.trees[key] = ClassTree(**arrays)
+        self._set_classes(saved["node_of_class"])
+        self.work_of_node = np.asarray(saved["work_of_node"])
+        self.consumption = np.array(saved["consumption"], np.float64)
+        self.contribution = np.array(saved["contribution"], np.float64)

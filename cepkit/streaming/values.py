@@ -1,0 +1,466 @@
+"""Values of batches: fitted to the types of a schema, and codes of texts and keys that do not change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cepkit.errors import CepError
+from cepkit.events import NULL_CODE, NUMBERS, TIME
+from cepkit.frames.arrow import type_of_arrow, without_view
+from cepkit.frames.conversion import NOT_FOR_ARROW
+
+# Codes of texts and keys that do not change while a stream brings new ones.
+
+Key = tuple[Hashable, ...]
+
+
+_FEWEST_NEW = 1 << 14  # texts before the first look for texts that nothing needs
+
+
+class TextCodes:
+    """Codes of texts in the order of their first occurrence; a missing text is -1.
+
+    Codes of forgotten texts are used again. ``ranked`` are all texts of a column in their own order. Codes
+    are then ranks, and no text is forgotten.
+
+    """
+
+    def __init__(self, ranked: Sequence[str] = ()):
+        self._is_ranked = len(ranked) > 0
+        self._n_new, self._n_new_until_due = 0, _FEWEST_NEW
+        self._restore([*ranked], [])
+
+    def _restore(self, texts: list[str], free: list[int]) -> None:
+        """Set the texts by code, and the codes without a text."""
+        self._room = np.array([*texts, None], dtype=object)
+        self._n_codes, self._free = len(texts), free
+        has_none = set(free)
+        self.code_of_text = {text: code for code, text in enumerate(texts) if code not in has_none}
+        self._changed = [*range(len(texts))]
+
+    def __len__(self) -> int:
+        """Return the number of codes; those of forgotten texts are among them."""
+        return self._n_codes
+
+    @property
+    def texts(self) -> np.ndarray:
+        """The texts by code, as objects; a view that later texts do not change.
+
+        A code without a text has the text that it had before.
+
+        """
+        return self._room[: self._n_codes]
+
+    def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
+        """Translate codes of ``categories`` into codes of this object, int32. O(values + categories)."""
+        own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # -1 reads the last one
+        is_copied = False
+        for i, text in enumerate(categories):
+            code = self.code_of_text.get(text)
+            if code is None:
+                if self._free and not is_copied:
+                    self._room, is_copied = self._room.copy(), True
+                code = self._add(text)
+            own[i] = code
+        return own[codes]
+
+    def _add(self, text: str) -> int:
+        if self._free:
+            code = self._free.pop()
+        else:
+            code, self._n_codes = self._n_codes, self._n_codes + 1
+        self.code_of_text[text] = code
+        if code >= len(self._room):
+            room = np.empty(2 * len(self._room) + 8, dtype=object)
+            room[: len(self._room)] = self._room
+            self._room = room
+        self._room[code] = text
+        self._changed.append(code)
+        self._n_new += 1
+        return code
+
+    def take_changed(self) -> np.ndarray:
+        """Return the codes with other texts than at the last call, int64."""
+        changed, self._changed = self._changed, []
+        return np.array(changed, np.int64)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a code has another text than at the last `take_changed`."""
+        return bool(self._changed)
+
+    # --- forgetting
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a look for texts that nothing needs pays, after many new ones."""
+        return not self._is_ranked and self._n_new >= self._n_new_until_due
+
+    def forget(self, is_needed: np.ndarray, looked_at: int = 0) -> None:
+        """Forget the texts that nothing needs."""
+        if self._is_ranked:
+            return
+        needed = np.zeros(self._n_codes, bool)
+        needed[: len(is_needed)] = is_needed[: self._n_codes]
+        for code in np.flatnonzero(~needed).tolist():
+            text = self._room[code]
+            if self.code_of_text.get(text) == code:
+                del self.code_of_text[text]
+                self._free.append(code)
+        self._n_new = 0
+        self._n_new_until_due = max(_FEWEST_NEW, len(self.code_of_text), looked_at // 8)
+
+    # --- saving
+
+    def pack(self) -> pa.Table:
+        """Return the texts by code, and which codes are free."""
+        is_free = np.zeros(self._n_codes, bool)
+        is_free[self._free] = True
+        return pa.table({"text": pa.array(self.texts.tolist(), pa.large_string()), "is_free": is_free})
+
+    def unpack(self, packed: pa.Table) -> None:
+        """Restore what `pack` returned."""
+        is_free = packed.column("is_free").to_pylist() if "is_free" in packed.schema.names else []
+        free = [code for code, is_one in enumerate(is_free) if is_one]
+        self._restore(packed.column("text").to_pylist(), free)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The partition codes of a batch, and the changes of the keys after the batch.
+
+    A key that was idle for too long gets a new code. ``runs`` are new (key, code, clock of the last event);
+    the last run of a key wins. ``ended`` are codes that no event at the end of the batch or later has.
+
+    """
+
+    codes: np.ndarray  # int32, (n_events,)
+    runs: list[tuple[Key, int, float]]
+    ended: list[int]
+    taken: list[int]  # codes that were free before the batch
+
+
+class KeyCodes:
+    """Partition codes of keys; codes of forgotten keys are used again."""
+
+    def __init__(self, idle_ticks: float | None = None):
+        self.idle_ticks = idle_ticks
+        self.code_of_key: dict[Key, int] = {}
+        self.key_of_code: list[Key | None] = []
+        self.newest_of_code = np.empty(0)  # clock of the last event, int64 or float64; with idle_ticks
+        self.free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.code_of_key)
+
+    @property
+    def n_codes(self) -> int:
+        """The codes are below this number."""
+        return len(self.key_of_code)
+
+    def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
+        """Choose the codes of a batch; call `commit` or `discard` next."""
+        taken: list[int] = []
+        known = [self.code_of_key.get(key, -1) for key in keys]
+        if self.idle_ticks is None or clock is None:
+            runs = []
+            for i, key in enumerate(keys):
+                if known[i] < 0:
+                    known[i] = self._take(key, taken)
+                    runs.append((key, known[i], 0))
+            return Assignment(np.array(known, np.int32)[own], runs, [], taken)
+        return self._assign_runs(own, keys, clock, np.array(known, dtype=np.int64), taken)
+
+    def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
+        """Cut each key's events into runs without a long pause; a run gets a new code unless it continues."""
+        order = np.argsort(own, kind="stable")
+        key_of_row, clock_of_row = own[order], clock[order]
+        is_first = np.concatenate([[True], key_of_row[1:] != key_of_row[:-1]])
+        before = np.roll(clock_of_row, 1)
+        first_keys = key_of_row[is_first]
+        continued = known[first_keys] >= 0
+        before[is_first] = clock_of_row[is_first]
+        before[np.flatnonzero(is_first)[continued]] = self.newest_of_code[known[first_keys[continued]]]
+        is_new = is_first.copy()
+        is_new[is_first] = ~continued
+        is_new |= clock_of_row - before > self.idle_ticks
+        begins = np.flatnonzero(is_first | is_new)
+        stops = np.append(begins[1:], len(order))
+        runs, ended = [], []
+        for begin, stop in zip(begins, stops, strict=True):
+            k = key_of_row[begin]
+            code = self._take(keys[k], taken) if is_new[begin] else int(known[k])
+            runs.append((keys[k], code, clock_of_row[stop - 1].item()))
+            if is_first[begin] and is_new[begin] and known[k] >= 0:
+                ended.append(int(known[k]))
+        ended += [one for (key, one, _), (other, _, _) in pairwise(runs) if key == other]
+        codes = np.empty(len(own), np.int32)
+        codes[order] = np.repeat(np.array([code for _, code, _ in runs], np.int32), stops - begins)
+        return Assignment(codes, runs, ended, taken)
+
+    def _take(self, key: Key, taken: list[int]) -> int:
+        if self.free:
+            code = self.free.pop()
+            self.key_of_code[code] = key
+        else:
+            code = len(self.key_of_code)
+            self.key_of_code.append(key)
+        taken.append(code)
+        return code
+
+    def commit(self, assignment: Assignment) -> list[int]:
+        """Apply an assignment and return the codes to forget, which later keys may use again."""
+        for key, code, _ in assignment.runs:
+            self.code_of_key[key] = code
+        if self.idle_ticks is not None and assignment.runs:
+            dtype = np.array([last for _, _, last in assignment.runs]).dtype
+            if len(self.newest_of_code) < self.n_codes:
+                grown = np.zeros(2 * self.n_codes, dtype)
+                grown[: len(self.newest_of_code)] = self.newest_of_code
+                self.newest_of_code = grown
+            for _, code, last in assignment.runs:
+                self.newest_of_code[code] = last
+        for code in assignment.ended:
+            self.key_of_code[code] = None
+        self.free += assignment.ended
+        return assignment.ended
+
+    def discard(self, assignment: Assignment) -> None:
+        """Undo `assign`."""
+        for code in assignment.taken:
+            self.key_of_code[code] = None
+        self.free += assignment.taken
+
+    def end_idle(self, now: float) -> list[int]:
+        """Forget the keys without an event in the ``idle_ticks`` before ``now``, and return their codes."""
+        if self.idle_ticks is None:
+            return []
+        idle = np.flatnonzero(now - self.newest_of_code[: self.n_codes] > self.idle_ticks)
+        ended = [int(code) for code in idle if self.key_of_code[code] is not None]
+        for code in ended:
+            del self.code_of_key[self.key_of_code[code]]
+            self.key_of_code[code] = None
+        self.free += ended
+        return ended
+
+
+# Values of a batch in the types of a schema: each value fits without loss, or the batch is refused.
+
+_NULL = type(None)
+_INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()
+_TEXTS = pa.string(), pa.large_string()
+_FLOATS = frozenset((float, int, _NULL))
+_FLOAT32 = pa.float32().id
+_EXACT: dict[int, frozenset[type]] = {
+    **{of.id: frozenset((int, _NULL)) for of in _INTEGERS},
+    **{of.id: frozenset((str, _NULL)) for of in _TEXTS},
+    pa.float64().id: _FLOATS,
+    pa.bool_().id: frozenset((bool, _NULL)),
+    pa.binary().id: frozenset((bytes, _NULL)),
+    pa.date32().id: frozenset((dt.date, _NULL)),
+}
+"""Types of Python, by id of the Arrow type, whose values Arrow takes without loss, or refuses."""
+
+_TICKS = frozenset((int, _NULL))
+_TIMES = frozenset((dt.datetime, pd.Timestamp, _NULL, type(pd.NaT)))
+_DURATIONS = frozenset((dt.timedelta, pd.Timedelta, _NULL, type(pd.NaT)))
+_PER_UNIT = {"s": (1_000_000, 0), "ms": (1_000, 0), "us": (1, 0), "ns": (1, 1)}
+_GREATEST_FLOAT32 = float(np.finfo(np.float32).max)
+_MOST_SHOWN = 60
+
+
+def array_of_values(values: list, wanted: pa.Field) -> pa.Array:
+    """Return Python values as an array of the wanted type."""
+    if _are_exact(values, wanted.type):
+        try:
+            return _without_nulls(pa.array(values, type=wanted.type, from_pandas=True), wanted)
+        except NOT_FOR_ARROW as error:
+            raise _no_fit(values, wanted, error) from None
+    try:
+        return fit(_inferred(values, wanted.type), wanted)
+    except (CepError, *NOT_FOR_ARROW) as error:
+        raise _no_fit(values, wanted, error) from None
+
+
+def array_of_series(series: pd.Series, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return the values of a Series as an array of the wanted type."""
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    try:
+        array = pa.array(series, from_pandas=True)
+    except NOT_FOR_ARROW as error:
+        raise CepError(f"batch: column {wanted.name!r} must be {type_text(wanted)}: {error}") from None
+    return fit(array, wanted)
+
+
+def type_text(wanted: pa.Field) -> str:
+    """Return the type of a column as users write it."""
+    return f"{wanted.type}{'' if wanted.nullable else ' not null'}"
+
+
+def fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return the values in the wanted type, or raise `CepError` if a cast is lossy or surprising."""
+    if array.type != wanted.type:
+        array = _plain(array)
+    if array.type != wanted.type:
+        own, of = type_of_arrow(array.type), type_of_arrow(wanted.type)
+        is_alike = own.kind == of.kind or {own.kind, of.kind} <= set(NUMBERS)
+        if own.kind == of.kind == TIME:
+            is_alike = (own.timezone is None) == (of.timezone is None)
+        if not (is_alike or pa.types.is_null(array.type)):
+            raise CepError(
+                f"batch: column {wanted.name!r} must be {type_text(wanted)}, it is {array.type}; "
+                "cast it, or begin a stream with another schema"
+            )
+        try:
+            cast = array.cast(wanted.type)
+            _check_loss(array, cast)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise CepError(
+                f"batch: column {wanted.name!r} must be {type_text(wanted)}, it is {array.type}: {error}"
+            ) from None
+        array = cast
+    return _without_nulls(array, wanted)
+
+
+def _without_nulls(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if array.null_count and not wanted.nullable:
+        raise CepError(
+            f"batch: column {wanted.name!r} must be {type_text(wanted)}, it has {array.null_count:,} nulls "
+            f"among {len(array):,} values"
+        )
+    return array
+
+
+def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return an array without encoded runs, views and dictionaries, which Arrow casts to few types."""
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([_plain(part) for part in array.chunks or [pa.array([], array.type)]])
+    array = without_view(array)
+    return _plain(array.dictionary_decode()) if pa.types.is_dictionary(array.type) else array
+
+
+def _check_loss(array: pa.Array | pa.ChunkedArray, cast: pa.Array | pa.ChunkedArray) -> None:
+    """Raise `pa.ArrowInvalid` for a loss that Arrow's safe cast does not see."""
+    if cast.type in (pa.float32(), pa.float16()) and not pa.types.is_integer(array.type):
+        whole = array.cast(pa.float64())
+        if pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(whole))).as_py():
+            raise pa.ArrowInvalid(f"a number is beyond the range of {cast.type}")
+    elif pa.types.is_timestamp(array.type) and pa.types.is_date(cast.type):
+        back = cast.cast(array.type)
+        if not pc.all(pc.equal(back, array), min_count=0).as_py():
+            raise pa.ArrowInvalid("a date has no time of day")
+
+
+# --- Python values
+
+
+def _are_exact(values: list, of: pa.DataType) -> bool:
+    """Return whether Arrow takes all the values without loss, or refuses them, as far as their types say."""
+    exact = _EXACT.get(of.id)
+    if exact is not None:
+        return exact.issuperset(map(type, values))
+    if of.id == _FLOAT32:
+        return _FLOATS.issuperset(map(type, values)) and not any(map(_is_too_great, values))
+    if pa.types.is_temporal(of) and _TICKS.issuperset(map(type, values)):
+        return True
+    if pa.types.is_timestamp(of):
+        return _TIMES.issuperset(map(type, values)) and all(map(_fitting_time(of), values))
+    if pa.types.is_duration(of):
+        return _DURATIONS.issuperset(map(type, values)) and all(map(_fitting_duration(of), values))
+    return False
+
+
+def _is_too_great(value: float | None) -> bool:
+    """Return whether a finite number becomes infinite as a 32-bit float."""
+    return value is not None and _GREATEST_FLOAT32 < abs(value) < math.inf
+
+
+def _fitting_time(of: pa.DataType) -> Callable[[Any], bool]:
+    micros, nanos = _PER_UNIT[of.unit]
+
+    def fits(value: Any) -> bool:
+        if value is None or value is pd.NaT:
+            return True
+        if (value.tzinfo is None) != (of.tz is None) or value.microsecond % micros:
+            return False
+        return bool(nanos) or not getattr(value, "nanosecond", 0)
+
+    return fits
+
+
+def _fitting_duration(of: pa.DataType) -> Callable[[Any], bool]:
+    micros, nanos = _PER_UNIT[of.unit]
+
+    def fits(value: Any) -> bool:
+        if value is None or value is pd.NaT:
+            return True
+        return value.microseconds % micros == 0 and (bool(nanos) or not getattr(value, "nanoseconds", 0))
+
+    return fits
+
+
+def _inferred(values: list, of: pa.DataType) -> pa.Array:
+    """Return the values in the type that they have themselves."""
+    if all(map(_is_missing, values)):
+        return pa.nulls(len(values), of)
+    if pa.types.is_timestamp(of) or pa.types.is_date(of) or pa.types.is_duration(of):
+        _check_parts(values, of)
+    if pa.types.is_struct(of) or pa.types.is_map(of) or pa.types.is_decimal(of):
+        return pa.array(
+            values, type=of, from_pandas=True
+        )  # a text of digits is no decimal, so nothing is lost
+    return pa.array(values, from_pandas=True)
+
+
+def _check_parts(values: Iterable[Any], of: pa.DataType) -> None:
+    """Raise `ValueError` for parts of times that Arrow cuts off when it infers a type."""
+    is_time = _fitting_time(of) if pa.types.is_timestamp(of) else None
+    is_duration = _fitting_duration(of) if pa.types.is_duration(of) else None
+    for value in values:
+        if is_time is not None and isinstance(value, dt.datetime) and not is_time(value):
+            zone = "a" if of.tz is not None else "no"
+            raise ValueError(f"times of this column have {zone} time zone, and no part below 1 {of.unit}")
+        if is_duration is not None and isinstance(value, dt.timedelta) and not is_duration(value):
+            raise ValueError(f"durations of this column have no part below 1 {of.unit}")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value)
+
+
+def _no_fit(values: list, wanted: pa.Field, error: Exception) -> CepError:
+    """Return the error for values that do not fit; it names the first such value."""
+    if isinstance(error, CepError) and len(values) == 1 and _is_missing(values[0]):
+        return error
+    for value in values:
+        try:
+            if _are_exact([value], wanted.type):
+                pa.array([value], type=wanted.type, from_pandas=True)
+            else:
+                fit(_inferred([value], wanted.type), wanted.with_nullable(True))
+        except (CepError, *NOT_FOR_ARROW) as own:
+            said = "" if isinstance(own, CepError) else f": {own}"
+            shown = _shown(value)
+            return CepError(
+                f"batch: column {wanted.name!r} must be {type_text(wanted)}, and {shown} of type "
+                f"{type(value).__name__} does not fit without loss{said}"
+            )
+    if isinstance(error, CepError):
+        return error
+    return CepError(f"batch: column {wanted.name!r} must be {type_text(wanted)}: {error}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value).encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
