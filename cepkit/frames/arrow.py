@@ -61,33 +61,37 @@ def column_of_arrow(array: pa.Array | pa.ChunkedArray, name: str, owner: object 
     The codes of texts are kept for ``owner``, the frame with the array, and for its next call.
     """
     array = one_chunk(array)
-    of = type_of_arrow(array.type, nullable=array.null_count > 0)
-    if pa.types.is_dictionary(array.type) and of.kind != TEXT:
+    column_type = type_of_arrow(array.type, nullable=array.null_count > 0)
+    if pa.types.is_dictionary(array.type) and column_type.kind != TEXT:
         array = array.dictionary_decode()
-    if of.kind == TEXT:
+    if column_type.kind == TEXT:
         try:
-            return _text(array, of) if owner is None else _kept_text(array, of, name, owner)
+            return _text(array, column_type) if owner is None else _kept_text(array, column_type, name, owner)
         except UnicodeDecodeError:
             raise invalid_text(array, name) from None
-    if of.kind == BOOLEAN:
-        return Column(of, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False))
-    if of.kind == FLOAT:
+    if column_type.kind == BOOLEAN:
+        return Column(
+            column_type, pc.fill_null(array.cast(pa.int8()), NULL_CODE).to_numpy(zero_copy_only=False)
+        )
+    if column_type.kind == FLOAT:
         values = array if array.type in (pa.float32(), pa.float64()) else array.cast(pa.float64())
-        return Column(of, _numpy(values))
-    if of.kind == INTEGER:
-        return Column(of, _integers(array, name))
-    if of.kind in (TIME, DURATION):
+        return Column(column_type, _numpy(values))
+    if column_type.kind == INTEGER:
+        return Column(column_type, _integers(array, name))
+    if column_type.kind in (TIME, DURATION):
         if pa.types.is_date32(array.type):
             array = array.cast(pa.timestamp("s"))
         elif pa.types.is_time32(array.type):
             array = array.cast(pa.int32())
-        return Column(of, pc.fill_null(array.cast(pa.int64()), NULL_INTEGER).to_numpy(zero_copy_only=False))
+        return Column(
+            column_type, pc.fill_null(array.cast(pa.int64()), NULL_INTEGER).to_numpy(zero_copy_only=False)
+        )
     values = np.empty(len(array), dtype=object)
     try:
         values[:] = array.to_pylist()
     except UnicodeDecodeError:
         raise invalid_text(array, name) from None
-    return Column(of, values)
+    return Column(column_type, values)
 
 
 def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Column:
@@ -103,7 +107,7 @@ def list_item(array: pa.Array | pa.ChunkedArray, index: int, name: str) -> Colum
     return column_of_arrow(items, f"{name}[{index}]")
 
 
-def _text(array: pa.Array, of: ColumnType) -> Column:
+def _text(array: pa.Array, column_type: ColumnType) -> Column:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices = array.indices
@@ -115,8 +119,8 @@ def _text(array: pa.Array, of: ColumnType) -> Column:
         is_null = np.array([text is None for text in categories])
         codes = np.where(is_null[codes] & (codes >= 0), NULL_CODE, codes)
         categories = np.array(["" if text is None else text for text in categories], dtype=object)
-        of = ColumnType(TEXT, nullable=True)
-    return Column(of, codes, categories)
+        column_type = ColumnType(TEXT, nullable=True)
+    return Column(column_type, codes, categories)
 
 
 def objects_of_texts(array: pa.Array) -> np.ndarray:
@@ -140,8 +144,8 @@ def _kept_text(array: pa.Array, of: ColumnType, name: str, owner: object) -> Col
         values.append(array.is_valid().to_numpy(zero_copy_only=False))
 
     def codes(copies: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        made = _text(array, of)
-        return made.values, made.texts
+        text_column = _text(array, of)
+        return text_column.values, text_column.texts
 
     return Column(of, *reuse(owner, ("texts", name), values, codes, never_change=True))
 

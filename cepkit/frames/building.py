@@ -73,8 +73,8 @@ def _order_and_ties(source: Source, order_by: tuple[str, ...]) -> tuple[np.ndarr
     keys = [_order_key(source, name) for name in order_by]
     if not keys or source.n_rows < 2:
         return None, None, None
-    known = source.column(order_by[0]).n_equal if len(keys) == 1 else None
-    if (n_equal := equals_by_step(*keys) if known is None else known) is not None:
+    n_equal_of_column = source.column(order_by[0]).n_equal if len(keys) == 1 else None
+    if (n_equal := equals_by_step(*keys) if n_equal_of_column is None else n_equal_of_column) is not None:
         return None, None, n_equal
     order, is_tied = reuse(source.owner, ("order", *order_by), keys, _sort_rows)
     return order, is_tied, None
@@ -173,8 +173,8 @@ def _codes_of_values(values: np.ndarray) -> tuple[np.ndarray, int]:
                 return shifted, span
             number = np.cumsum(used) - 1
             return number[shifted], int(number[-1]) + 1
-    codes, found = pd.factorize(values, use_na_sentinel=False)
-    return codes, len(found)
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    return codes, len(distinct)
 
 
 def _instead(kind: str) -> str:

@@ -56,15 +56,19 @@ def no_array(series: pd.Series, name: str, error: Exception) -> str:
     """Return the error message for a column that Arrow cannot hold, with a value that it refuses."""
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        of, cast = f"category of {dtype.categories.dtype}", "astype(str)"
+        type_name, cast = f"category of {dtype.categories.dtype}", "astype(str)"
     elif isinstance(dtype, np.dtype) and dtype.kind == "c":
-        of, cast = str(dtype), "map(abs), or its real part"
+        type_name, cast = str(dtype), "map(abs), or its real part"
     else:
-        of, cast = str(dtype), "astype(str)"
-    found = _first_refused(series)
-    value = "" if found is None else f", and holds {_shown(found)} of type {type(found).__name__}"
+        type_name, cast = str(dtype), "astype(str)"
+    refused_value = _first_refused(series)
+    value = (
+        ""
+        if refused_value is None
+        else f", and holds {_shown(refused_value)} of type {type(refused_value).__name__}"
+    )
     return (
-        f"column {name!r} is of type {of}{value}; Arrow cannot hold such values ({error}). "
+        f"column {name!r} is of type {type_name}{value}; Arrow cannot hold such values ({error}). "
         f"Cast the column first: df[{name!r}].{cast}"
     )
 
@@ -96,13 +100,13 @@ def invalid_text(array: pa.Array | pa.ChunkedArray, name: str, first_row: int = 
     Time O(rows), so call it only after such a text was met. ``first_row`` is the number of the first row.
 
     """
-    said, row = "", _first_invalid(array)
+    place, row = "", _first_invalid(array)
     if row is not None:
-        said = f" in row {first_row + row:,}"
+        place = f" in row {first_row + row:,}"
         if not _is_nested(array.type):
-            said += f": {_as_bytes(array.slice(row, 1))[0].as_py()[:_SHOWN]!r}"
+            place += f": {_as_bytes(array.slice(row, 1))[0].as_py()[:_SHOWN]!r}"
     return CepError(
-        f"column {name!r} has a text that is not valid UTF-8{said}. Read the file with its own encoding, or "
+        f"column {name!r} has a text that is not valid UTF-8{place}. Read the file with its own encoding, or "
         "make the column binary"
     )
 
@@ -132,10 +136,12 @@ def check_texts_of_frame(frame: pd.DataFrame) -> None:
         if not isinstance(frame.index, pd.RangeIndex)
     ]
     for name, values in [*((name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)), *levels]:
-        of = values.dtype
-        if isinstance(of, pd.CategoricalDtype):
-            of = of.categories.dtype
-        if isinstance(of, pd.ArrowDtype) or (isinstance(of, pd.StringDtype) and of.storage == "pyarrow"):
+        dtype = values.dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            dtype = dtype.categories.dtype
+        if isinstance(dtype, pd.ArrowDtype) or (
+            isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"
+        ):
             array = pa.array(values, from_pandas=True)
             if not are_texts_valid(array):
                 raise invalid_text(array, str(name))

@@ -53,8 +53,8 @@ class TypedSource(WrappedSource):
     def __init__(self, source: Source, types: Mapping[str, pa.DataType]):
         super().__init__(source)
         self._types = types
-        own = {name: type_of_arrow(of) for name, of in types.items()}
-        self._schema = ChainMap(own, cast(dict, source.schema))
+        column_types = {name: type_of_arrow(arrow_type) for name, arrow_type in types.items()}
+        self._schema = ChainMap(column_types, cast(dict, source.schema))
 
     @property
     def schema(self) -> Mapping[str, ColumnType]:
@@ -136,8 +136,10 @@ def with_types(source: Source, query: RegexQuery | SequenceQuery | Wishes) -> So
     untyped = [name for name in named if name in source.schema and source.is_untyped(name)]
     if not untyped:
         return source
-    known = {name: source.schema[name] for name in source.schema if name in named and name not in untyped}
-    wanted = _types(wishes, known, source.schema)
+    column_types = {
+        name: source.schema[name] for name in source.schema if name in named and name not in untyped
+    }
+    wanted = _types(wishes, column_types, source.schema)
     return TypedSource(source, {name: wanted.get(name, _NUMBER) for name in untyped})
 
 
@@ -151,7 +153,9 @@ def _read_wishes(query: RegexQuery | SequenceQuery) -> Wishes:
     if isinstance(query, RegexQuery):
         conditions = [tree for _, tree in query.define]
         defined = {name for name, _ in query.define}
-        types |= {of.name: TRUTHS for of in variables(query.pattern) if of.name not in defined}
+        types |= {
+            variable.name: TRUTHS for variable in variables(query.pattern) if variable.name not in defined
+        }
     else:
         conditions = list(query.where)
         if query.event_type is not None:
@@ -176,13 +180,13 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     compared: dict[str, pa.DataType] = {}
     for tree in wishes.trees:
         for node in tree.walk():
-            found = types_in(node, wishes.params, known)
+            types_of_node = types_in(node, wishes.params, known)
             if wishes.dialect is not None:
-                found |= wishes.dialect.types_of(node, wishes.params, known)
-            for name, of in found.items():
+                types_of_node |= wishes.dialect.types_of(node, wishes.params, known)
+            for name, arrow_type in types_of_node.items():
                 # Any text can be compared with a text, also one that looks like a time.
-                if not (pa.types.is_temporal(of) and compared.get(name) == TEXTS):
-                    compared[name] = of
+                if not (pa.types.is_temporal(arrow_type) and compared.get(name) == TEXTS):
+                    compared[name] = arrow_type
     types |= compared
     for tree in wishes.trees:
         summed = {name for node in tree.walk() for name in _summed(node, wishes.dialect)}
@@ -190,7 +194,7 @@ def _types(wishes: Wishes, known: Mapping[str, ColumnType], names: Iterable[str]
     types |= wishes.types
     if wishes.dialect is None:
         return types
-    of_name = {name.lower(): of for name, of in types.items()}
+    of_name = {name.lower(): arrow_type for name, arrow_type in types.items()}
     return {name: of_name[name.lower()] for name in names if name.lower() in of_name}
 
 
@@ -235,9 +239,9 @@ def types_in(
     types: dict[str, pa.DataType] = {}
     for operand, other in sides:
         if isinstance(other, ex.Attribute | ex.Reference):
-            of = type_like(known.get(other.name or ""))
-            if of is not None and isinstance(operand, ex.Attribute | ex.Reference):
-                types |= dict.fromkeys(columns_in(operand), of)
+            arrow_type = type_like(known.get(other.name or ""))
+            if arrow_type is not None and isinstance(operand, ex.Attribute | ex.Reference):
+                types |= dict.fromkeys(columns_in(operand), arrow_type)
             continue
         other = other.operand if isinstance(other, ex.Negative) else other
         value = params.get(other.name) if isinstance(other, ex.Parameter) else getattr(other, "value", None)
@@ -316,14 +320,21 @@ def _types_of(
     if signature is None:
         return {}
     others = (known.get(name) for argument in node.arguments for name in columns_in(argument))
-    time = next((type_like(of) for of in others if of is not None and of.kind == TIME), None)
+    time = next(
+        (
+            type_like(column_type)
+            for column_type in others
+            if column_type is not None and column_type.kind == TIME
+        ),
+        None,
+    )
     wanted = {"text": TEXTS, "time": TIMES if time is None else time}
     places = enumerate(node.arguments)
     return {
-        name: of
+        name: column_type
         for place, argument in places
         if (kind := wanted.get(signature.types_of(place)[0])) is not None
-        for name, of in _columns_alone(argument, kind)
+        for name, column_type in _columns_alone(argument, kind)
     }
 
 

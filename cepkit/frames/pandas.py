@@ -63,10 +63,10 @@ class ColumnTypes(Mapping[str, ColumnType]):
         self._find = find
 
     def __getitem__(self, name: str) -> ColumnType:
-        of = self._types[name]
-        if of is None:
-            of = self._types[name] = self._find(name)
-        return of
+        column_type = self._types[name]
+        if column_type is None:
+            column_type = self._types[name] = self._find(name)
+        return column_type
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._types
@@ -102,15 +102,15 @@ class _SeriesByName:
             raise repeated_column(name)
         if name in self.level_of_name:
             level = self.frame.index.get_level_values(self.level_of_name[name])
-            found = pd.Series(level, copy=False)
+            column = pd.Series(level, copy=False)
         else:
-            found = self.frame[name]
-            if isinstance(found.dtype, pd.ArrowDtype) and has_view(found.dtype.pyarrow_dtype):
-                found = _without_view(found)
+            column = self.frame[name]
+            if isinstance(column.dtype, pd.ArrowDtype) and has_view(column.dtype.pyarrow_dtype):
+                column = _without_view(column)
             if _PANDAS < 3:  # the frame may change
-                return found
-        self._known[name] = found
-        return found
+                return column
+        self._known[name] = column
+        return column
 
     def type(self, name: str) -> ColumnType:
         """Return the type of a column or a level."""
@@ -237,12 +237,12 @@ class PandasSource:
         taken = self._taken([values for values in columns.values() if isinstance(values, Picked)])
         for values in columns.values():
             if isinstance(values, Picked):
-                made, has_objects = next(taken), self._series(values.column).dtype == object
+                array, has_objects = next(taken), self._series(values.column).dtype == object
             else:
-                made = array_of_arrow(values)
-                has_objects = made.dtype == object
+                array = array_of_arrow(values)
+                has_objects = array.dtype == object
             # pandas would infer a type from objects without a dtype.
-            data.append(pd.Series(made, dtype=object, copy=False) if has_objects else made)
+            data.append(pd.Series(array, dtype=object, copy=False) if has_objects else array)
         frame = pd.DataFrame(dict(enumerate(data)), copy=False)
         frame.columns = _labels(tuple(columns)).view()
         return frame
@@ -329,28 +329,32 @@ def _with_columns(frame: pd.DataFrame, columns: Mapping[str, object], place: int
 
 def array_of_arrow(values: pa.Array | pa.ChunkedArray) -> Any:
     """Return an Arrow array as an array for a frame. It is new, so users may write to it."""
-    of = values.type
-    is_plain = pa.types.is_integer(of) or of == pa.float64() or (pa.types.is_timestamp(of) and of.tz is None)
+    arrow_type = values.type
+    is_plain = (
+        pa.types.is_integer(arrow_type)
+        or arrow_type == pa.float64()
+        or (pa.types.is_timestamp(arrow_type) and arrow_type.tz is None)
+    )
     if is_plain and isinstance(values, pa.Array) and not values.null_count:
         return values.to_numpy().copy()
-    made = series_of_arrow(values)
+    series = series_of_arrow(values)
     # pandas shares the memory of Arrow's numbers, which is read-only.
-    return made.array.copy() if made.dtype.kind in "iufmM" else made.array
+    return series.array.copy() if series.dtype.kind in "iufmM" else series.array
 
 
 def series_of_arrow(array: pa.Array | pa.ChunkedArray) -> pd.Series:
     """Return an Arrow array as a Series; integers and booleans with nulls keep their types."""
     if pa.types.is_integer(array.type) and array.null_count:
-        return array.to_pandas(types_mapper=lambda of: pd.Int64Dtype())
+        return array.to_pandas(types_mapper=lambda arrow_type: pd.Int64Dtype())
     if pa.types.is_boolean(array.type) and array.null_count:
-        return array.to_pandas(types_mapper=lambda of: pd.BooleanDtype())
+        return array.to_pandas(types_mapper=lambda arrow_type: pd.BooleanDtype())
     if pa.types.is_time64(array.type) and array.type.unit == "ns":  # Python's times have no nanoseconds
         return pd.Series(pd.arrays.ArrowExtensionArray(array))
     if _has_integers_and_nulls_in_lists(array):  # as floats they would lose digits
-        made = np.empty(len(array), object)
+        objects = np.empty(len(array), object)
         for i, items in enumerate(array.to_pylist()):
-            made[i] = None if items is None else np.array(items, object if None in items else None)
-        return pd.Series(made)
+            objects[i] = None if items is None else np.array(items, object if None in items else None)
+        return pd.Series(objects)
     return array.to_pandas()
 
 
@@ -420,15 +424,16 @@ def _isolated(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _without_views(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with plain types instead of Arrow's view types, whose rows pandas cannot take yet."""
-    has_views = [isinstance(of, pd.ArrowDtype) and has_view(of.pyarrow_dtype) for of in frame.dtypes]
+    has_views = [isinstance(dtype, pd.ArrowDtype) and has_view(dtype.pyarrow_dtype) for dtype in frame.dtypes]
     if not any(has_views):
         return frame
     series = [
-        _without_view(frame.iloc[:, i]) if found else frame.iloc[:, i] for i, found in enumerate(has_views)
+        _without_view(frame.iloc[:, i]) if is_view else frame.iloc[:, i]
+        for i, is_view in enumerate(has_views)
     ]
-    made = pd.concat(series, axis=1, keys=range(len(series)))
-    made.columns = frame.columns
-    return made
+    plain_frame = pd.concat(series, axis=1, keys=range(len(series)))
+    plain_frame.columns = frame.columns
+    return plain_frame
 
 
 def _without_view(series: pd.Series) -> pd.Series:
@@ -460,49 +465,49 @@ def _has_nanoseconds(series: pd.Series) -> bool:
 
 
 def column_of_series(
-    series: pd.Series, name: str, owner: object | None = None, of: ColumnType | None = None
+    series: pd.Series, name: str, owner: object | None = None, column_type: ColumnType | None = None
 ) -> Column:
     """Return the values of a Series as a column, without a copy where the layout allows it.
 
-    The codes of texts are kept for ``owner``, the frame with the column, and for its next call. ``of`` is the
-    type of the Series if it is known. Finding the type of times reads the whole Series.
+    The codes of texts are kept for ``owner``, the frame with the column, and for its next call.
+    ``column_type`` is that of the Series if it is known. Finding the type of times reads the whole Series.
 
     """
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O" and owner is not None:
-        known = recall(owner, ("texts", name), [series.to_numpy()])
-        if known is not None:
-            return Column(ColumnType(TEXT, nullable=True), *known)
-    of = type_of_series(series) if of is None else of
+        kept_texts = recall(owner, ("texts", name), [series.to_numpy()])
+        if kept_texts is not None:
+            return Column(ColumnType(TEXT, nullable=True), *kept_texts)
+    column_type = type_of_series(series) if column_type is None else column_type
     if isinstance(dtype, np.dtype) and (dtype.kind == "i" or dtype.str[1:] in ("f4", "f8", "u1", "u2", "u4")):
-        return Column(of, series.to_numpy())
+        return Column(column_type, series.to_numpy())
     if isinstance(dtype, pd.ArrowDtype) or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
         return column_of_arrow(pa.array(series, from_pandas=True), name, owner)
     if isinstance(dtype, pd.CategoricalDtype):
-        return _categorical(series, of, name)
-    if of.kind == TEXT:
-        return _text(series, of, name, owner)
-    if of.kind in (TIME, DURATION):
+        return _categorical(series, column_type, name)
+    if column_type.kind == TEXT:
+        return _text(series, column_type, name, owner)
+    if column_type.kind in (TIME, DURATION):
         if dtype.kind == "O":
             return column_of_arrow(_arrow_of_objects(series), name)
-        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if of.timezone else series
-        return Column(of, naive.to_numpy().view(np.int64))
-    if of.kind == BOOLEAN:
+        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if column_type.timezone else series
+        return Column(column_type, naive.to_numpy().view(np.int64))
+    if column_type.kind == BOOLEAN:
         if dtype == np.bool_:
-            return Column(of, series.to_numpy().view(np.int8))
+            return Column(column_type, series.to_numpy().view(np.int8))
         filled = series.astype("boolean").astype("Int8").to_numpy(dtype=np.int8, na_value=NULL_CODE)
-        return Column(of, filled)
-    if of.kind == FLOAT:
+        return Column(column_type, filled)
+    if column_type.kind == FLOAT:
         if dtype.kind == "f" and isinstance(dtype, np.dtype) and dtype.itemsize in (4, 8):
-            return Column(of, series.to_numpy())
+            return Column(column_type, series.to_numpy())
         series = series if dtype.kind == "O" else series.astype("Float64")
-        return Column(of, series.to_numpy(np.float64, na_value=np.nan))
-    if of.kind == INTEGER:
-        return _integers(series, of, name)
+        return Column(column_type, series.to_numpy(np.float64, na_value=np.nan))
+    if column_type.kind == INTEGER:
+        return _integers(series, column_type, name)
     values = np.empty(len(series), dtype=object)
     for row, value in enumerate(series):  # an assignment of all values would look into arrays
         values[row] = None if _is_missing(value) else value
-    return Column(of, values)
+    return Column(column_type, values)
 
 
 def _text(series: pd.Series, of: ColumnType, name: str, owner: object | None) -> Column:
@@ -540,11 +545,12 @@ def _codes_of_texts(objects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         encoded = pa.array(objects, pa.large_string(), from_pandas=True).dictionary_encode()
     except NOT_FOR_ARROW:  # half characters
-        known: dict[str, int] = {}
+        code_of_text: dict[str, int] = {}
         codes = [
-            known.setdefault(value, len(known)) if isinstance(value, str) else NULL_CODE for value in objects
+            code_of_text.setdefault(value, len(code_of_text)) if isinstance(value, str) else NULL_CODE
+            for value in objects
         ]
-        return np.array(codes, np.int64), np.array([*known], object)
+        return np.array(codes, np.int64), np.array([*code_of_text], object)
     codes = pc.fill_null(encoded.indices.cast(pa.int64()), NULL_CODE)
     return codes.to_numpy(zero_copy_only=False), objects_of_texts(encoded.dictionary)
 
@@ -570,13 +576,13 @@ _categories: dict[int, tuple[weakref.ref, ColumnType, np.ndarray | None]] = {}  
 def _read_categories(categories: pd.Index) -> tuple[ColumnType, np.ndarray | None]:
     """Return the type of categories, and texts as objects. Both are kept as long as the categories live."""
     number = id(categories)
-    known = _categories.get(number)
-    if known is None or known[0]() is not categories:
-        of = type_of_series(pd.Series(categories))
-        texts = np.array(categories, dtype=object) if of.kind == TEXT else None
-        known = weakref.ref(categories, lambda ended: _categories.pop(number, None)), of, texts
-        _categories[number] = known
-    return known[1:]
+    kept = _categories.get(number)
+    if kept is None or kept[0]() is not categories:
+        column_type = type_of_series(pd.Series(categories))
+        texts = np.array(categories, dtype=object) if column_type.kind == TEXT else None
+        kept = weakref.ref(categories, lambda ended: _categories.pop(number, None)), column_type, texts
+        _categories[number] = kept
+    return kept[1:]
 
 
 def _integers(series: pd.Series, of: ColumnType, name: str) -> np.ndarray:

@@ -223,10 +223,10 @@ def equals_by_step(*keys: np.ndarray) -> np.ndarray | None:
     starts = range(0, len(keys[0]) - 1, EVENTS_PER_COUNT)
     n_equal = np.zeros(len(starts), np.int64)
     for step, low in enumerate(starts):
-        own = [key[low : low + EVENTS_PER_COUNT + 1] for key in keys]
-        n = len(own[0]) - 1
-        n_greater = np.count_nonzero(_is_greater(own, False))
-        if n_greater < n and not _is_greater(own, True).all():
+        key_parts = [key[low : low + EVENTS_PER_COUNT + 1] for key in keys]
+        n = len(key_parts[0]) - 1
+        n_greater = np.count_nonzero(_is_greater(key_parts, False))
+        if n_greater < n and not _is_greater(key_parts, True).all():
             return None
         n_equal[step] = n - n_greater
     return n_equal

@@ -180,9 +180,9 @@ def _ranks(values: np.ndarray, key: SortKey) -> np.ndarray:
     missing = _is_null(values)
     if not key.descending and not missing.any():
         return values
-    found, ranks = np.unique(values, return_inverse=True)
+    distinct, ranks = np.unique(values, return_inverse=True)
     ranks = (-ranks if key.descending else ranks).astype(np.int64)
-    ranks[missing] = -len(found) - 1 if key.nulls_first else len(found) + 1
+    ranks[missing] = -len(distinct) - 1 if key.nulls_first else len(distinct) + 1
     return ranks
 
 
@@ -207,12 +207,12 @@ def _is_missing(value: object) -> bool:
 
 def plain_columns(source: Source) -> Callable[[str], np.ndarray]:
     """Return a function that gives columns by name as `plain_values`. It converts each column once."""
-    known: dict[str, np.ndarray] = {}
+    plain_by_name: dict[str, np.ndarray] = {}
 
     def plain_column(name: str) -> np.ndarray:
-        if name not in known:
-            known[name] = plain_values(source.column(name))
-        return known[name]
+        if name not in plain_by_name:
+            plain_by_name[name] = plain_values(source.column(name))
+        return plain_by_name[name]
 
     return plain_column
 

@@ -107,8 +107,8 @@ def schema_of_export(frame: Any) -> pa.Schema:
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(frame, polars.DataFrame):
         frame = frame.clear()
-        if found := _columns_without_arrow(frame):
-            raise CepError(_refusal(found[0], frame.schema[found[0]]))
+        if refused_columns := _columns_without_arrow(frame):
+            raise CepError(_refusal(refused_columns[0], frame.schema[refused_columns[0]]))
     try:
         if isinstance(frame, pa.RecordBatchReader):
             return frame.schema
@@ -170,7 +170,7 @@ def _source_of_polars(frame: Any) -> tuple[Source, Callable[[Frame], Frame]]:
 
 
 def _columns_without_arrow(frame: Any) -> list[str]:
-    return [name for name, of in frame.schema.items() if _is_without_arrow(of)]
+    return [name for name, dtype in frame.schema.items() if _is_without_arrow(dtype)]
 
 
 def _is_without_arrow(of: Any) -> bool:
@@ -191,12 +191,12 @@ def _with_carried(frame: Any, table: pa.Table) -> Any:
     """Return a result as a polars frame, with the values of ``frame`` instead of row numbers."""
     import polars
 
-    made = polars.from_arrow(table)
+    result = polars.from_arrow(table)
     for field in table.schema:
         if field.metadata == _ROW_NUMBERS:
-            values = frame[field.name].gather(made[field.name])
-            made = made.with_columns(values.alias(field.name))
-    return made
+            values = frame[field.name].gather(result[field.name])
+            result = result.with_columns(values.alias(field.name))
+    return result
 
 
 # A source of columns that asks another one.

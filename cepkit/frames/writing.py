@@ -127,10 +127,10 @@ def write_blocks(target: Path, empty: pa.Table, tables: Iterable[pa.Table]) -> i
                 writer = pq.ParquetWriter(part, empty.schema)
                 writer.write_table(empty)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            told = _unwritable_column(empty if fitting is None else fitting)
-            if told is None:
+            message = _unwritable_column(empty if fitting is None else fitting)
+            if message is None:
                 raise
-            raise CepError(told) from error
+            raise CepError(message) from error
         finally:
             if writer is not None:
                 writer.close()
@@ -155,7 +155,8 @@ def _unwritable_column(table: pa.Table) -> str | None:
 def _known_types(schema: pa.Schema, first: pa.Schema) -> pa.Schema:
     """Return a schema with the types of another one where its own types are null."""
     fields = [
-        own if not pa.types.is_null(own.type) else other for own, other in zip(schema, first, strict=True)
+        field if not pa.types.is_null(field.type) else first_field
+        for field, first_field in zip(schema, first, strict=True)
     ]
     return pa.schema(fields)
 

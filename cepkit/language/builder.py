@@ -62,11 +62,11 @@ def event(variable: str, event_type: str | int | bool | None = None) -> EventPat
     WITHIN 5 min
     """
     is_of_numpy = getattr(event_type, "shape", None) == ()
-    made = EventPattern(
+    pattern = EventPattern(
         variable, getattr(event_type, "item", lambda: event_type)() if is_of_numpy else event_type
     )
-    check_name(made)
-    return made
+    check_name(pattern)
+    return pattern
 
 
 @overload

@@ -91,15 +91,15 @@ def refuse_clash_with_partition(query: Query) -> None:
 
 def refuse_parameters(query: Query) -> None:
     """Raise for a parameter without a value, an unused value, or several values for one parameter."""
-    given, used = dict(query.params), query.parameters()
+    values, used = dict(query.params), query.parameters()
     for role, tree in query.trees():
         for node in tree.walk(literals=False):
-            if isinstance(node, ex.Parameter) and node.name not in given:
-                given_names = f"it gives {list(given)}" if given else f"give params={{{node.name!r}: …}}"
+            if isinstance(node, ex.Parameter) and node.name not in values:
+                given_names = f"it gives {list(values)}" if values else f"give params={{{node.name!r}: …}}"
                 message = f"{role}: params gives no value for :{node.name}; {given_names}."
-                hint = nearest(node.name, given)
+                hint = nearest(node.name, values)
                 raise PredicateError(f"{message}{hint}\n{query.underlined(role, node)}")
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in used:
             hint = nearest(str(name), used)
             there = f"used are {list(used)}" if used else f"write :{name} in one"

@@ -30,8 +30,10 @@ def call_of_match_recognize(text: str) -> str:
         name, _, condition = re.sub(r"\s+", " ", entry).partition(" AS " if " AS " in entry else " as ")
         define[name.strip()] = re.sub(rf"\b{re.escape(name.strip())}\s*\.\s*", "", condition).strip()
     pattern = _inside(clauses.get("PATTERN", ""))
-    known = {name.lower() for name in define}
-    pattern = re.sub(r"[^\W\d]\w*", lambda found: found[0] if found[0].lower() in known else ".", pattern)
+    defined_names = {name.lower() for name in define}
+    pattern = re.sub(
+        r"[^\W\d]\w*", lambda match: match[0] if match[0].lower() in defined_names else ".", pattern
+    )
     pattern = re.sub(r"(?<=[+*?}])[?+]", "", re.sub(r"[\^$]", "", pattern))  # anchors, reluctant repetitions
     arguments = [f'"{" ".join(pattern.split())}"']
     if define:
@@ -41,20 +43,20 @@ def call_of_match_recognize(text: str) -> str:
         if clause in clauses:
             names = [re.sub(r"(?i)\s+(asc|desc)$", "", name).strip() for name in _split(clauses[clause])]
             arguments.append(f"{keyword}={names}".replace("'", '"'))
-    if found := re.match(
+    if match := re.match(
         r"\s*(?:INTERVAL\s*)?'?([\d.]+)'?\s*([a-z]+)", clauses.get("WITHIN", ""), re.IGNORECASE
     ):
-        arguments.append(f'within="{found[1]} {found[2].lower()}"')
+        arguments.append(f'within="{match[1]} {match[2].lower()}"')
     return f"df.cep.match({', '.join(arguments)})"
 
 
 def _clauses(text: str) -> dict[str, str]:
     """Return the text after each keyword of a clause, up to the next one. The first of a name counts."""
     text = re.sub(r"--[^\n]*", "", text)
-    found = list(_CLAUSE.finditer(text))
+    matches = list(_CLAUSE.finditer(text))
     clauses: dict[str, str] = {}
-    for i, clause in enumerate(found):
-        end = found[i + 1].start() if i + 1 < len(found) else len(text)
+    for i, clause in enumerate(matches):
+        end = matches[i + 1].start() if i + 1 < len(matches) else len(text)
         clauses.setdefault(re.sub(r"\s+", " ", clause[1].upper()), text[clause.end() : end])
     return clauses
 

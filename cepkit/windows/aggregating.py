@@ -52,8 +52,8 @@ def numbers_of(values: np.ndarray, present: np.ndarray, scale: DigitScale | None
     if scale is None:
         scale = scale_of(values, present)
     mantissa, place = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
-    own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    load_kernels(SUMS).split_floats(*own, scale.lowest, mantissa, place)
+    arrays = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
+    load_kernels(SUMS).split_floats(*arrays, scale.lowest, mantissa, place)
     return ScaledNumbers(mantissa, place, scale)
 
 
@@ -62,8 +62,8 @@ def scale_of(values: np.ndarray, present: np.ndarray) -> DigitScale:
     if values.dtype.kind == "i":
         return numbers_of(values, present).scale
     limits = np.empty(2, np.int64)
-    own = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
-    load_kernels(SUMS).exponent_limits(*own, limits)
+    arrays = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(present, bool)
+    load_kernels(SUMS).exponent_limits(*arrays, limits)
     return scale_between(int(limits[0]) - _MANTISSA_BITS, max(int(limits[1]), int(limits[0]) + 1))
 
 
@@ -202,8 +202,8 @@ class WindowEvaluator(RowEvaluator):
             return pa.array(self._count(present_values(values)))
         if name in ("first", "last", "delta"):
             ends = {"first": [start], "last": [stop - 1], "delta": [stop - 1, start]}[name]
-            found = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
-            return found[0] if len(found) == 1 else self._difference(e, *found)
+            end_values = [values.take(pa.array(end, mask=start >= stop)) for end in ends]
+            return end_values[0] if len(end_values) == 1 else self._difference(e, *end_values)
         return self._reduce(name, e, operand, values)
 
     def _reduce(self, name: str, e: ex.Expression, operand: ex.Expression, values: pa.Array) -> pa.Array:
@@ -229,8 +229,8 @@ class WindowEvaluator(RowEvaluator):
         numbers = as_numbers(values)
         try:
             if name == "std":
-                found = self._deviations(numbers, present, count)
-                return pa.array(found, mask=none | np.isnan(found))
+                std_values = self._deviations(numbers, present, count)
+                return pa.array(std_values, mask=none | np.isnan(std_values))
             total = self._sums(numbers, present, name)
         except CepError as error:
             raise self.wrong(e, str(error)) from None
@@ -238,16 +238,16 @@ class WindowEvaluator(RowEvaluator):
         if name == "avg":
             with np.errstate(invalid="ignore", divide="ignore"):
                 return pa.array(total.astype(np.float64) / count, mask=unknown)
-        made = pa.array(total, mask=unknown)
-        return made.cast(values.type) if pa.types.is_duration(values.type) else made
+        arrow_total = pa.array(total, mask=unknown)
+        return arrow_total.cast(values.type) if pa.types.is_duration(values.type) else arrow_total
 
     def _by_family(self, compute: Callable[..., np.ndarray], dtype: type) -> np.ndarray:
         """Return what ``compute`` returns for the ranges of rows that arrive and for those that leave."""
         out = np.empty(len(self.emitted.start), dtype)
-        for own in self._families:
-            if own.stop > own.start:
-                start, stop = self.emitted.start[own], self.emitted.stop[own]
-                out[own] = compute(np.ascontiguousarray(start), np.ascontiguousarray(stop))
+        for family in self._families:
+            if family.stop > family.start:
+                start, stop = self.emitted.start[family], self.emitted.stop[family]
+                out[family] = compute(np.ascontiguousarray(start), np.ascontiguousarray(stop))
         return out
 
     def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
@@ -305,16 +305,16 @@ class WindowEvaluator(RowEvaluator):
 
     def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
         numbers = numbers_of(values, present)
-        found = np.empty(len(count))
-        for own in self._families:
-            if own.stop > own.start:
-                start, stop = self.emitted.start[own], self.emitted.stop[own]
-                found[own] = deviations(
-                    numbers, *(np.ascontiguousarray(part) for part in (count[own], start, stop))
+        std_values = np.empty(len(count))
+        for family in self._families:
+            if family.stop > family.start:
+                start, stop = self.emitted.start[family], self.emitted.stop[family]
+                std_values[family] = deviations(
+                    numbers, *(np.ascontiguousarray(part) for part in (count[family], start, stop))
                 )
         if values.dtype.kind == "f" and (is_infinite := present & np.isinf(values)).any():
-            found[self._count(is_infinite) > 0] = np.nan
-        return found
+            std_values[self._count(is_infinite) > 0] = np.nan
+        return std_values
 
 
 def present_values(values: pa.Array) -> np.ndarray:
@@ -331,13 +331,13 @@ def as_numbers(values: pa.Array) -> np.ndarray:
 
 def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
     """Return numbers with the order of the values; a null has any of them."""
-    of = values.type
-    if pa.types.is_floating(of):
+    arrow_type = values.type
+    if pa.types.is_floating(arrow_type):
         return np.ascontiguousarray(as_numbers(values))
-    if pa.types.is_string(of) or pa.types.is_large_string(of):
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         if order is not None:
             ranks = pc.index_in(  # type: ignore[attr-defined]
-                values, value_set=pa.array(order, of)
+                values, value_set=pa.array(order, arrow_type)
             )
             ranks = ranks.fill_null(0).to_numpy()
         else:
@@ -348,7 +348,7 @@ def _ranks(values: pa.Array, order: tuple[str, ...] | None) -> np.ndarray:
             codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
             ranks = rank_of_code[codes] if len(texts) else np.zeros(len(values))
         return np.ascontiguousarray(ranks.astype(np.int64))
-    if pa.types.is_date32(of) or pa.types.is_time32(of):
+    if pa.types.is_date32(arrow_type) or pa.types.is_time32(arrow_type):
         values = values.cast(pa.int32())
     return np.ascontiguousarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
 

@@ -67,8 +67,8 @@ def as_value(query: Any, given: Arguments) -> Any:
             raise CepError(_OWN_SETTINGS)
         return Chain(
             tuple(
-                as_value(step, given if own else Arguments())
-                for step, own in zip(query, is_query, strict=True)
+                as_value(step, given if takes_keywords else Arguments())
+                for step, takes_keywords in zip(query, is_query, strict=True)
             )
         )
     if isinstance(query, Operator):
@@ -120,16 +120,16 @@ def _lines_of_window(window: Window, *, is_stream: bool) -> Lines:
 
 def _held(window: Window, order_by: tuple[str, ...]) -> str:
     """Return which rows a window holds."""
-    own = " of its group" if window.group_by else ""
+    of_group = " of its group" if window.group_by else ""
     where = "" if window.where is None else f" for which {window.where} is true"
     if window.time is None:
         n, of_all = window.length, ", of all groups together" if window.group_by else ""
         what = f"batches of {n:,} rows" if window.tumbling else f"the last {n:,} rows"
-        return f"{what}{where}{of_all}" + (f"; an aggregate ranges over those{own}" if own else "")
+        return f"{what}{where}{of_all}" + (f"; an aggregate ranges over those{of_group}" if of_group else "")
     clock = order_by[0] if order_by else "the clock"
     if window.tumbling:
-        return f"the rows{own}{where} in batches of {window.time}, which begin at multiples of it"
-    return f"the rows{own}{where} with {clock} > now - {window.time}"
+        return f"the rows{of_group}{where} in batches of {window.time}, which begin at multiples of it"
+    return f"the rows{of_group}{where} with {clock} > now - {window.time}"
 
 
 def _lines_of_join(join: Join) -> Lines:
@@ -140,7 +140,9 @@ def _lines_of_join(join: Join) -> Lines:
         if window is not None:
             held = _held(window, join.order_by[which : which + 1] or window.order_by)
         lines.append((side, held))
-    pairs = " and ".join(f"left.{one} = right.{other}" for one, other in join.on) or "all pairs"
+    pairs = (
+        " and ".join(f"left.{left_key} = right.{right_key}" for left_key, right_key in join.on) or "all pairs"
+    )
     if join.where is not None:
         pairs += f", where {join.where}"
     lines.append(("pairs", pairs))

@@ -48,7 +48,7 @@ class PlannedJoin:
     @property
     def shared(self) -> frozenset[str]:
         """Key columns that have one name on both sides, and one column in the result."""
-        return frozenset(one for one, other in self.join.on if one == other)
+        return frozenset(left_key for left_key, right_key in self.join.on if left_key == right_key)
 
 
 def plan_join(join: Join, sources: Sources) -> PlannedJoin:
@@ -61,8 +61,8 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
         if window is not None:
             check_names(window, source)
     unit = _common_unit(clocks, sources)
-    for one, other in join.on:
-        _check_keys(one, sources[0].schema[one], other, sources[1].schema[other])
+    for left_key, right_key in join.on:
+        _check_keys(left_key, sources[0].schema[left_key], right_key, sources[1].schema[right_key])
     sizes = tuple(
         _size(window, side, source, clock, unit)
         for window, side, source, clock in zip(windows, SIDES, sources, clocks, strict=True)
@@ -73,7 +73,7 @@ def plan_join(join: Join, sources: Sources) -> PlannedJoin:
 
 def with_types_of_join(join: Join, sources: Sources) -> Sources:
     """Return the sources; columns without values have the types that a join gives them."""
-    made = []
+    typed_sources = []
     for which, source in enumerate(sources):
         other, window = sources[1 - which], (join.left, join.right)[which]
         trees = [tree for _, tree in join.trees()]
@@ -85,11 +85,11 @@ def with_types_of_join(join: Join, sources: Sources) -> Sources:
             clock_of_other = _type_in(other, join.order_by[1 - which])
             is_timed = window is not None and isinstance(window.time, str | timedelta)
             keys[clocks[0]] = clock_of_other or (pa.timestamp("ns") if is_timed else None)
-        types = {name: of for name, of in keys.items() if of is not None}
+        types = {name: arrow_type for name, arrow_type in keys.items() if arrow_type is not None}
         on, params = [pair[which] for pair in join.on], dict(join.params)
         wishes = Wishes(on, clocks, [*trees, *conditions], conditions, params, types)
-        made.append(with_types(source, wishes))
-    return tuple(made)
+        typed_sources.append(with_types(source, wishes))
+    return tuple(typed_sources)
 
 
 def _type_in(source: Source, name: str) -> pa.DataType | None:
@@ -99,7 +99,7 @@ def _type_in(source: Source, name: str) -> pa.DataType | None:
 
 
 def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
-    found = []
+    clocks = []
     for which, (side, source) in enumerate(zip(SIDES, sources, strict=True)):
         window: Window | None = getattr(join, side)
         name = join.order_by[which] if join.order_by else None
@@ -112,28 +112,28 @@ def _clocks(join: Join, sources: Sources) -> tuple[str, str]:
                 "order_by='ts' or order_by=['ts', 'time']"
             )
         check_columns(source, f"{side}: order_by", (name,))
-        of = source.schema[name]
-        if of.kind not in CLOCKS:
+        clock_type = source.schema[name]
+        if clock_type.kind not in CLOCKS:
             raise CepError(
-                f"{side}: a join needs a clock, a column of times or numbers; column {name!r} is of type {of}"
-                f"{order_advice(source, name)}"
+                f"{side}: a join needs a clock, a column of times or numbers; column {name!r} is of type "
+                f"{clock_type}{order_advice(source, name)}"
             )
-        found.append(name)
-    return found[0], found[1]
+        clocks.append(name)
+    return clocks[0], clocks[1]
 
 
 def _common_unit(clocks: tuple[str, str], sources: Sources) -> str | None:
-    one, other = (source.schema[clock] for source, clock in zip(sources, clocks, strict=True))
-    alike = one.kind == other.kind or {one.kind, other.kind} <= set(NUMBERS)
-    if not alike or (one.timezone is None) != (other.timezone is None):
-        zones = " (one has a time zone)" if one.kind == other.kind else ""
+    left, right = (source.schema[clock] for source, clock in zip(sources, clocks, strict=True))
+    alike = left.kind == right.kind or {left.kind, right.kind} <= set(NUMBERS)
+    if not alike or (left.timezone is None) != (right.timezone is None):
+        zones = " (one has a time zone)" if left.kind == right.kind else ""
         raise CepError(
-            f"the clocks of a join must have one type: left {clocks[0]!r} is {one}, right {clocks[1]!r} is "
-            f"{other}{zones}; convert one of them"
+            f"the clocks of a join must have one type: left {clocks[0]!r} is {left}, right {clocks[1]!r} is "
+            f"{right}{zones}; convert one of them"
         )
-    if one.kind not in (TIME, DURATION):
+    if left.kind not in (TIME, DURATION):
         return None
-    return min((one.unit or "ns", other.unit or "ns"), key=lambda unit: NANOSECONDS[unit])
+    return min((left.unit or "ns", right.unit or "ns"), key=lambda unit: NANOSECONDS[unit])
 
 
 def _check_keys(one: str, of: ColumnType, other: str, to: ColumnType) -> None:
@@ -150,27 +150,27 @@ def _size(window: Window | None, side: str, source: Source, clock: str, unit: st
         return None
     if window.time is None:
         return Size(False, int(window.length or 0), window.tumbling)
-    of = source.schema[clock]
-    if of.kind in (INTEGER, FLOAT) and not isinstance(window.time, int):
+    clock_type = source.schema[clock]
+    if clock_type.kind in (INTEGER, FLOAT) and not isinstance(window.time, int):
         raise unit_missing(f"{side}: time", window.time, clock)
     return Size(True, duration_ticks(window.time, unit), window.tumbling)
 
 
 def _result_columns(join: Join, sources: Sources) -> tuple[tuple[str, int, str], ...]:
-    shared = {one for one, other in join.on if one == other}
+    shared = {left_key for left_key, right_key in join.on if left_key == right_key}
     names = [[name for name in _own_columns(source)] for source in sources]
     both = (set(names[0]) & set(names[1])) - shared
-    found = []
+    columns = []
     for which, side in enumerate(SIDES):
         for name in names[which]:
             if name in shared and which == 1:
                 continue
-            found.append((f"{name}_{side}" if name in both else name, which, name))
-    made = [name for name, _, _ in found]
-    if twice := sorted(name for name, n in Counter(made).items() if n > 1):
+            columns.append((f"{name}_{side}" if name in both else name, which, name))
+    column_names = [name for name, _, _ in columns]
+    if twice := sorted(name for name, n in Counter(column_names).items() if n > 1):
         raise CepError(f"the result of the join would have the columns {twice} twice; rename them first")
-    check_free((*(name for name, _ in join.measures), EMITTED), made)
-    return tuple(found)
+    check_free((*(name for name, _ in join.measures), EMITTED), column_names)
+    return tuple(columns)
 
 
 def _own_columns(source: Source) -> list[str]:
@@ -193,12 +193,16 @@ class PairSource:
     def schema(self) -> Mapping[str, ColumnType]:
         """The types of the columns by side, and without a side where only one side has the name."""
         named = {
-            f"{side}.{name}": of
+            f"{side}.{name}": column_type
             for side, source in zip(SIDES, self.sources, strict=True)
-            for name, of in source.schema.items()
+            for name, column_type in source.schema.items()
         }
         left, right = (source.schema for source in self.sources)
-        alone = {name: of for name, of in {**left, **right}.items() if (name in left) != (name in right)}
+        alone = {
+            name: column_type
+            for name, column_type in {**left, **right}.items()
+            if (name in left) != (name in right)
+        }
         return {**named, **alone}
 
     def _place(self, name: str) -> tuple[int, str]:
@@ -223,9 +227,9 @@ def values_at(source: Source, name: str, rows: np.ndarray) -> pa.Array:
     missing = rows < 0
     if not missing.any():
         return source.arrow(name, rows)
-    known = one_chunk(source.arrow(name, rows[~missing]))
+    picked_values = one_chunk(source.arrow(name, rows[~missing]))
     place = np.cumsum(~missing) - 1
-    return known.take(pa.array(place, mask=missing))
+    return picked_values.take(pa.array(place, mask=missing))
 
 
 class PairEvaluator(RowEvaluator):
@@ -254,9 +258,11 @@ class PairEvaluator(RowEvaluator):
         return super()._row_value(e, rows)
 
     def _check(self, e: ex.Attribute) -> None:
-        known = [f"{side}.{e.name}" for side in SIDES]
-        if e.name not in self.source.schema and all(name in self.source.schema for name in known):
-            raise self.wrong(e, f"both sides have a column {e.name!r}; write {known[0]} or {known[1]}")
+        qualified_names = [f"{side}.{e.name}" for side in SIDES]
+        if e.name not in self.source.schema and all(name in self.source.schema for name in qualified_names):
+            raise self.wrong(
+                e, f"both sides have a column {e.name!r}; write {qualified_names[0]} or {qualified_names[1]}"
+            )
         super()._check(e)
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:
@@ -292,8 +298,8 @@ class PairEvaluator(RowEvaluator):
         if name == "avg":
             with np.errstate(invalid="ignore", divide="ignore"):
                 return pa.array(total.astype(np.float64) / count, mask=none)
-        made = pa.array(total, mask=none)
-        return made.cast(values.type) if pa.types.is_duration(values.type) else made
+        arrow_total = pa.array(total, mask=none)
+        return arrow_total.cast(values.type) if pa.types.is_duration(values.type) else arrow_total
 
 
 def _totals(steps: np.ndarray, stop: np.ndarray) -> np.ndarray:
@@ -306,18 +312,18 @@ def _running_sums(
     values: np.ndarray, present: np.ndarray, order: np.ndarray, sign: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
     """Return the sums of values that enter and leave; ``stop`` is the number of such steps, nondecreasing."""
-    twice, counts = (np.concatenate((own, own))[order] for own in (values, present))
+    twice, counts = (np.concatenate((array, array))[order] for array in (values, present))
     if values.dtype.kind == "i":
         return _totals(np.where(counts, twice, 0) * sign, stop)
     numbers = exact.numbers_of(twice, counts)
     numbers = numbers._replace(mantissa=numbers.mantissa * sign)
     total = exact.sums(numbers, np.zeros(len(stop), np.int64), stop)
-    for one in (1, -1):
-        is_infinite = counts & (twice == one * np.inf)
+    for infinity_sign in (1, -1):
+        is_infinite = counts & (twice == infinity_sign * np.inf)
         if is_infinite.any():
             n_infinite = _totals(is_infinite * sign, stop)
             with np.errstate(invalid="ignore"):
-                total = np.where(n_infinite > 0, total + one * np.inf, total)
+                total = np.where(n_infinite > 0, total + infinity_sign * np.inf, total)
     return total
 
 
@@ -355,7 +361,7 @@ def run_join(
         pairs = Pairs(*(part[held] for part in pairs))
     event, left, right = _with_lonely(join, meeting, pairs, triggers)
     # A side without a partner has row -1: the last row of what is indexed.
-    rows = tuple(np.append(own, -1)[side] for own, side in zip(kept, (left, right), strict=True))
+    rows = tuple(np.append(side_rows, -1)[side] for side_rows, side in zip(kept, (left, right), strict=True))
     alive = None
     if join.measures:
         source = PairSource(sources, (kept[0][pairs.left], kept[1][pairs.right]))
@@ -388,23 +394,27 @@ def ticks_of_clock(
 def _keys(join: Join, sources: Sources, kept: tuple) -> tuple[tuple[np.ndarray, np.ndarray], int]:
     """Return the code of the key of every row of each side, -1 for a missing key, and the number of codes."""
     n_left, n = len(kept[0]), len(kept[0]) + len(kept[1])
-    codes, n_codes, known = np.zeros(n, np.int64), 1, np.ones(n, bool)
-    for one, other in join.on:
-        parts = [_plain_key(sources[0].arrow(one, kept[0])), _plain_key(sources[1].arrow(other, kept[1]))]
+    codes, n_codes, has_key = np.zeros(n, np.int64), 1, np.ones(n, bool)
+    for left_key, right_key in join.on:
+        parts = [
+            _plain_key(sources[0].arrow(left_key, kept[0])),
+            _plain_key(sources[1].arrow(right_key, kept[1])),
+        ]
         parts = _one_type(parts)
         try:
             coded = pa.chunked_array(parts).combine_chunks().dictionary_encode()
         except pa.ArrowNotImplementedError:
             raise CepError(
-                f"on: column {one!r} is of type {sources[0].schema[one]}, whose values cannot be keys"
+                f"on: column {left_key!r} is of type {sources[0].schema[left_key]}, whose values "
+                "cannot be keys"
             ) from None
         coded = one_chunk(coded)
-        own = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        known &= own >= 0
-        codes = codes * len(coded.dictionary) + np.maximum(own, 0)
+        key_codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        has_key &= key_codes >= 0
+        codes = codes * len(coded.dictionary) + np.maximum(key_codes, 0)
         _, codes = np.unique(codes, return_inverse=True)
         n_codes = int(codes.max(initial=-1)) + 1
-    codes = np.where(known, codes, -1)
+    codes = np.where(has_key, codes, -1)
     return (codes[:n_left], codes[n_left:]), max(n_codes, 1)
 
 
@@ -426,10 +436,10 @@ def _one_type(parts: list[pa.Array]) -> list[pa.Array]:
 
 
 def _as_nanoseconds(values: pa.Array) -> pa.Array:
-    of = values.type
-    if pa.types.is_duration(of):
+    arrow_type = values.type
+    if pa.types.is_duration(arrow_type):
         return values.cast(pa.duration("ns"))
-    return values.cast(pa.timestamp("ns", getattr(of, "tz", None)))
+    return values.cast(pa.timestamp("ns", getattr(arrow_type, "tz", None)))
 
 
 def _with_lonely(
@@ -441,10 +451,10 @@ def _with_lonely(
     is_lonely[pairs.event] = False
     lonely = np.flatnonzero(is_lonely)
     event = np.concatenate((pairs.event, lonely))
-    own, none = meeting.row[lonely], np.full(len(lonely), -1, np.int64)
+    lonely_rows, none = meeting.row[lonely], np.full(len(lonely), -1, np.int64)
     from_left = meeting.side[lonely] == 0
-    left = np.concatenate((pairs.left, np.where(from_left, own, none)))
-    right = np.concatenate((pairs.right, np.where(from_left, none, own)))
+    left = np.concatenate((pairs.left, np.where(from_left, lonely_rows, none)))
+    right = np.concatenate((pairs.right, np.where(from_left, none, lonely_rows)))
     if not len(lonely):
         return event, left, right
     order = np.argsort(event, kind="stable")
@@ -461,11 +471,11 @@ def _moments(plan: PlannedJoin, sources: Sources, rows: tuple, side: np.ndarray)
         if plan.unit is not None:
             zone = getattr(parts[0].type, "tz", None)
             is_time = not pa.types.is_duration(parts[0].type)
-            of = pa.timestamp(plan.unit, zone) if is_time else pa.duration(plan.unit)
+            clock_type = pa.timestamp(plan.unit, zone) if is_time else pa.duration(plan.unit)
         else:
             kinds = {pa.types.is_floating(part.type) for part in parts}
-            of = pa.float64() if True in kinds else pa.int64()
-        parts = [part.cast(of) for part in parts]
+            clock_type = pa.float64() if True in kinds else pa.int64()
+        parts = [part.cast(clock_type) for part in parts]
     every = one_chunk(pa.chunked_array(parts))
     return every.take(pa.array(np.where(side == 0, rows[0], rows[1] + len(parts[0]))))
 
@@ -489,8 +499,8 @@ def frame_of_join(
         else:
             values = values_at(source, column, rows)
             arrays[name] = series_of_arrow(values) if is_pandas else values
-    for source, own in zip(sources, picked, strict=True):  # one frame for all columns of a side
-        arrays |= dict(source.result(own).items()) if own else {}
+    for source, picks in zip(sources, picked, strict=True):  # one frame for all columns of a side
+        arrays |= dict(source.result(picks).items()) if picks else {}
     for name, values in found.columns.items():
         arrays[name] = series_of_arrow(values) if is_pandas else values
     if is_pandas:

@@ -168,8 +168,8 @@ def meet(
     time = np.ascontiguousarray(time[order])
     position = (np.flatnonzero(side == 0), np.flatnonzero(side == 1))
     gone = tuple(
-        _leaves(size, time, own, number)
-        for size, own, number in zip(sizes, position, first_numbers, strict=True)
+        _leaves(size, time, side_positions, number)
+        for size, side_positions, number in zip(sizes, position, first_numbers, strict=True)
     )
     return Meeting(side, row, time, position, gone)
 
@@ -199,7 +199,7 @@ def pairs_of(
     """Return all pairs of rows with equal keys that arrivals create."""
     n_events = len(meeting.side)
     start, n_partners = np.zeros(n_events, np.int64), np.zeros(n_events, np.int64)
-    rows, first = zip(*(_by_key(own, n_keys) for own in keys), strict=True)
+    rows, first = zip(*(_by_key(side_keys, n_keys) for side_keys in keys), strict=True)
     for which in triggers:
         other = 1 - which
         arrival = meeting.position[which][rows[which]]
@@ -214,8 +214,8 @@ def pairs_of(
     event = np.repeat(np.arange(n_events), n_partners)
     begin = np.cumsum(n_partners) - n_partners
     place = np.arange(len(event)) - begin[event] + start[event]
-    own, from_left = meeting.row[event], meeting.side[event] == 0
-    left, right = own.copy(), own.copy()
+    arrived_rows, from_left = meeting.row[event], meeting.side[event] == 0
+    left, right = arrived_rows.copy(), arrived_rows.copy()
     right[from_left] = rows[1][place[from_left]]
     left[~from_left] = rows[0][place[~from_left]]
     return Pairs(event, left, right)
@@ -224,10 +224,10 @@ def pairs_of(
 def _by_key(keys: np.ndarray, n_keys: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows with a key, by key and in order, and the first of each key."""
     order = np.argsort(keys, kind="stable").astype(np.int64)
-    known = order[np.searchsorted(keys[order], 0) :]
+    keyed_rows = order[np.searchsorted(keys[order], 0) :]
     first = np.zeros(n_keys + 1, np.int64)
-    np.cumsum(np.bincount(keys[known], minlength=n_keys)[:n_keys], out=first[1:])
-    return known, first
+    np.cumsum(np.bincount(keys[keyed_rows], minlength=n_keys)[:n_keys], out=first[1:])
+    return keyed_rows, first
 
 
 def ends_of(meeting: Meeting, pairs: Pairs) -> np.ndarray:

@@ -86,15 +86,15 @@ def size_of(window: Window, source: Source) -> Size:
             "a window of rows, as length=10, needs none"
         )
     name = window.order_by[0]
-    of = source.schema[name]
-    if of.kind not in CLOCKS:
+    clock_type = source.schema[name]
+    if clock_type.kind not in CLOCKS:
         raise CepError(
             f"{what}={window.time!r} needs a clock, a column of times or numbers; column {name!r} is of type "
-            f"{of}{order_advice(source, name)}"
+            f"{clock_type}{order_advice(source, name)}"
         )
-    if of.kind in (INTEGER, FLOAT) and isinstance(window.time, str | timedelta):
+    if clock_type.kind in (INTEGER, FLOAT) and isinstance(window.time, str | timedelta):
         raise unit_missing(what, window.time, name)
-    unit = of.unit if of.kind in (TIME, DURATION) else None
+    unit = clock_type.unit if clock_type.kind in (TIME, DURATION) else None
     width = duration_ticks(window.time, unit)
     if width < 1:
         raise CepError(f"{what}={window.time!r}: a window of 0 holds no row; give a positive duration")
@@ -130,8 +130,8 @@ def run_window(
     time = clock_values(source, window.order_by[0], rows) if size.is_time else None
     limits = limits_of(size, time, len(rows), with_leaving=window.emit == ALL)
     group, n_groups = partition_codes(source, window.group_by)
-    made = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
-    return emit_rows(window, source, rows, made, size, evaluator=evaluator)
+    emission = emitted(size, limits, group[rows], n_groups, with_leaving=window.emit == ALL)
+    return emit_rows(window, source, rows, emission, size, evaluator=evaluator)
 
 
 def window_part(
@@ -150,12 +150,12 @@ def window_part(
     time = clock_values(source, window.order_by[0], rows) if size.is_time else None
     limits = limits_of(size, time, n, first_number)
     group, n_groups = partition_codes(source, window.group_by)
-    made = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
+    emission = emitted(size, limits, group, n_groups, with_leaving=window.emit == ALL)
     n_gone = int(np.searchsorted(limits.gone, n))
     if time is not None and now is not None:
         n_gone = int(np.searchsorted(leaving_ticks(time, size), now, side="right"))
-    end = n + n_gone if window.emit == ALL and not is_last else len(made.row_of_item)
-    return emit_rows(window, source, rows, made, size, np.arange(n_known, end)), n_gone
+    end = n + n_gone if window.emit == ALL and not is_last else len(emission.row_of_item)
+    return emit_rows(window, source, rows, emission, size, np.arange(n_known, end)), n_gone
 
 
 def emit_rows(
@@ -208,14 +208,14 @@ def leaving_ticks(ticks: np.ndarray, size: Size) -> np.ndarray:
 
 def _as_times(ticks: np.ndarray, source: Source, clock: str) -> pa.Array:
     """Return ticks in the type of the clock."""
-    of = source.arrow(clock, np.empty(0, np.int64)).type
-    made = pa.array(ticks)
-    if not pa.types.is_temporal(of):
-        return made
+    clock_type = source.arrow(clock, np.empty(0, np.int64)).type
+    values = pa.array(ticks)
+    if not pa.types.is_temporal(clock_type):
+        return values
     unit = source.schema[clock].unit
-    if pa.types.is_time(of):
-        return made.cast(pa.duration(unit))
-    return made.cast(pa.timestamp(unit) if pa.types.is_date(of) else of)
+    if pa.types.is_time(clock_type):
+        return values.cast(pa.duration(unit))
+    return values.cast(pa.timestamp(unit) if pa.types.is_date(clock_type) else clock_type)
 
 
 def frame_with(source: Source, found: WindowRows, native: Callable[[Frame], Frame]) -> Frame:

@@ -104,7 +104,7 @@ def how_window_runs(window: Window, source: EmptySource) -> str:
 
 def how_join_runs(join: Join, sources: tuple[EmptySource, EmptySource]) -> str:
     """Return in words how a join runs on finite Spark frames."""
-    keys = ", ".join(one for one, _ in join.on)
+    keys = ", ".join(left_key for left_key, _ in join.on)
     return _SAID[_way_of_join(plan_join(join, sources), sources)].format("keys", keys)
 
 
@@ -123,8 +123,8 @@ def _has_ticks(source: EmptySource, clock: str) -> bool:
 
 
 def _window_results(source: Source, columns: list[str], found: WindowRows) -> list[tuple[str, Measured]]:
-    own: list[tuple[str, Measured]] = [(name, Picked(name, found.rows)) for name in columns]
-    return [*own, *found.columns.items()]
+    picked_columns: list[tuple[str, Measured]] = [(name, Picked(name, found.rows)) for name in columns]
+    return [*picked_columns, *found.columns.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,14 @@ class WindowTask:
         for table, low, high in received_slices(batches, self.columns, self.in_slices, self.kernel_cache):
             source = ArrowSource(table)
             check_order(source, Order(keys_of_window(self.window), self.window.order_by))
-            found = self.of_window(self.window, source)
+            window_rows = self.of_window(self.window, source)
             if self.in_slices:
-                own = is_between(found.moment, low, high)
-                kept = {name: values.filter(pa.array(own)) for name, values in found.columns.items()}
-                found = WindowRows(found.rows[own], kept)
-            results = _window_results(source, list(self.columns), found)
+                is_in_slice = is_between(window_rows.moment, low, high)
+                kept = {
+                    name: values.filter(pa.array(is_in_slice)) for name, values in window_rows.columns.items()
+                }
+                window_rows = WindowRows(window_rows.rows[is_in_slice], kept)
+            results = _window_results(source, list(self.columns), window_rows)
             yield from sent_batches(results, source, self.output)
 
 
@@ -167,19 +169,19 @@ def received_slices(
     slice_of_row = table.column(n).to_numpy()
     for number in np.unique(slice_of_row):
         rows = np.flatnonzero(slice_of_row == number)
-        own = table.select(range(n)).take(pa.array(rows)).combine_chunks()
+        slice_table = table.select(range(n)).take(pa.array(rows)).combine_chunks()
         low, high = (table.column(n + i)[int(rows[0])].as_py() for i in (1, 2))
-        yield own, low, high
+        yield slice_table, low, high
 
 
 def is_between(moment: Any, low: Any, high: Any) -> np.ndarray:
     """Return which moments are in a slice; None is no limit."""
-    own = np.ones(len(moment), bool)
+    is_inside = np.ones(len(moment), bool)
     if low is not None:
-        own &= moment >= low
+        is_inside &= moment >= low
     if high is not None:
-        own &= moment < high
-    return own
+        is_inside &= moment < high
+    return is_inside
 
 
 def check_order(source: ArrowSource, order: Order) -> None:
@@ -218,8 +220,8 @@ def join_spark(
     for source in sources:
         check_convertible(source, source.names)
     sides = [
-        numbered_columns(one, source, source.names)
-        for one, source in zip((frame, other), sources, strict=True)
+        numbered_columns(side_frame, source, source.names)
+        for side_frame, source in zip((frame, other), sources, strict=True)
     ]
     n_left = len(sources[0].names)
     sides[1] = sides[1].toDF(*(f"e{n_left + i}" for i in range(len(sources[1].names))))
@@ -282,7 +284,7 @@ def _same_key_types(join: Join, sources: tuple[EmptySource, EmptySource]) -> boo
         [source.fields[source.names.index(name)].dataType for source, name in zip(sources, pair, strict=True)]
         for pair in join.on
     ]
-    return all(one == two for one, two in pairs)
+    return all(left_type == right_type for left_type, right_type in pairs)
 
 
 def _join_keys(join: Join, sources: tuple[EmptySource, EmptySource], n_left: int) -> list[Any]:
@@ -290,14 +292,14 @@ def _join_keys(join: Join, sources: tuple[EmptySource, EmptySource], n_left: int
     from pyspark.sql import functions as F
 
     keys = []
-    for one, other in join.on:
-        right = F.col(f"e{n_left + sources[1].names.index(other)}")
-        keys.append(F.coalesce(key_columns(sources[0], sources[0].names, (one,))[0], right))
+    for left_key, right_key in join.on:
+        right = F.col(f"e{n_left + sources[1].names.index(right_key)}")
+        keys.append(F.coalesce(key_columns(sources[0], sources[0].names, (left_key,))[0], right))
     return keys
 
 
 def _join_table(plan: PlannedJoin, sources: tuple[Source, ...], found: JoinRows) -> pa.Table:
-    return frame_of_join(plan, sources, found, lambda made: made)
+    return frame_of_join(plan, sources, found, lambda table: table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,20 +326,23 @@ class JoinTask:
             if self.join.measures or any(size is not None and not size.is_time for size in plan.sizes):
                 for source, clock in zip(sources, plan.clocks, strict=True):
                     check_order(source, Order((), (clock,)))
-            found = self.of_join(plan, sources)
+            join_rows = self.of_join(plan, sources)
             if self.in_slices:
-                own = is_between(found.meeting.time[found.event], low, high)
-                found = JoinRows(
-                    tuple(rows[own] for rows in found.rows),
-                    {name: values.filter(pa.array(own)) for name, values in found.columns.items()},
-                    found.event[own],
-                    found.meeting,
+                is_in_slice = is_between(join_rows.meeting.time[join_rows.event], low, high)
+                join_rows = JoinRows(
+                    tuple(rows[is_in_slice] for rows in join_rows.rows),
+                    {
+                        name: values.filter(pa.array(is_in_slice))
+                        for name, values in join_rows.columns.items()
+                    },
+                    join_rows.event[is_in_slice],
+                    join_rows.meeting,
                 )
-            made = _join_table(plan, sources, found)
-            results = [(name, made.column(name)) for name in made.column_names]
+            joined = _join_table(plan, sources, join_rows)
+            results = [(name, joined.column(name)) for name in joined.column_names]
             yield from sent_batches(results, sources[0], self.output)
 
     def _side(self, table: pa.Table, which: int) -> pa.Table:
         first = 1 + which * len(self.names[0])
-        own = table.select(range(first, first + len(self.names[which])))
-        return own.rename_columns(list(self.names[which])).cast(self.schemas[which]).combine_chunks()
+        side_table = table.select(range(first, first + len(self.names[which])))
+        return side_table.rename_columns(list(self.names[which])).cast(self.schemas[which]).combine_chunks()

@@ -173,8 +173,10 @@ class Window(_Operator):
     def __post_init__(self) -> None:
         self._read_size()
         sources: dict[str, str] = {}
-        given = self.aggregates if self.aggregates is not None else ()
-        self._set("aggregates", self._parse_all("aggregates", "aggregate", given, sources, references=False))
+        aggregates = self.aggregates if self.aggregates is not None else ()
+        self._set(
+            "aggregates", self._parse_all("aggregates", "aggregate", aggregates, sources, references=False)
+        )
         if self.where is not None:
             self._set("where", self._parse("where", self.where, sources, references=False))
         self._set("group_by", as_columns("group_by", self.group_by))
@@ -192,29 +194,29 @@ class Window(_Operator):
 
     def _read_size(self) -> None:
         """Read the size of the window, so that either ``time`` or ``length`` has it."""
-        given = [name for name in ("time", "length") if getattr(self, name) is not None]
+        size_names = [name for name in ("time", "length") if getattr(self, name) is not None]
         tumbling = self.tumbling
         if tumbling is None:
             tumbling = False
         if not isinstance(tumbling, bool):
-            if given:
+            if size_names:
                 raise CepError(
-                    f"{given[0]} and tumbling: a window has one size; write tumbling={tumbling!r} alone, or "
-                    f"{given[0]}={getattr(self, given[0])!r} with tumbling=True"
+                    f"{size_names[0]} and tumbling: a window has one size; write tumbling={tumbling!r} "
+                    f"alone, or {size_names[0]}={getattr(self, size_names[0])!r} with tumbling=True"
                 )
-            given = ["time" if isinstance(tumbling, str | timedelta) else "length"]
-            self._set(given[0], _positive("tumbling", tumbling))
+            size_names = ["time" if isinstance(tumbling, str | timedelta) else "length"]
+            self._set(size_names[0], _positive("tumbling", tumbling))
             tumbling = True
-        if len(given) > 1:
+        if len(size_names) > 1:
             raise CepError(
                 f"time={self.time!r} and length={self.length!r}: a window has one size; leave one out, or "
                 "use two windows one after the other"
             )
-        if not given:
+        if not size_names:
             raise CepError(
                 "a window needs a size: time='15 s', length=10, or tumbling='1 min' for batches; it has none"
             )
-        self._set(given[0], _positive(given[0], getattr(self, given[0])))
+        self._set(size_names[0], _positive(size_names[0], getattr(self, size_names[0])))
         self._set("tumbling", tumbling)
 
     def trees(self) -> Iterator[tuple[str, ex.Expression]]:
@@ -231,15 +233,15 @@ class Window(_Operator):
         return (*names, STATUS, EMITTED) if is_timed else (*names, STATUS)
 
     def __repr__(self) -> str:
-        said = [] if not self.aggregates else [repr(_texts(self.aggregates))]
+        arguments = [] if not self.aggregates else [repr(_texts(self.aggregates))]
         size = "time" if self.time is not None else "length"
-        said.append(f"{size}={getattr(self, size)!r}")
-        said += ["tumbling=True"] if self.tumbling else []
-        said += _said(self, ("group_by", "order_by"))
-        said += [] if self.where is None else [f"where={str(self.where)!r}"]
-        said += [] if self.emit == ARRIVAL else [f"emit={self.emit!r}"]
-        said += [f"params={dict(self.params)!r}"] if self.params else []
-        return f"Window({', '.join(said)})"
+        arguments.append(f"{size}={getattr(self, size)!r}")
+        arguments += ["tumbling=True"] if self.tumbling else []
+        arguments += _said(self, ("group_by", "order_by"))
+        arguments += [] if self.where is None else [f"where={str(self.where)!r}"]
+        arguments += [] if self.emit == ARRIVAL else [f"emit={self.emit!r}"]
+        arguments += [f"params={dict(self.params)!r}"] if self.params else []
+        return f"Window({', '.join(arguments)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -300,8 +302,8 @@ class Join(_Operator):
         if self.left is None and self.right is None:
             raise CepError("a join needs a window on one side at least, as in left=cep.Window(length=20)")
         sources: dict[str, str] = {}
-        given = self.measures if self.measures is not None else ()
-        self._set("measures", self._parse_all("measures", "measure", given, sources, references=True))
+        measures = self.measures if self.measures is not None else ()
+        self._set("measures", self._parse_all("measures", "measure", measures, sources, references=True))
         if self.where is not None:
             self._set("where", self._parse("where", self.where, sources, references=True))
         self._set("on", _pairs_of_columns(self.on))
@@ -309,11 +311,11 @@ class Join(_Operator):
         self._set("params", _params(self.params))
         self._set("sources", tuple(sources.items()))
         self._set("functions", self.functions or self.functions_called())
-        for name, known in (("how", HOW), ("trigger", TRIGGERS)):
+        for name, choices in (("how", HOW), ("trigger", TRIGGERS)):
             value = getattr(self, name)
-            if not isinstance(value, str) or value not in known:
+            if not isinstance(value, str) or value not in choices:
                 raise CepError(
-                    f"{name}={value!r}: expected one of {list(known)}.{nearest(str(value), known)}"
+                    f"{name}={value!r}: expected one of {list(choices)}.{nearest(str(value), choices)}"
                 )
         self._refuse_unknown()
         self._check_sides()
@@ -347,20 +349,26 @@ class Join(_Operator):
         yield from ((f"measure {name!r}", tree) for name, tree in self.measures)
 
     def __repr__(self) -> str:
-        said = [f"{name}={getattr(self, name)!r}" for name in SIDES]
+        arguments = [f"{name}={getattr(self, name)!r}" for name in SIDES]
         if self.on:
-            names = [one if one == other else None for one, other in self.on]
+            names = [
+                left_column if left_column == right_column else None for left_column, right_column in self.on
+            ]
             on = dict(self.on) if None in names else names[0] if len(names) == 1 else names
-            said.append(f"on={on!r}")
-        said += [] if self.where is None else [f"where={str(self.where)!r}"]
-        said += [f"how={self.how!r}"] if self.how != "inner" else []
-        said += [f"trigger={self.trigger!r}"] if self.trigger != "both" else []
-        said += [f"measures={_texts(self.measures)!r}"] if self.measures else []
+            arguments.append(f"on={on!r}")
+        arguments += [] if self.where is None else [f"where={str(self.where)!r}"]
+        arguments += [f"how={self.how!r}"] if self.how != "inner" else []
+        arguments += [f"trigger={self.trigger!r}"] if self.trigger != "both" else []
+        arguments += [f"measures={_texts(self.measures)!r}"] if self.measures else []
         if self.order_by:
-            one, other = self.order_by
-            said.append(f"order_by={one!r}" if one == other else f"order_by={[one, other]!r}")
-        said += [f"params={dict(self.params)!r}"] if self.params else []
-        return f"Join({', '.join(said)})"
+            left_column, right_column = self.order_by
+            arguments.append(
+                f"order_by={left_column!r}"
+                if left_column == right_column
+                else f"order_by={[left_column, right_column]!r}"
+            )
+        arguments += [f"params={dict(self.params)!r}"] if self.params else []
+        return f"Join({', '.join(arguments)})"
 
 
 Operator = Window | Join
@@ -399,10 +407,10 @@ def _positive(name: str, size: Any) -> Any:
     return positive_duration(name, size, "; a window of 0 holds no row")
 
 
-def _params(given: Any) -> tuple[tuple[str, Any], ...]:
-    if isinstance(given, tuple):  # those of a value that is made again
-        given = dict(given)
-    return tuple(as_mapping("params", given).items())
+def _params(params: Any) -> tuple[tuple[str, Any], ...]:
+    if isinstance(params, tuple):  # those of a value that is made again
+        params = dict(params)
+    return tuple(as_mapping("params", params).items())
 
 
 def _pairs_of_columns(given: Any) -> tuple[tuple[str, str], ...]:
@@ -436,23 +444,23 @@ def _texts(trees: Iterable[tuple[str, ex.Expression]]) -> dict[str, str]:
 
 
 def _said(value: Any, names: tuple[str, ...]) -> list[str]:
-    said = []
+    arguments = []
     for name in names:
         columns = getattr(value, name)
         if columns:
-            said.append(f"{name}={columns[0] if len(columns) == 1 else list(columns)!r}")
+            arguments.append(f"{name}={columns[0] if len(columns) == 1 else list(columns)!r}")
             if len(columns) == 1:
-                said[-1] = f"{name}={columns[0]!r}"
-    return said
+                arguments[-1] = f"{name}={columns[0]!r}"
+    return arguments
 
 
 def window_of(given: Any, **settings: Any) -> Window:
     """Return the window of a call: a `Window`, or aggregates with their settings."""
     if not isinstance(given, Window):
         return Window(given, **settings)
-    own = Window(length=1)
+    defaults = Window(length=1)
     if used := [
-        name for name, value in settings.items() if value is not None and value != getattr(own, name)
+        name for name, value in settings.items() if value is not None and value != getattr(defaults, name)
     ]:
         raise CepError(
             f"{used[0]}={settings[used[0]]!r}: the window {given} has its own settings; change it there"

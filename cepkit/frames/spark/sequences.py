@@ -83,8 +83,8 @@ def send_slices(events: DataFrame, source: EmptySource, columns: Sequence[str], 
     """Return the events of each slice, with a task for every slice."""
     from pyspark.sql import functions as F
 
-    of = source.fields[source.names.index(slices.clock)].dataType
-    copies = slices.copies(events, ticks(F.col(f"e{columns.index(slices.clock)}"), of))
+    clock_type = source.fields[source.names.index(slices.clock)].dataType
+    copies = slices.copies(events, ticks(F.col(f"e{columns.index(slices.clock)}"), clock_type))
     return spread_slices(copies, slices)
 
 
@@ -130,9 +130,11 @@ class SequenceTask:
         del table
         for number in np.unique(slice_of_row):
             rows = np.flatnonzero(slice_of_row == number)
-            own = events if len(rows) == len(slice_of_row) else events.take(pa.array(rows)).combine_chunks()
+            slice_events = (
+                events if len(rows) == len(slice_of_row) else events.take(pa.array(rows)).combine_chunks()
+            )
             limits = (limit[int(rows[0])].as_py() for limit in (low, high))
-            yield from self._search(program, own, *limits)
+            yield from self._search(program, slice_events, *limits)
 
     def _search(
         self, program: SequenceProgram, table: pa.Table, low: float | None, high: float | None
@@ -165,8 +167,8 @@ class EndingBetween(SequenceSet):
     def ends(self) -> tuple[np.ndarray, list[int] | np.ndarray]:
         """Return the positions where matches end, and the number of matches at each."""
         positions, counts = self.whole.ends()
-        own = slice(*np.searchsorted(positions, [self.low, self.high]).tolist())
-        return positions[own], counts[own]
+        inside = slice(*np.searchsorted(positions, [self.low, self.high]).tolist())
+        return positions[inside], counts[inside]
 
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches that end at positions from ``low``, before ``high``."""
@@ -284,8 +286,12 @@ def ended(searched: Searched) -> Iterator[Results]:
             f"more than 10^{_DIGITS} matches end at one event, too many for a column of Spark; "
             "count() is exact for any number"
         )
-    of = pa.decimal128(_DIGITS, 0)
-    numbers = pa.array(counts).cast(of) if isinstance(counts, np.ndarray) else pa.array(counts, of)
+    number_type = pa.decimal128(_DIGITS, 0)
+    numbers = (
+        pa.array(counts).cast(number_type)
+        if isinstance(counts, np.ndarray)
+        else pa.array(counts, number_type)
+    )
     yield [*searched.places(np.asarray(positions, np.int64)), ("count", numbers)]
 
 
@@ -442,13 +448,13 @@ def _shortest(counts: np.ndarray | list[int], hashes: np.ndarray, n: int) -> lis
     drawn: list[tuple[int, float]] = []
     while waiting and len(drawn) < n:
         time, end = heapq.heappop(waiting)
-        count, own, random = int(counts[end]), taken[end], randoms[end]
+        count, taken_ranks, random = int(counts[end]), taken[end], randoms[end]
         rank = random.randrange(count)
-        while rank in own:
+        while rank in taken_ranks:
             rank = random.randrange(count)
-        own.add(rank)
+        taken_ranks.add(rank)
         drawn.append((int(first_number[end]) + rank, time))
-        if (n_left := count - len(own)) > 0:
+        if (n_left := count - len(taken_ranks)) > 0:
             step = math.log(random.expovariate(1.0) or 5e-324) - math.log(n_left)
             heapq.heappush(waiting, (float(np.logaddexp(time, step)), end))
     return drawn
@@ -468,10 +474,12 @@ def _hashes(searched: Searched, rows: np.ndarray, seed: int) -> np.ndarray:
 
 def _values(array: pa.Array) -> np.ndarray:
     """Return the values in a type that does not depend on nulls; nulls get some value."""
-    of = array.type
-    if pa.types.is_integer(of) or pa.types.is_temporal(of):
-        return array.cast(pa.int32() if pa.types.is_date32(of) else pa.int64()).fill_null(0).to_numpy()
-    if pa.types.is_floating(of):
+    arrow_type = array.type
+    if pa.types.is_integer(arrow_type) or pa.types.is_temporal(arrow_type):
+        return (
+            array.cast(pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()).fill_null(0).to_numpy()
+        )
+    if pa.types.is_floating(arrow_type):
         return array.fill_null(0.0).to_numpy()
     return np.array([str(value) for value in array.to_pylist()], dtype=object)
 

@@ -65,13 +65,13 @@ class Slices:
         """Return the slices: number, first tick, and first tick after it; null at the ends of time."""
         from pyspark.sql import functions as F
 
-        of = timed.schema["tick"].dataType.simpleString()
+        tick_type = timed.schema["tick"].dataType.simpleString()
         if self.boundaries is None:
-            table = self._choose_begins(timed, of)
+            table = self._choose_begins(timed, tick_type)
         else:
-            begins = F.array(*(F.lit(tick).cast(of) for tick in self.boundaries))
-            table = timed.sparkSession.range(1).select(begins.cast(f"array<{of}>").alias("begins"))
-        end = F.array(F.lit(None).cast(of))
+            begins = F.array(*(F.lit(tick).cast(tick_type) for tick in self.boundaries))
+            table = timed.sparkSession.range(1).select(begins.cast(f"array<{tick_type}>").alias("begins"))
+        end = F.array(F.lit(None).cast(tick_type))
         lows, highs = F.concat(end, "begins").alias("low"), F.concat("begins", end).alias("high")
         table = table.select(F.posexplode(F.arrays_zip(lows, highs)).alias("slice", "limits"))
         return table.select("slice", "limits.low", "limits.high")
@@ -85,7 +85,9 @@ class Slices:
         if self.n_tasks < 2:
             return timed.sparkSession.range(1).select(none.alias("begins"))
         shares = [i / self.n_tasks for i in range(1, self.n_tasks)]
-        found = timed.agg(F.percentile_approx("tick", shares).alias("found"), F.min("tick").alias("least"))
+        quantiles = timed.agg(
+            F.percentile_approx("tick", shares).alias("quantiles"), F.min("tick").alias("least")
+        )
         shortest = float(_WINDOWS_PER_SLICE * self.within)
 
         def with_next(begins: Column, tick: Column) -> Column:
@@ -93,8 +95,8 @@ class Slices:
             is_far = F.coalesce(F.try_subtract(tick, last) >= shortest, F.lit(True))
             return F.when((tick > last) & is_far, F.concat(begins, F.array(tick))).otherwise(begins)
 
-        begins = F.aggregate(F.coalesce("found", none), F.array("least"), with_next)
-        return found.select(F.slice(begins, 2, self.n_tasks).alias("begins"))
+        begins = F.aggregate(F.coalesce("quantiles", none), F.array("least"), with_next)
+        return quantiles.select(F.slice(begins, 2, self.n_tasks).alias("begins"))
 
 
 def _move(limit: Column, by: int | float) -> Column:
@@ -136,9 +138,9 @@ def slices_of(program: SequenceProgram, source: EmptySource, n_tasks: int) -> tu
         needed.append("a time window (within)")
     if program.query.after_match[0] != "none":
         needed.append("after_match='none'")
-    of = source.fields[source.names.index(program.clock)].dataType
-    if ticks(F.lit(None), of) is None:
-        needed.append(f"a clock of numbers, dates or timestamps instead of {of.simpleString()}")
+    clock_type = source.fields[source.names.index(program.clock)].dataType
+    if ticks(F.lit(None), clock_type) is None:
+        needed.append(f"a clock of numbers, dates or timestamps instead of {clock_type.simpleString()}")
     if needed:
         return None, " and ".join(needed)
     looks_ahead = any(

@@ -51,12 +51,18 @@ class EmptySource(ArrowSource):
         self.timezone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
         self.fields = tuple(frame.schema)
         types = [_arrow_type(field.dataType, self.timezone) for field in self.fields]
-        self.not_in_arrow = {f.name: f.dataType for f, of in zip(self.fields, types, strict=True) if not of}
-        arrow = [(field.name, of or pa.null()) for field, of in zip(self.fields, types, strict=True)]
+        self.not_in_arrow = {
+            f.name: f.dataType for f, arrow_type in zip(self.fields, types, strict=True) if not arrow_type
+        }
+        arrow = [
+            (field.name, arrow_type or pa.null())
+            for field, arrow_type in zip(self.fields, types, strict=True)
+        ]
         super().__init__(pa.schema(arrow).empty_table())
         nullable = (field.nullable for field in self.fields)
         self.schema = {
-            name: type_of_arrow(of, nullable=may) for (name, of), may in zip(arrow, nullable, strict=True)
+            name: type_of_arrow(arrow_type, nullable=may)
+            for (name, arrow_type), may in zip(arrow, nullable, strict=True)
         }
 
     def is_untyped(self, name: str) -> bool:
@@ -90,11 +96,11 @@ def needed_columns(program: BoundQuery, source: EmptySource) -> list[str]:
     names |= {node.name for node in nodes if isinstance(node, Attribute | Reference)} - {None}
     check_convertible(source, names)
     for name in query.partition_by:
-        of = source.fields[source.names.index(name)].dataType
-        if source.schema[name].kind == LIST or of.typeName() in _NESTED:
+        key_type = source.fields[source.names.index(name)].dataType
+        if source.schema[name].kind == LIST or key_type.typeName() in _NESTED:
             raise CepError(
-                f"partition_by: column {name!r} is of type {of.simpleString()}; a key is a simple value. "
-                "Make a column of one of its fields or items"
+                f"partition_by: column {name!r} is of type {key_type.simpleString()}; a key is a simple "
+                "value. Make a column of one of its fields or items"
             )
     return [name for name in source.names if name in names]
 
@@ -162,16 +168,18 @@ def result_types(
     fields, types = [], []
     for i, (name, values) in enumerate(results):
         if isinstance(values, Picked):
-            of = source.fields[source.names.index(values.column)].dataType
+            spark_type = source.fields[source.names.index(values.column)].dataType
         elif pa.types.is_null(values.type):
             raise CepError(
                 f"measure {name!r} has no type before it runs, and Spark needs one; "
                 "name it by adding a number, as in 'f(last(x)) + 0.0'"
             )
         else:
-            of = from_arrow_type(values.type, prefer_timestamp_ntz=True)  # a time without a zone has none
-        fields.append(StructField(f"c{i}", of))
-        types.append(pa.field(f"c{i}", _arrow_type(of, source.timezone)))
+            spark_type = from_arrow_type(
+                values.type, prefer_timestamp_ntz=True
+            )  # a time without a zone has none
+        fields.append(StructField(f"c{i}", spark_type))
+        types.append(pa.field(f"c{i}", _arrow_type(spark_type, source.timezone)))
     return StructType(fields), pa.schema(types)
 
 
@@ -247,8 +255,8 @@ class Task:
         matches = match_regex(program, events, threads=1, tier="compiled")
         if self.limit is not None and len(matches) > self.limit:
             raise ResultTooLargeError(too_many(self.limit))
-        found = TaskMatches(program, source, matches, self.columns)
-        yield from sent_batches(self.emit(found), source, self.output)
+        task_matches = TaskMatches(program, source, matches, self.columns)
+        yield from sent_batches(self.emit(task_matches), source, self.output)
 
 
 def received_table(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
@@ -410,7 +418,7 @@ def _one_as_text(value: Any) -> str | None:
 
 def from_text(text: str) -> list[int | float | None]:
     """Return the numbers that `as_text` wrote."""
-    return [_number(one) for one in json.loads(text)]
+    return [_number(value) for value in json.loads(text)]
 
 
 def _number(text: str | None) -> int | float | None:

@@ -165,8 +165,8 @@ class ExpressionBuilder:
             raise Refusal(message, span_of([name]))
         meant = functions.misspelt_built_in(name)
         if meant and not functions.is_registered(name):
-            own = "register your own function first, with @cep.pure"
-            raise Refusal(f"no function {str(name)!r}. Did you mean {meant!r}? ({own})", span_of([name]))
+            hint = "register your own function first, with @cep.pure"
+            raise Refusal(f"no function {str(name)!r}. Did you mean {meant!r}? ({hint})", span_of([name]))
         return ex.Call(str(name), tuple(arguments), span=span)
 
 

@@ -64,9 +64,11 @@ def parse_duration(text: str) -> int:
         part = _PART.match(text, position)
         if part is None:
             at = position + len(text[position:]) - len(text[position:].lstrip())
-            found = repr(text[at]) if at < len(text) else "the end of the text"
+            unexpected = repr(text[at]) if at < len(text) else "the end of the text"
             raise PatternSyntaxError(
-                f"a duration is numbers with units, as in '5 s'; expected a number, found {found}", text, at
+                f"a duration is numbers with units, as in '5 s'; expected a number, found {unexpected}",
+                text,
+                at,
             )
         if not part["unit"]:
             message = f"a duration needs a unit, as in '{part['number']} s'; {_KNOWN_UNITS}"

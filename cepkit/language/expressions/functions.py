@@ -227,7 +227,7 @@ def registered_functions() -> tuple[RegisteredFunction, ...]:
 
 def describe_function(call: Callable, name: str) -> RegisteredFunction:
     """Return ``call`` as a registered function named ``name``; it is pure if ``call`` was declared pure."""
-    declared = any(known.call is call and known.pure for known in _REGISTRY.values())
+    declared = any(registered.call is call and registered.pure for registered in _REGISTRY.values())
     return RegisteredFunction(name, call, declared, hasattr(call, "py_func"), _arity(call))
 
 
@@ -237,8 +237,8 @@ def misspelt_built_in(name: str) -> str | None:
     Stricter than `cepkit.errors.nearest`, because it turns an unknown function into an error at once.
     A slight resemblance must not reject a function that the user registers later.
     """
-    found = difflib.get_close_matches(name.lower(), sorted(BUILT_IN_NAMES), n=1, cutoff=0.8)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name.lower(), sorted(BUILT_IN_NAMES), n=1, cutoff=0.8)
+    return matches[0] if matches else None
 
 
 def _register(call: Callable | None, name: str | None, *, is_pure: bool) -> Callable:

@@ -70,11 +70,11 @@ def syntax_error(
     if explained is None:
         behind = re.match(r"\s*(\w+|\S)", (whole or "")[len(text) :])
         end = repr(behind[1]) if behind else "the end of the text"
-        found = end if at_end else repr(text[position : position + min(length, 40)])
+        unexpected = end if at_end else repr(text[position : position + min(length, 40)])
         expected = _list(_expected(_acceptable(error), words))
         meant = "NAME" in _acceptable(error)
         explained = (
-            f"expected {expected}, found {found}{_reserved_word_hint(token, words) if meant else ''}",
+            f"expected {expected}, found {unexpected}{_reserved_word_hint(token, words) if meant else ''}",
             position,
             length,
         )
@@ -152,12 +152,12 @@ def _acceptable(error: UnexpectedInput) -> Set[str]:
 
 
 def _expected(terminals: Set[str], words: Vocabulary) -> list[str]:
-    rest, found = set(terminals), []
+    rest, expected_names = set(terminals), []
     for terminal, covered, names in words.expected:
         if terminal in rest:
-            found += names
+            expected_names += names
             rest -= covered | {terminal}
-    return found or ["something else"]
+    return expected_names or ["something else"]
 
 
 def _list(items: list[str]) -> str:

@@ -292,11 +292,11 @@ class Aggregates(ABC):
     def _aggregate(self, function: str, value: str | Operand | None) -> Operand:
         if value is None or isinstance(value, str):
             return Operand(ex.Aggregate(function, self._reference(value)))
-        own = self._reference(None)
+        reference = self._reference(None)
 
         def here(node: ex.Expression) -> ex.Expression:
-            if isinstance(node, ex.Reference) and node.variable == own.variable and node.index is None:
-                return ex.Reference(node.variable, node.name, own.index)
+            if isinstance(node, ex.Reference) and node.variable == reference.variable and node.index is None:
+                return ex.Reference(node.variable, node.name, reference.index)
             return node
 
         return Operand(ex.Aggregate(function, rebuilt(as_expression(value), ex.Expression, here)))

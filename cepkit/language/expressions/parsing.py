@@ -278,12 +278,12 @@ def parse(
     try:
         return parser().parse(text)
     except UnexpectedInput as error:
-        found = syntax_error(error, text, words, role, whole)
+        mistake = syntax_error(error, text, words, role, whole)
     except Refusal as refusal:
-        found = located(refusal.message, text, refusal.span, role)
+        mistake = located(refusal.message, text, refusal.span, role)
     if whole is not None:
-        found = PatternSyntaxError(found.message, whole, found.position, found.length)
-    raise found from None
+        mistake = PatternSyntaxError(mistake.message, whole, mistake.position, mistake.length)
+    raise mistake from None
 
 
 def check_text(text: str, role: str | None = None) -> None:

@@ -68,8 +68,8 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
         case ex.Negative(operand=operand):
             return f"-{_at_least(_UNARY, operand)}", _UNARY
         case ex.Arithmetic(operator=sign, left=left, right=right):
-            own = _SUM if sign in "+-" else _PRODUCT
-            return f"{_at_least(own, left)} {sign} {_at_least(own + 1, right)}", own
+            strength = _SUM if sign in "+-" else _PRODUCT
+            return f"{_at_least(strength, left)} {sign} {_at_least(strength + 1, right)}", strength
         case ex.Comparison(operator=sign, left=left, right=right):
             return f"{_at_least(_SUM, left)} {sign} {_at_least(_SUM, right)}", _TEST
         case ex.And(operands=operands):
@@ -111,8 +111,8 @@ def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, own = _expression(expression)
-    return text if own >= tightness else f"({text})"
+    text, strength = _expression(expression)
+    return text if strength >= tightness else f"({text})"
 
 
 def _join(expressions: tuple[ex.Expression, ...]) -> str:

@@ -57,9 +57,9 @@ class CallBuilder(ExpressionBuilder):
         return _negated_if(rp.LikeWithEscape(operand, written, sign, span=span), negation)
 
     def between_symmetric(self, children):
-        operand, negation, one, other = children
+        operand, negation, first_limit, second_limit = children
         span = span_of(children)
-        for node in (node for part in (operand, one, other) for node in part.walk()):
+        for node in (node for part in (operand, first_limit, second_limit) for node in part.walk()):
             if isinstance(node, ex.Comparison | ex.Or):  # the text would grow with each level
                 raise Refusal("BETWEEN SYMMETRIC takes values without conditions inside", node.span)
         ways = tuple(
@@ -67,7 +67,7 @@ class CallBuilder(ExpressionBuilder):
                 (ex.Comparison(">=", operand, low, span=span), ex.Comparison("<=", operand, high, span=span)),
                 span=span,
             )
-            for low, high in ((one, other), (other, one))
+            for low, high in ((first_limit, second_limit), (second_limit, first_limit))
         )
         return _negated_if(ex.Or(ways, span=span), negation)
 
@@ -81,9 +81,9 @@ class CallBuilder(ExpressionBuilder):
         if length is None and lower == "extract":
             field = item.name.lower() if isinstance(item, ex.Attribute) else ""
             if field not in FIELDS:
-                known = ", ".join(word.upper() for word in FIELDS if not word.startswith("day_"))
+                field_names = ", ".join(word.upper() for word in FIELDS if not word.startswith("day_"))
                 hint = nearest(field, FIELDS)
-                raise Refusal(f"EXTRACT takes one of {known}{hint and '.' + hint}", item.span)
+                raise Refusal(f"EXTRACT takes one of {field_names}{hint and '.' + hint}", item.span)
             return ex.Call(FIELDS[field], (start,), span=span)
         raise Refusal(f"{name.upper()}() takes no FROM; write commas between its arguments", span)
 
@@ -135,10 +135,10 @@ def _unit(upper: str, lower: str, given: ex.Expression) -> ex.Literal:
         if unit in UNITS_OF_TIME:
             return ex.Literal(unit, span=given.span)
     form = f"{upper}('hour', {', '.join(WITH_UNIT[lower])})"
-    known = ", ".join(UNITS_OF_TIME)
+    units = ", ".join(UNITS_OF_TIME)
     hint = nearest(word, UNITS_OF_TIME) if isinstance(word, str) else ""
     raise Refusal(
-        f"{upper}() takes a unit of time first, as in {form}: {known}{hint and '.' + hint}", given.span
+        f"{upper}() takes a unit of time first, as in {form}: {units}{hint and '.' + hint}", given.span
     )
 
 
@@ -173,8 +173,8 @@ _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]{0,9})?")
 def read_interval(children: Sequence[Any]) -> ex.Expression:
     """Return the literal of the tokens of an interval; a negative interval is the opposite of one."""
     _, minus, text, first, *rest = children
-    given = [child for child in children if child is not None]
-    span = span_of(given)
+    tokens = [child for child in children if child is not None]
+    span = span_of(tokens)
     names = [child for child in rest if child is not None and getattr(child, "type", "") == "NAME"]
     unit, last = first.lower(), names[0].lower() if names else None
     if unit in _UNEVEN or last in _UNEVEN:
@@ -202,8 +202,8 @@ def _duration(amount: str, first: str, last: str, span: tuple[int, int]) -> str:
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1] if first in _FIELDS else ()
     if len(fields) < 2 or last not in _FIELDS:
         raise Refusal("an interval goes from a longer unit to a shorter one, as in DAY TO SECOND", span)
-    given = re.split(r"\s+|:", amount, maxsplit=1) if first == "d" else [amount]
-    numbers = [given[0], *given[1].split(":")] if len(given) == 2 else amount.split(":")
+    day_and_time = re.split(r"\s+|:", amount, maxsplit=1) if first == "d" else [amount]
+    numbers = [day_and_time[0], *day_and_time[1].split(":")] if len(day_and_time) == 2 else amount.split(":")
     fits = len(numbers) == len(fields) and all(number.isdecimal() for number in numbers[:-1])
     if not fits or not (_SECONDS.fullmatch(numbers[-1]) if last == "s" else numbers[-1].isdecimal()):
         shown = {"d": "1 ", "h": "02:", "min": "30:", "s": "00:"}
@@ -479,10 +479,14 @@ def _navigation(name: str, arguments: tuple, final: bool | None, span: tuple[int
         raise Refusal(f"RUNNING and FINAL belong to the FIRST or LAST inside {upper}", span)
     offset = None
     if len(arguments) == 2:
-        given = arguments[1]
-        offset = given.value if isinstance(given, ex.Literal) and type(given.value) is int else -1
+        offset_node = arguments[1]
+        offset = (
+            offset_node.value
+            if isinstance(offset_node, ex.Literal) and type(offset_node.value) is int
+            else -1
+        )
         if offset < 0:
-            raise Refusal(f"{upper} counts rows with a whole number from 0", span_of([given]))
+            raise Refusal(f"{upper} counts rows with a whole number from 0", span_of([offset_node]))
     return rp.Navigation(name, arguments[0], offset, final, span=span)
 
 

@@ -141,7 +141,7 @@ _CLAUSES = [
 
 def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPart, dict[str, TextPart]]:
     """Return the part before the first clause, and the part of each clause by its name, without its words."""
-    found: list[tuple[Keyword, int, int]] = []
+    keyword_spans: list[tuple[Keyword, int, int]] = []
     tokens = part.outer()
     for i, token in enumerate(tokens):
         if token.lastgroup != "word" or (i and tokens[i - 1][0] in ".,"):
@@ -152,20 +152,20 @@ def split_clauses(part: TextPart, keywords: tuple[Keyword, ...]) -> tuple[TextPa
             n_words = _fits(keyword, tokens[i : i + 5])
             if n_words is not None:
                 stop = tokens[i + n_words - 1].end() if n_words else token.start()
-                found.append((keyword, token.start(), stop))
+                keyword_spans.append((keyword, token.start(), stop))
     seen: set[str] = set()
-    for (before, *_), (keyword, start, _) in pairwise(found):
+    for (before, *_), (keyword, start, _) in pairwise(keyword_spans):
         seen.add(before.name)
         if keyword.place < before.place or keyword.name in seen:
             message = f"{keyword.name} comes before {before.name}"
             if keyword.name == before.name or keyword.place == before.place:
                 message = f"{keyword.name} occurs twice"
             raise PatternSyntaxError(message, part.whole, start, len(keyword.name))
-    head = TextPart(part.whole, part.start, found[0][1] if found else part.stop)
-    ends = [*(start for _, start, _ in found[1:]), part.stop][: len(found)]
+    head = TextPart(part.whole, part.start, keyword_spans[0][1] if keyword_spans else part.stop)
+    ends = [*(start for _, start, _ in keyword_spans[1:]), part.stop][: len(keyword_spans)]
     return head, {
         keyword.name: TextPart(part.whole, stop, end)
-        for (keyword, _, stop), end in zip(found, ends, strict=True)
+        for (keyword, _, stop), end in zip(keyword_spans, ends, strict=True)
     }
 
 
@@ -221,7 +221,9 @@ def _begun(tokens: list[re.Match[str]]) -> str:
     """Return the name of the clause from MEASURES on that begins with these tokens; empty for none."""
     if tokens[0].lastgroup != "word":
         return ""
-    return next((of.name for of in OF_MATCH_RECOGNIZE[2:] if _fits(of, tokens) is not None), "")
+    return next(
+        (keyword.name for keyword in OF_MATCH_RECOGNIZE[2:] if _fits(keyword, tokens) is not None), ""
+    )
 
 
 def number_of_rows(part: TextPart, digits: str, clause: str) -> int:
@@ -328,9 +330,9 @@ def _check_after_name(entry: TextPart, clause: str, after: list[re.Match[str]]) 
 
 
 def _nameless(entry: TextPart, clause: str, form: str, clauses: Mapping[str, TextPart]) -> PatternSyntaxError:
-    known = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
+    unused_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE if keyword.name not in clauses]
     words = [token[0].upper() for token in entry.outer() if token.lastgroup == "word"]
-    hint = next((text for word in words if (text := nearest(word, known))), "")
+    hint = next((text for word in words if (text := nearest(word, unused_names))), "")
     return entry.error(
         f"{clause}: an entry of the list has no name; write it as in {form}{hint and '.' + hint}"
     )
@@ -446,11 +448,11 @@ _LARGER = {
 
 def read_table(part: TextPart) -> tuple[str, set[str]]:
     """Return the name of the table after FROM without its schema, and the names that may qualify columns."""
-    found = _TABLE.fullmatch(part.without_comments())
-    if found is None:
+    match = _TABLE.fullmatch(part.without_comments())
+    if match is None:
         raise part.error(f"FROM: expected the name of one table{TOO_LARGE}")
-    names = [name for name in (found["table"], found["alias"]) if name]
-    return column_name(found["table"]), set(map(variable_name, names))
+    names = [name for name in (match["table"], match["alias"]) if name]
+    return column_name(match["table"]), set(map(variable_name, names))
 
 
 def refuse_larger(part: TextPart, words: Sequence[re.Match[str]]) -> None:

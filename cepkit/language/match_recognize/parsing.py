@@ -43,7 +43,7 @@ Span = tuple[int, int]
 def check_query(query: RowPatternQuery) -> None:
     """Raise for names that do not exist, and for functions of rows in wrong places."""
     primary = [variable.name for variable in rp.row_variables(query.pattern)]
-    known = [*dict.fromkeys([*primary, *(name for name, _ in query.subset)])]
+    variable_names = [*dict.fromkeys([*primary, *(name for name, _ in query.subset)])]
     _check_subsets(query, primary)
     for name, _ in query.define:
         if name not in primary:
@@ -51,8 +51,8 @@ def check_query(query: RowPatternQuery) -> None:
             message = f"DEFINE: the pattern has no variable {name!r}{hint and '.' + hint}"
             raise _error(query, message, _place(query, name, after=r"\s+AS\b"))
     target = query.after_match_variable
-    if target is not None and target not in known:
-        hint = nearest(target, known)
+    if target is not None and target not in variable_names:
+        hint = nearest(target, variable_names)
         place = _place(query, target, before=r"\bSKIP\s+TO\s+(?:FIRST\s+|LAST\s+)?")
         raise _error(query, f"AFTER MATCH: no variable {target!r}{hint and '.' + hint}", place)
     if query.rows_per_match == "all_with_unmatched":
@@ -66,13 +66,13 @@ def check_query(query: RowPatternQuery) -> None:
         )
     for clause, trees in (("DEFINE", query.define), ("MEASURES", query.measures)):
         for name, tree in trees:
-            _check_expression(query, f"{clause} {name}", tree, known, in_define=clause == "DEFINE")
+            _check_expression(query, f"{clause} {name}", tree, variable_names, in_define=clause == "DEFINE")
 
 
 def _shown(query: RowPatternQuery) -> Span | None:
     """Return where the query asks for partial matches that ran out of time."""
-    found = re.search(r"\bWITH\s+TIMED\s+OUT\s+MATCHES\b", query.source, re.IGNORECASE)
-    return found.span() if found else None
+    match = re.search(r"\bWITH\s+TIMED\s+OUT\s+MATCHES\b", query.source, re.IGNORECASE)
+    return match.span() if match else None
 
 
 def _check_subsets(query: RowPatternQuery, primary: list[str]) -> None:
@@ -160,8 +160,8 @@ def _check_arguments(query: RowPatternQuery, role: str, node: rp.Navigation | rp
 def _place(query: RowPatternQuery, name: str, before: str = "", after: str = "") -> Span | None:
     """Return where a name is between two regular expressions; None if it is nowhere."""
     spelled = rf"{before}(?P<name>[\"`]?(?<!\w){re.escape(name)}(?!\w)[\"`]?){after}"
-    found = re.search(spelled, query.source, re.IGNORECASE)
-    return found.span("name") if found else None
+    match = re.search(spelled, query.source, re.IGNORECASE)
+    return match.span("name") if match else None
 
 
 def _error(query: RowPatternQuery, message: str, span: Span | None) -> PatternSyntaxError:
@@ -232,8 +232,8 @@ def _window(part: TextPart) -> tuple[str, TextPart]:
         if words[4][0] == ",":
             raise more.error(f"one query has one WINDOW{TOO_LARGE}")
         refuse_larger(part, words[4:])
-        known = ["ORDER BY", "LIMIT"]
-        hint = nearest(words[4][0], known)
+        clause_names = ["ORDER BY", "LIMIT"]
+        hint = nearest(words[4][0], clause_names)
         raise more.error(f"expected ORDER BY or LIMIT after the WINDOW{hint and '.' + hint}{TOO_LARGE}")
     return variable_name(words[0][0]), TextPart(part.whole, words[2].end(), words[3].start())
 
@@ -242,15 +242,15 @@ def _frame_end(part: TextPart | None, inside: TextPart) -> int | str | None:
     if part is None:
         message = "the frame is missing; write ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
         raise TextPart(inside.whole, inside.start - 1, inside.start).error(message)
-    found = _FRAME.fullmatch(part.without_comments())
-    if found is None:
+    match = _FRAME.fullmatch(part.without_comments())
+    if match is None:
         raise part.error(
             "a row pattern needs ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, or AND 5 FOLLOWING"
         )
-    if found["n"]:
-        is_number = found["n"].isdecimal()
-        return number_of_rows(part, found["n"], "ROWS BETWEEN") if is_number else column_name(found["n"])
-    return None if found["all"] else 0
+    if match["n"]:
+        is_number = match["n"].isdecimal()
+        return number_of_rows(part, match["n"], "ROWS BETWEEN") if is_number else column_name(match["n"])
+    return None if match["all"] else 0
 
 
 def _check_pattern(query: RowPatternQuery) -> None:
@@ -277,7 +277,7 @@ def _check_measures(
         for node in tree.walk():
             if isinstance(node, rp.OverWindow) and isinstance(node.operand, ex.Attribute):
                 name = node.operand.name
-                if not any(name.lower() == known.lower() for known in names):
+                if not any(name.lower() == measure_name.lower() for measure_name in names):
                     hint = nearest(name, names)
                     message = f"SELECT: the window has no measure {name!r}{hint and '.' + hint}"
                     raise _at(query, node, message)

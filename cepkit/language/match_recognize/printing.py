@@ -95,8 +95,8 @@ def _pattern(pattern: rp.RowPattern) -> tuple[str, int]:
 
 
 def _pattern_at_least(tightness: int, pattern: rp.RowPattern) -> str:
-    text, own = _pattern(pattern)
-    return text if own >= tightness else f"({text})"
+    text, strength = _pattern(pattern)
+    return text if strength >= tightness else f"({text})"
 
 
 # --- expressions -------------------------------------------------------------------------------------------
@@ -158,9 +158,9 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
         case ex.Negative(operand=operand):
             return f"-{_blank_before_minus(_at_least(_UNARY, operand))}", _UNARY
         case ex.Arithmetic(operator=sign, left=left, right=right):
-            own = _SUM if sign in "+-" else _PRODUCT
-            right_text = _blank_before_minus(_at_least(own + 1, right))
-            return f"{_at_least(own, left)} {sign} {right_text}", own
+            strength = _SUM if sign in "+-" else _PRODUCT
+            right_text = _blank_before_minus(_at_least(strength + 1, right))
+            return f"{_at_least(strength, left)} {sign} {right_text}", strength
         case ex.Comparison(operator=sign, left=left, right=right):
             return f"{_at_least(_SUM, left)} {_SIGNS.get(sign, sign)} {_at_least(_SUM, right)}", _TEST
         case ex.And(operands=operands):
@@ -227,8 +227,8 @@ def _test(expression: Any, negation: str) -> str:
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, own = _expression(expression)
-    return text if own >= tightness else f"({text})"
+    text, strength = _expression(expression)
+    return text if strength >= tightness else f"({text})"
 
 
 def _join(expressions: tuple[ex.Expression, ...]) -> str:
@@ -272,7 +272,8 @@ def _lines_of_pattern(query: RowPatternQuery, search: str = "") -> list[str]:
         lines.append(f"WITHIN INTERVAL '{amount}' {unit.upper()}")
     if query.subset:
         subsets = (
-            f"{sql_variable(name)} = ({', '.join(map(sql_variable, of))})" for name, of in query.subset
+            f"{sql_variable(name)} = ({', '.join(map(sql_variable, members))})"
+            for name, members in query.subset
         )
         lines.append(f"SUBSET {', '.join(subsets)}")
     define = (f"{sql_variable(name)} AS {print_sql(tree)}" for name, tree in query.define)
@@ -393,7 +394,7 @@ def say_rows(query: RowPatternQuery) -> str:
         words.append(f"per {join_words(query.partition_by)}")
     names = dict.fromkeys(variable.name for variable in rp.row_variables(query.pattern))
     meanings = [f"{name} means that {_condition(name, defined[name])}" for name in names if name in defined]
-    subsets = [f"{name} is {join_words(of)} together" for name, of in query.subset]
+    subsets = [f"{name} is {join_words(members)} together" for name, members in query.subset]
     skip = _SKIPS[query.after_match]
     if query.after_match_variable is not None:
         skip += f" {query.after_match_variable}"
@@ -457,8 +458,8 @@ def _say_repeat(pattern: rp.Quantified, defined: frozenset[str]) -> str:
     body, low, high = pattern.body, pattern.low, pattern.high
     if isinstance(body, rp.RowVariable):
         rows = f"rows {body.name}"
-        said = say_times(low, high, _say(body, defined), lambda n: f"{n} {rows}")
+        text = say_times(low, high, _say(body, defined), lambda n: f"{n} {rows}")
     else:
         group = f"({_say(body, defined)})"
-        said = say_times(low, high, group, lambda n: f"{group} {n} times")
-    return said if pattern.greedy else f"{said}, as few as possible"
+        text = say_times(low, high, group, lambda n: f"{group} {n} times")
+    return text if pattern.greedy else f"{text}, as few as possible"

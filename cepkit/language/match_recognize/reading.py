@@ -115,9 +115,9 @@ def _missing(name: str, inside: TextPart, clauses: dict[str, TextPart]) -> Patte
     """Return the error for a missing clause, with the nearest word in its place."""
     if name == "PATTERN" and (error := _without_brackets(inside)):
         return error
-    known = {word for keyword in OF_MATCH_RECOGNIZE for word in keyword.name.split()}
+    clause_words = {word for keyword in OF_MATCH_RECOGNIZE for word in keyword.name.split()}
     for token in inside.outer():
-        is_free = token.lastgroup == "word" and token[0].upper() not in known
+        is_free = token.lastgroup == "word" and token[0].upper() not in clause_words
         hint = nearest(token[0], [name]) if is_free else ""
         if hint:
             place = TextPart(inside.whole, token.start(), token.end())
@@ -145,8 +145,8 @@ def _pattern(part: TextPart) -> rp.RowPattern:
     tokens = part.outer()
     if len(tokens) > 2:
         more = TextPart(part.whole, tokens[2].start(), part.stop)
-        known = [keyword.name for keyword in OF_MATCH_RECOGNIZE[5:]]
-        hint = nearest(tokens[2][0], known)
+        clause_names = [keyword.name for keyword in OF_MATCH_RECOGNIZE[5:]]
+        hint = nearest(tokens[2][0], clause_names)
         raise more.error(f"expected WITHIN, SUBSET or DEFINE after the pattern{hint and '.' + hint}")
     inside = TextPart(part.whole, tokens[0].end(), tokens[1].start())
     tree = _parsed(inside, _row_pattern_parser, ROW_PATTERN_WORDS, "PATTERN")
@@ -221,11 +221,11 @@ def _blanked(text: str) -> str:
 
 def _subset(part: TextPart | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     for entry in _listed(part):
-        found = re.fullmatch(r"(\w+|[\"`].+?[\"`]) = \( (.+) \)", entry.without_comments())
-        if found is None:
+        match = re.fullmatch(r"(\w+|[\"`].+?[\"`]) = \( (.+) \)", entry.without_comments())
+        if match is None:
             raise entry.error("SUBSET: write an entry as in U = (A, B)")
-        names = re.findall(r"\w+|\"(?:[^\"]|\"\")*\"|`[^`]*`", found[2])
-        yield variable_name(found[1]), tuple(map(variable_name, names))
+        names = re.findall(r"\w+|\"(?:[^\"]|\"\")*\"|`[^`]*`", match[2])
+        yield variable_name(match[1]), tuple(map(variable_name, names))
 
 
 def _rows_per_match(part: TextPart | None) -> tuple[str, bool]:
@@ -247,24 +247,24 @@ def _after_match(part: TextPart | None) -> tuple[str, str | None]:
     text = part.without_comments()
     if text.upper() in _SKIPS:
         return _SKIPS[text.upper()], None
-    found = _SKIP_TO.fullmatch(text)
-    if found is None or found["variable"].upper() in ("NEXT", "PAST"):
+    match = _SKIP_TO.fullmatch(text)
+    if match is None or match["variable"].upper() in ("NEXT", "PAST"):
         hint = nearest(text, _SKIPS)
         raise part.error(
             "AFTER MATCH: expected SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST A or SKIP TO LAST A"
             f"{hint and '.' + hint}"
         )
-    is_first = (found["end"] or "").strip().upper() == "FIRST"
-    return "to_first" if is_first else "to_last", variable_name(found["variable"])
+    is_first = (match["end"] or "").strip().upper() == "FIRST"
+    return "to_first" if is_first else "to_last", variable_name(match["variable"])
 
 
 def _within(part: TextPart | None) -> str | None:
     if part is None:
         return None
-    found = _WITHIN.fullmatch(part.without_comments())
-    if found is None or not (found["unit"] or found["after"]):
+    match = _WITHIN.fullmatch(part.without_comments())
+    if match is None or not (match["unit"] or match["after"]):
         raise part.error("WITHIN: expected a duration, as in WITHIN INTERVAL '1' HOUR")
-    duration = f"{found['amount']} {(found['unit'] or found['after']).lower()}"
+    duration = f"{match['amount']} {(match['unit'] or match['after']).lower()}"
     try:
         parse_duration(duration)
     except PatternSyntaxError as error:
@@ -292,16 +292,16 @@ def sort_keys(part: TextPart | None, qualifiers: Collection[str] = ()) -> tuple[
     """Return the keys of ORDER BY; a qualifier is a table or an alias."""
     keys = []
     for entry in _listed(part):
-        found = _SORT.fullmatch(entry.without_comments())
-        if found is None:
+        match = _SORT.fullmatch(entry.without_comments())
+        if match is None:
             raise entry.error("ORDER BY: write an entry as in ts, or ts DESC NULLS LAST")
-        if found["table"] is not None:
-            check_qualifier(entry, "ORDER BY", found["table"], qualifiers)
+        if match["table"] is not None:
+            check_qualifier(entry, "ORDER BY", match["table"], qualifiers)
         keys.append(
             SortKey(
-                column_name(found["column"]),
-                (found["direction"] or "").upper() == "DESC",
-                (found["nulls"] or "").upper() == "FIRST",
+                column_name(match["column"]),
+                (match["direction"] or "").upper() == "DESC",
+                (match["nulls"] or "").upper() == "FIRST",
             )
         )
     return tuple(keys)

@@ -80,8 +80,8 @@ def _alias(head: TextPart | None) -> str | None:
     if len(words) != 1 or words[0].lastgroup not in ("word", "quoted"):
         refuse_larger(head, words)
         at = words[1] if len(words) > 1 else head.outer()[0]
-        known = [keyword.name for keyword in OF_SELECT]
-        hint = nearest(at[0], known)
+        clause_names = [keyword.name for keyword in OF_SELECT]
+        hint = nearest(at[0], clause_names)
         place = TextPart(head.whole, at.start(), at.end())
         raise place.error(f"expected WHERE, ORDER BY or LIMIT{hint and '.' + hint}{TOO_LARGE}")
     return variable_name(words[0][0])
@@ -171,9 +171,9 @@ def _check_over(part: TextPart, role: str, node: rp.OverWindow, window: str | No
         hint = nearest(node.window, [window])
         raise place.error(f"{role}: no window {node.window!r}{hint and '.' + hint}")
     if isinstance(node.operand, ex.Call) and node.operand.function not in WINDOW_FUNCTIONS:
-        known = ", ".join(name.upper() for name in WINDOW_FUNCTIONS)
+        function_names = ", ".join(name.upper() for name in WINDOW_FUNCTIONS)
         raise place.error(
-            f"{role}: {node.operand.function.upper()} OVER a row pattern does not run; {known} do"
+            f"{role}: {node.operand.function.upper()} OVER a row pattern does not run; {function_names} do"
         )
     if isinstance(node.operand, rp.RowAggregate) and node.operand.final is not None:
         raise place.error(f"{role}: RUNNING and FINAL belong inside the WINDOW")
@@ -228,7 +228,7 @@ def _at_place(part: TextPart, tree: ex.Literal, columns: Columns) -> ex.Expressi
     place = tree.value
     if place < 1:
         raise part.error("ORDER BY: the first column of the result has number 1")
-    if columns is None or any(isinstance(of, rp.EveryColumn) for _, of in columns):
+    if columns is None or any(isinstance(column_tree, rp.EveryColumn) for _, column_tree in columns):
         return tree
     if place > len(columns):
         n = len(columns)
@@ -243,19 +243,19 @@ def read_rows_kept(clauses: Mapping[str, TextPart]) -> tuple[int | None, int]:
         raise fetch.error("write LIMIT or FETCH, and not both")
     n_offset = 0
     if offset is not None:
-        found = _OFFSET.fullmatch(offset.without_comments())
-        if found is None:
+        match = _OFFSET.fullmatch(offset.without_comments())
+        if match is None:
             raise offset.error("OFFSET: expected a number of rows, as in OFFSET 10 ROWS")
-        n_offset = number_of_rows(offset, found["n"], "OFFSET")
+        n_offset = number_of_rows(offset, match["n"], "OFFSET")
     if fetch is not None:
         text = fetch.without_comments()
-        found = _FETCH.fullmatch(text)
-        if found is None:
+        match = _FETCH.fullmatch(text)
+        if match is None:
             for words in ("WITH TIES", "PERCENT"):
                 if words in text.upper():
                     raise fetch.error(f"FETCH: {words} does not run here{TOO_LARGE}")
             raise fetch.error("FETCH: expected a number of rows, as in FETCH FIRST 10 ROWS ONLY")
-        return number_of_rows(fetch, found["n"] or "1", "FETCH"), n_offset
+        return number_of_rows(fetch, match["n"] or "1", "FETCH"), n_offset
     if limit is None or limit.text.strip().upper() == "ALL":
         return None, n_offset
     text = limit.without_comments()

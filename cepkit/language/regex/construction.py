@@ -314,9 +314,9 @@ def _argument(name: str) -> ex.Expression:
 def _function_name(function: Callable, predicate: str, called: dict[str, fn.RegisteredFunction]) -> str:
     """Return the function's own name, or the predicate's name if another function has the same name."""
     for name in (getattr(function, "__name__", ""), predicate):
-        known = [fn.registered_function(name)] if fn.is_registered(name) else []
-        known += [called[name]] if name in called else []
-        is_free = all(other.call is function for other in known)
+        namesakes = [fn.registered_function(name)] if fn.is_registered(name) else []
+        namesakes += [called[name]] if name in called else []
+        is_free = all(other.call is function for other in namesakes)
         if is_free and name.isidentifier() and name.lower() not in fn.BUILT_IN_NAMES:
             return name
     raise PredicateError(

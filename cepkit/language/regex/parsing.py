@@ -140,8 +140,8 @@ def _pattern(pattern: pt.Pattern) -> tuple[str, int]:
 
 
 def _pattern_at_least(tightness: int, pattern: pt.Pattern) -> str:
-    text, own = _pattern(pattern)
-    return text if own >= tightness else f"({text})"
+    text, strength = _pattern(pattern)
+    return text if strength >= tightness else f"({text})"
 
 
 text_of.register(pt.Pattern, print_pattern)

@@ -164,7 +164,7 @@ def _say_repeat(body: pt.Pattern, low: int, high: int | None) -> str:
             return say_times(low, high, _say(body), lambda n: f"{n} {rows} in a row")
         case pt.AnyEvent():
             return say_times(low, high, _say(body), lambda n: f"{n} rows")
-        case pt.Alternative(options=options) if all(isinstance(one, pt.Variable) for one in options):
+        case pt.Alternative(options=options) if all(isinstance(option, pt.Variable) for option in options):
             each = " or ".join(map(_say, options))
             return say_times(low, high, _say(body), lambda n: f"{n} rows in a row, each {each}")
     group = f"({_say(body)})"

@@ -131,9 +131,13 @@ class _Expansion:
 
     def lines(self, pattern: SequencePattern) -> list[Line]:
         match pattern:
-            case EventPattern(variable=name, event_type=of):
-                own = self.strategy
-                return [Line((Component(name, of, is_group=self.depth > 0, step=own, inner=own),))]
+            case EventPattern(variable=name, event_type=event_type):
+                strategy = self.strategy
+                return [
+                    Line(
+                        (Component(name, event_type, is_group=self.depth > 0, step=strategy, inner=strategy),)
+                    )
+                ]
             case AbsentPattern(body=event):
                 return [Line((), (Absence(event.variable, event.event_type, -1, 0),))]
             case SequenceOf(parts=parts, steps=steps):
@@ -149,20 +153,20 @@ class _Expansion:
         raise TypeError(f"no branches of {type(pattern).__name__}")
 
     def _sequence(self, parts: list[list[Line]], steps: tuple[str | None, ...]) -> list[Line]:
-        made = [Line()]
+        joined_lines = [Line()]
         for lines, step in zip(parts, steps, strict=True):
-            made = [left.followed(right.entered(step)) for left in made for right in lines]
-            refuse_too_many(len(made))
-        return made
+            joined_lines = [left.followed(right.entered(step)) for left in joined_lines for right in lines]
+            refuse_too_many(len(joined_lines))
+        return joined_lines
 
     def _lines_of_options(self, options: tuple[SequencePattern, ...]) -> list[Line]:
-        made = []
+        option_lines = []
         for number, option in enumerate(options):
             others = _variables(other for other in options if other is not option)
             for line in self.lines(option):
                 taken = (number, *line.options)
-                made.append(replace(line, options=taken, not_taken=line.not_taken | others))
-        return made
+                option_lines.append(replace(line, options=taken, not_taken=line.not_taken | others))
+        return option_lines
 
     def _repeated_event(self, loop: Loop) -> list[Line]:
         (line,) = self.lines(loop.body)
@@ -182,31 +186,33 @@ class _Expansion:
             raise UnsupportedQueryError(
                 f"'{loop}' repeats a group without a limit; limit it, as in times({max(1, loop.low)}, 5)"
             )
-        own = self.n_loops
+        loop_number = self.n_loops
         self.n_loops += 1
         self.depth += loop.high > 1
         body = [line for line in self.lines(loop.body) if line.components]  # every round takes an event
         self.depth -= loop.high > 1
-        made = [] if loop.low else [Line()]
+        repeated_lines = [] if loop.low else [Line()]
         for n_rounds in range(max(1, loop.low), loop.high + 1):
             rounds = body if loop.high == 1 else None
-            parts = [rounds or [line.in_round(own, number) for line in body] for number in range(n_rounds)]
-            made += self._sequence(parts, (None, *[loop.inner] * (n_rounds - 1)))
-            refuse_too_many(len(made))
-        return made
+            parts = [
+                rounds or [line.in_round(loop_number, number) for line in body] for number in range(n_rounds)
+            ]
+            repeated_lines += self._sequence(parts, (None, *[loop.inner] * (n_rounds - 1)))
+            refuse_too_many(len(repeated_lines))
+        return repeated_lines
 
     def _all_of(self, pattern: AllOf) -> list[Line]:
         absent = [part.body for part in pattern.parts if isinstance(part, AbsentPattern)]
         present = [part for part in pattern.parts if not isinstance(part, AbsentPattern)]
         refuse_too_many(factorial(len(present)))
-        made = []
+        merged_lines = []
         for chosen in itertools.product(*(self.lines(part) for part in present)):
             for line in _interleave(chosen):
                 end = len(line.components) - 1
                 spans = [Absence(e.variable, e.event_type, 0, end, spanning=True) for e in absent if end >= 0]
-                made.append(replace(line, absences=(*line.absences, *spans)))
-                refuse_too_many(len(made))
-        return made
+                merged_lines.append(replace(line, absences=(*line.absences, *spans)))
+                refuse_too_many(len(merged_lines))
+        return merged_lines
 
 
 def _variables(options: Iterable[SequencePattern]) -> frozenset[str]:
@@ -223,11 +229,11 @@ def _interleave(lines: tuple[Line, ...]) -> Iterator[Line]:
             places[owner].append(place)
         components: list[Component | None] = [None] * n
         absences = []
-        for line, own in zip(lines, places, strict=True):
-            for place, component in zip(own, line.components, strict=True):
+        for line, line_places in zip(lines, places, strict=True):
+            for place, component in zip(line_places, line.components, strict=True):
                 components[place] = component
             # An absence at the edge of its line is at the edge of the whole.
-            place_of = [*own, n, -1]
+            place_of = [*line_places, n, -1]
             absences += [_renumber(absence, place_of.__getitem__) for absence in line.absences]
         yield Line(
             tuple(components),
@@ -290,10 +296,10 @@ def branches(query: SequenceQuery) -> tuple[Branch, ...]:
     """
     lines = [line for line in lines_of(query.pattern, query.strategy) if line.components]
     refuse_too_many(len(lines))
-    made = [_branch(query, line) for line in lines]
+    unsorted = [_branch(query, line) for line in lines]
     place = {name: i for i, name in enumerate(query.variables)}
     return tuple(
-        sorted(made, key=lambda branch: (branch.options, [place[c.variable] for c in branch.components]))
+        sorted(unsorted, key=lambda branch: (branch.options, [place[c.variable] for c in branch.components]))
     )
 
 
@@ -323,7 +329,7 @@ def _conditions(
         for name in names
         if name not in absent
     }
-    unbound = [name for name, found in places.items() if not found]
+    unbound = [name for name, positions in places.items() if not positions]
     if unbound:
         if set(unbound) & line.not_taken:
             return
@@ -331,22 +337,24 @@ def _conditions(
         if last in unbound and not _closes(conjunct, last):
             return
         conjunct = _without(conjunct, frozenset(unbound))
-        places = {name: found for name, found in places.items() if found}
-    for name, found in places.items():
-        if len(found) > 1 and _closes(conjunct, name):
+        places = {name: positions for name, positions in places.items() if positions}
+    for name, positions in places.items():
+        if len(positions) > 1 and _closes(conjunct, name):
             raise UnsupportedQueryError(
                 f"'{conjunct}' uses {name!r} of all rounds of a repeated group; "
                 "only values of single rounds can be compared"
             )
     for absence, *chosen in itertools.product(absences, *places.values()):
-        own = [components[i] for i in chosen]
-        if not _same_rounds(own if absence is None else [*own, line.absences[absence]]):
+        chosen_components = [components[i] for i in chosen]
+        if not _same_rounds(
+            chosen_components if absence is None else [*chosen_components, line.absences[absence]]
+        ):
             continue
-        of = dict(zip(places, chosen, strict=True))
-        at = max(of.values(), default=0)
-        latest = next((name for name, i in of.items() if i == at), None)
+        place_of_name = dict(zip(places, chosen, strict=True))
+        at = max(place_of_name.values(), default=0)
+        latest = next((name for name, i in place_of_name.items() if i == at), None)
         each = latest is None or not components[at].is_group or _takes(conjunct, latest)
-        yield Condition(conjunct, tuple(of.items()), at, each, absence, number)
+        yield Condition(conjunct, tuple(place_of_name.items()), at, each, absence, number)
 
 
 def referenced_variables(expression: ex.Expression) -> tuple[str, ...]:

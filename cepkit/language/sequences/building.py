@@ -88,8 +88,8 @@ class _SequenceBuilder:
 
     def misplaced_times(self, children):
         type_, variable, _, times = children
-        own = "" if times.high == 1 else "[]"
-        meant = f"{type_text(type_.name)}{times_text(times.low, times.high)} {variable}{own}"
+        brackets = "" if times.high == 1 else "[]"
+        meant = f"{type_text(type_.name)}{times_text(times.low, times.high)} {variable}{brackets}"
         raise Refusal(f"write the repetition after the type: {meant}", times.span)
 
     def without_name(self, children):
@@ -134,10 +134,10 @@ class _SequenceBuilder:
     def entered(self, children):
         word, part = children
         if isinstance(part, EventPattern) and not part.variable:
-            own = type_text(part.event_type)
+            type_name = type_text(part.event_type)
             raise Refusal(
                 f"{word.upper()} is a reserved word; write an event of type {str(word)!r} as "
-                f"'{word}' {own}, or of any type as _ {own}",
+                f"'{word}' {type_name}, or of any type as _ {type_name}",
                 span_of(children),
             )
         return _Entered(word.lower(), part, span_of(children))

@@ -101,10 +101,10 @@ def _check_loop(query: SequenceQuery, node: Loop) -> None:
         _refuse_unknown("inner", node.inner, STRATEGIES)
     _refuse_unknown("preference", node.preference, PREFERENCES)
     options = {"until": node.until, "inner": node.inner}
-    said = [name for name, value in options.items() if value is not None]
-    said += [node.preference] if node.preference != "all" else []
-    if node.high == 1 and said:
-        message = f"{said[0].upper()} needs a loop of several rounds; this one has at most one"
+    option_names = [name for name, value in options.items() if value is not None]
+    option_names += [node.preference] if node.preference != "all" else []
+    if node.high == 1 and option_names:
+        message = f"{option_names[0].upper()} needs a loop of several rounds; this one has at most one"
         raise _at(query, node, message)
 
 
@@ -145,10 +145,11 @@ def check_words(query: SequenceQuery) -> None:
         if variable in query.absent_variables:
             raise CepError(f"after_match: {variable!r} must not occur, so a match has no such event")
         if variable not in query.variables:
-            known = list(query.variables)
-            hint = nearest(str(variable), known)
+            variable_names = list(query.variables)
+            hint = nearest(str(variable), variable_names)
             raise CepError(
-                f"after_match: no event of the pattern is named {variable!r}; there are {known}.{hint}"
+                f"after_match: no event of the pattern is named {variable!r}; "
+                f"there are {variable_names}.{hint}"
             )
 
 
@@ -317,10 +318,10 @@ def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]
         case EventPattern(variable=variable):
             return frozenset({variable})
         case SequenceOf(parts=parts):
-            own: frozenset[str] = frozenset()
+            bound_inside: frozenset[str] = frozenset()
             for part in parts:
-                own |= _check_untils(place, part, bound | own)
-            return own
+                bound_inside |= _check_untils(place, part, bound | bound_inside)
+            return bound_inside
         case AllOf(parts=parts):
             return frozenset().union(*(_check_untils(place, part, bound) for part in parts))
         case AnyOf(options=options):
@@ -329,8 +330,8 @@ def _check_untils(place: _Place, pattern: SequencePattern, bound: frozenset[str]
         case Loop(body=body, low=low, high=high):
             if pattern.until is not None:
                 _check_until(place, pattern.until, bound)
-            own = _check_untils(place, body, bound)
-            return own if low and (high == 1 or isinstance(body, EventPattern)) else frozenset()
+            bound_inside = _check_untils(place, body, bound)
+            return bound_inside if low and (high == 1 or isinstance(body, EventPattern)) else frozenset()
     return frozenset()
 
 
@@ -396,8 +397,10 @@ def _check_column(place: _Place, column: ex.Attribute, aggregate: ex.Aggregate |
 def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate | None) -> None:
     name, column = node.variable, quoted_name(node.name or "x")
     if name not in place.known:
-        known = list(place.known)
-        message = f"no event of the pattern is named {name!r}; there are {known}.{nearest(name, known)}"
+        event_names = list(place.known)
+        message = (
+            f"no event of the pattern is named {name!r}; there are {event_names}.{nearest(name, event_names)}"
+        )
         raise place.error(message, node)
     if name in place.absent:
         if place.is_measure:
@@ -420,8 +423,10 @@ def _check_reference(place: _Place, node: ex.Reference, aggregate: ex.Aggregate 
         cure = f"write {name}[1].{column}, {name}[LEN].{column} or an aggregate such as avg({name}.{column})"
         raise place.error(f"a measure describes the complete match, which has no current event; {cure}", node)
     if place.is_measure and node.index is None and name in place.groups:
-        own = f"{name}.{column}"
-        message = f"{name!r} stands for several events; write first({own}), last({own}), avg({own}), …"
+        spelled = f"{name}.{column}"
+        message = (
+            f"{name!r} stands for several events; write first({spelled}), last({spelled}), avg({spelled}), …"
+        )
         raise place.error(message, node)
 
 
@@ -431,18 +436,22 @@ def _check_aggregate(place: _Place, node: ex.Aggregate) -> None:
     if node.function == "collect" and not place.is_measure:
         raise place.error(f"{node} makes a list, which only measures can have", node)
     if not inside and not (place.is_measure and node.operand is None):
-        of = f"count({place.some})" if node.function == "count" else f"{node.function}({place.some}.x)"
-        raise place.error(f"{node} names no event; write {of}", node)
+        example = f"count({place.some})" if node.function == "count" else f"{node.function}({place.some}.x)"
+        raise place.error(f"{node} names no event; write {example}", node)
     for part in inside:
         if isinstance(part, ex.Reference) and part.index not in (None, ex.ALL_BEFORE):
-            own = ex.Reference(part.variable, part.name)
-            earlier = "" if place.is_measure else f", or all before, {replace(own, index=ex.ALL_BEFORE)}"
-            message = f"{node.function} ranges over all events of {part.variable!r}; write {own}{earlier}"
+            reference = ex.Reference(part.variable, part.name)
+            earlier = (
+                "" if place.is_measure else f", or all before, {replace(reference, index=ex.ALL_BEFORE)}"
+            )
+            message = (
+                f"{node.function} ranges over all events of {part.variable!r}; write {reference}{earlier}"
+            )
             raise place.error(message, part)
         if place.is_measure and isinstance(part, ex.Reference) and part.index == ex.ALL_BEFORE:
-            own = ex.Reference(part.variable, part.name)
+            reference = ex.Reference(part.variable, part.name)
             message = "a measure describes the complete match, which has no current event"
-            raise place.error(f"{message}; write {own}", part)
+            raise place.error(f"{message}; write {reference}", part)
     if len(ranges) > 1 or (ranges and any(isinstance(part, ex.Attribute) for part in inside)):
         message = f"{node.function} ranges over the events of one variable, all with the same brackets"
         raise place.error(message, node)

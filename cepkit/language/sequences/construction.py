@@ -56,7 +56,7 @@ def make_query(
 
     """
     check_built(query.pattern, SequencePattern.children, "pattern")
-    pattern, own = _lift_conditions(query.pattern)
+    pattern, lifted = _lift_conditions(query.pattern)
     for check in PATTERN_CHECKS:
         check(replace(query, pattern=pattern))
     sources, more = dict(query.sources), tuple(more)
@@ -65,7 +65,7 @@ def make_query(
         pattern = parse_sequence(sources["pattern"])
     names = {event.variable for event in event_patterns(pattern)}
     pattern = rebuilt(pattern, SequencePattern, lambda node: _with_variables(node, names))
-    where = [_resolve_names(condition, names, owner) for owner, condition in own]
+    where = [_resolve_names(condition, names, owner) for owner, condition in lifted]
     where += [_resolve_names(condition, names) for condition in query.where]
     added = [
         _resolve_names(part, names) for tree in read_conditions(more, "where") for part in ex.conjuncts(tree)
@@ -78,14 +78,16 @@ def make_query(
         again = parse_expression(sources["where"], role="where", references=True)
         where, added = [_resolve_names(part, names) for part in ex.conjuncts(again)], []
     read = query.measures if measures is None else _measures(measures, names, sources)
-    made = replace(
+    full_query = replace(
         query, pattern=pattern, where=(*where, *added), measures=read, sources=tuple(sources.items())
     )
     for check in (check_words, *CONDITION_CHECKS):
-        check(made)
-    called = (node.function for _, tree in made.trees() for node in tree.walk() if isinstance(node, ex.Call))
-    known = {name: fn.registered_function(name) for name in called if fn.is_registered(name)}
-    return replace(made, functions=tuple({**known, **dict(query.functions)}.items()))
+        check(full_query)
+    called = (
+        node.function for _, tree in full_query.trees() for node in tree.walk() if isinstance(node, ex.Call)
+    )
+    called_functions = {name: fn.registered_function(name) for name in called if fn.is_registered(name)}
+    return replace(full_query, functions=tuple({**called_functions, **dict(query.functions)}.items()))
 
 
 def read_conditions(given: Iterable[Any], role: str) -> tuple[ex.Expression, ...]:
@@ -130,13 +132,13 @@ def _whole(given: Any) -> int:
 def _after_match(given: Any) -> tuple[str, str | None]:
     if isinstance(given, tuple) and len(given) == 2:
         return given
-    found = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
+    match = _AFTER_MATCH.fullmatch(given.strip()) if isinstance(given, str) else None
     listed = "there are 'none', 'past_last', 'to_next', 'to_first(b)' and 'to_last(b)'"
-    if found is None:
+    if match is None:
         hint = nearest(given, AFTER_MATCH) if isinstance(given, str) else ""
         raise CepError(f"after_match: {given!r} is not known; {listed}.{hint}")
-    kind = "_".join(re.split(r"[\s_-]+", found["kind"].lower())[:2]).replace("no_skip", "none")
-    variable = found["bracketed"] or found["plain"]
+    kind = "_".join(re.split(r"[\s_-]+", match["kind"].lower())[:2]).replace("no_skip", "none")
+    variable = match["bracketed"] or match["plain"]
     if kind not in ("to_first", "to_last") and variable:
         raise CepError(f"after_match: {kind!r} takes no event, got {given!r}; {listed}")
     if kind in ("to_first", "to_last") and not variable:
@@ -225,7 +227,7 @@ def _measures(given: Any, names: set[str], sources: dict[str, str]) -> tuple[tup
 
 def _lift_conditions(pattern: SequencePattern) -> tuple[SequencePattern, list[tuple[str, ex.Expression]]]:
     """Return the pattern without conditions, and the conditions with the names of their events."""
-    own = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
+    lifted = [(event.variable, tree) for event in event_patterns(pattern) for tree in event.conditions]
 
     def bare(node: SequencePattern) -> SequencePattern:
         if isinstance(node, EventPattern) and node.conditions:
@@ -234,7 +236,7 @@ def _lift_conditions(pattern: SequencePattern) -> tuple[SequencePattern, list[tu
             return replace(node, until=rebuilt(node.until, ex.Expression, _without(node.body.variable)))
         return node
 
-    return rebuilt(pattern, SequencePattern, bare), own
+    return rebuilt(pattern, SequencePattern, bare), lifted
 
 
 def _with_variables(node: SequencePattern, names: set[str]) -> SequencePattern:
@@ -375,8 +377,8 @@ def sequence_query(
       PATTERN SEQ(A a, B b) WHERE b.price > c.price
                                             ^^^^^^^
     """
-    query, said = _begin_query(pattern)
-    given = {
+    query, setting_names = _begin_query(pattern)
+    keywords = {
         "where": where,
         "strategy": strategy,
         "scope": None if isinstance(scope, str) and scope == "run" else scope,
@@ -392,20 +394,22 @@ def sequence_query(
         "evaluation_order": evaluation_order,
         "measures": measures,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    twice = [name for name in given if name in said]
+    keywords = {name: value for name, value in keywords.items() if value is not None}
+    twice = [name for name in keywords if name in setting_names]
     if twice:
         raise CepError(f"{', '.join(twice)}: given both in the query and as a keyword; give it once")
-    more = given.pop("where", ())
+    more = keywords.pop("where", ())
     more = more if isinstance(more, Iterable) and not isinstance(more, str) else (more,)
     query = replace(
         query, within=window("within", query.within), gap_within=window("gap_within", query.gap_within)
     )
-    query = replace(query, **{name: READERS[name](value) for name, value in given.items() if name in READERS})
+    query = replace(
+        query, **{name: READERS[name](value) for name, value in keywords.items() if name in READERS}
+    )
     if query.within is None and query.gap_within is None:
         query = replace(query, within_closed=True)  # it belongs to a window; without one, queries are equal
     query = replace(query, params=tuple({**dict(query.params), **as_mapping("params", params)}.items()))
-    query = make_query(query, more, given.get("measures"))
+    query = make_query(query, more, keywords.get("measures"))
     for check in WHOLE_CHECKS:
         check(query)
     return query
@@ -418,19 +422,19 @@ def _begin_query(pattern: Any) -> tuple[SequenceQuery, set[str]]:
         parts = parse_sase(pattern)
         values = {item.name: getattr(parts, item.name) for item in fields(parts)}
         values = {name: value for name, value in values.items() if value not in (None, ())}
-        said = set(values) - {"pattern"}
+        setting_names = set(values) - {"pattern"}
         if "where" in values:
             values["where"] = ex.conjuncts(values["where"])
-        return SequenceQuery(**values, sources=(("pattern", pattern), ("where", pattern))), said
+        return SequenceQuery(**values, sources=(("pattern", pattern), ("where", pattern))), setting_names
     if isinstance(pattern, SequencePattern):
         return SequenceQuery(pattern), set()
     if isinstance(pattern, SequenceQuery):
-        said = {
+        setting_names = {
             item.name
             for item in fields(pattern)
             if item.name not in ("pattern", "params", "functions", "sources")
             and getattr(pattern, item.name) != item.default
         }
-        return pattern, said
+        return pattern, setting_names
     kind = type(pattern).__name__
     raise CepError(f"expected text that begins with PATTERN, a pattern of events or a query, got {kind}")

@@ -116,18 +116,18 @@ def parse_sase(text: str) -> SaseParts:
     added. Time is linear in the length of the text.
     """
     check_text(text)
-    said: dict[str, object] = {}
+    parts: dict[str, object] = {}
     for word, start, stop in clauses(text):
         match word:
             case "PATTERN":
-                said["pattern"] = _read_pattern(text, start, stop)
+                parts["pattern"] = _read_pattern(text, start, stop)
             case "WHERE":
-                said |= _read_where(text, start, stop)
+                parts |= _read_where(text, start, stop)
             case "WITHIN" | "GAP":
                 for name, value in _read_window(word, text, start, stop).items():
-                    if said.setdefault(name, value) is not value and name != "within_closed":
+                    if parts.setdefault(name, value) is not value and name != "within_closed":
                         raise located(f"{word} occurs twice", text, (start - len(word), start), None)
-    return SaseParts(**said)
+    return SaseParts(**parts)
 
 
 def parse_sequence(text: str) -> SequencePattern:
@@ -151,26 +151,26 @@ def _refuse_open_quotes_and_brackets(text: str) -> None:
 def clauses(text: str) -> list[tuple[str, int, int]]:
     """Return (word, start, stop) of the clauses; words inside quotes and brackets do not count."""
     _refuse_open_quotes_and_brackets(text)
-    found: list[tuple[str, int, int]] = []
+    clause_places: list[tuple[str, int, int]] = []
     depth = 0
     for token in _TOKEN.finditer(text):
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
         if token.lastgroup != "word" or depth:
             continue
         foreign = _FOREIGN_CLAUSE.match(text, token.start())
-        if foreign is not None and found:
+        if foreign is not None and clause_places:
             raise located(_FOREIGN[foreign.lastgroup], text, foreign.span(), None)
         clause = _CLAUSE.match(text, token.start())
         if clause is not None:
-            found.append((clause[0].upper(), token.start(), token.end()))
-    if not found or found[0][0] != "PATTERN" or text[: found[0][1]].strip():
+            clause_places.append((clause[0].upper(), token.start(), token.end()))
+    if not clause_places or clause_places[0][0] != "PATTERN" or text[: clause_places[0][1]].strip():
         raise located("the text of a sequence query begins with PATTERN", text, (0, 1), None)
-    for i, (word, start, stop) in enumerate(found):
-        if word in ("PATTERN", "WHERE") and word in [other for other, _, _ in found[:i]]:
+    for i, (word, start, stop) in enumerate(clause_places):
+        if word in ("PATTERN", "WHERE") and word in [other for other, _, _ in clause_places[:i]]:
             cure = "; join the conditions with AND" if word == "WHERE" else ""
             raise located(f"{word} occurs twice{cure}", text, (start, stop), None)
-    stops = [*(start for _, start, _ in found[1:]), len(text)]
-    return [(word, start, stop) for (word, _, start), stop in zip(found, stops, strict=True)]
+    stops = [*(start for _, start, _ in clause_places[1:]), len(text)]
+    return [(word, start, stop) for (word, _, start), stop in zip(clause_places, stops, strict=True)]
 
 
 def _part(text: str, start: int, stop: int) -> str:
@@ -192,8 +192,8 @@ def _sequence_parser() -> Lark:
 
 def _read_pattern(text: str, start: int, stop: int) -> SequencePattern:
     bare, condition_at = _part(text, start, stop), {}
-    while (found := _next_condition(bare, condition_at)) is not None:
-        word, first, last = found
+    while (condition_place := _next_condition(bare, condition_at)) is not None:
+        word, first, last = condition_place
         content = _part(text, first + 1, last)
         if not content.strip():
             raise located(f"{word}: expected a condition in the brackets", text, (first, last + 1), None)
@@ -237,8 +237,10 @@ def _with_conditions(node: SequencePattern, condition_at: dict[int, ex.Expressio
 def _refuse_nameless(pattern: SequencePattern, text: str) -> None:
     for node in event_patterns(pattern):
         if not node.variable:
-            own = text[node.span[0] : node.span[1]]
-            message = f"an event is a type and a name for it, as in '{own} x'; for any type write '_ x'"
+            event_text = text[node.span[0] : node.span[1]]
+            message = (
+                f"an event is a type and a name for it, as in '{event_text} x'; for any type write '_ x'"
+            )
             raise located(message, text, node.span, None)
 
 
@@ -246,8 +248,10 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
     several = group_variables(pattern)
     for node in event_patterns(pattern):
         if node.variable not in several:
-            own = re.sub(_QUOTED, lambda quoted: " " * len(quoted[0]), bare[node.span[0] : node.span[1]])
-            if brackets := re.search(r"\[\s*\]", own):
+            event_text = re.sub(
+                _QUOTED, lambda quoted: " " * len(quoted[0]), bare[node.span[0] : node.span[1]]
+            )
+            if brackets := re.search(r"\[\s*\]", event_text):
                 at = node.span[0] + brackets.start(), node.span[0] + brackets.end()
                 message = f"{node.variable!r} is one event; write several with + or {{2,5}} after the type"
                 raise located(message, text, at, None)
@@ -259,22 +263,22 @@ def _refuse_brackets_of_one(pattern: SequencePattern, text: str, bare: str) -> N
 def _read_where(text: str, start: int, stop: int) -> dict[str, object]:
     part = _without_braces(_part(text, start, stop), start)
     tokens = _top_tokens(part, start)
-    said = _read_settings(text, tokens)
+    settings = _read_settings(text, tokens)
     conditions = _without_settings(tokens)
     alternatives = [span for kind, span in conditions if kind == "or"]
-    if alternatives and said:
-        what = "the partition key" if "partition_by" in said else "the selection strategy"
+    if alternatives and settings:
+        what = "the partition key" if "partition_by" in settings else "the selection strategy"
         message = f"where: put parentheses around what 'or' joins; {what} belongs to the whole query"
         raise located(message, text, alternatives[0], None)
     kept = {span for _, span in conditions}
     for _, span in tokens:
         part = part if span in kept else _blank(part, span)
     if not part.strip():
-        if not said:
+        if not settings:
             message = "where: expected a condition, a selection strategy or a partition key [column]"
             raise located(message, text, (min(start, len(text)), start + 1), None)
-        return said
-    return said | {"where": parse_expression(part, role="where", references=True, whole=text)}
+        return settings
+    return settings | {"where": parse_expression(part, role="where", references=True, whole=text)}
 
 
 def _without_braces(part: str, start: int) -> str:
@@ -287,7 +291,7 @@ def _without_braces(part: str, start: int) -> str:
 
 def _read_settings(text: str, tokens: list[tuple[str, Span]]) -> dict[str, object]:
     """Return the selection strategy and the partition key among the conditions."""
-    said: dict[str, object] = {}
+    settings: dict[str, object] = {}
     columns: tuple[str, ...] = ()
     for (before, _), (kind, span) in pairwise([(None, None), *tokens]):
         if kind == "nearly" and before in (None, "and", "key"):
@@ -299,12 +303,12 @@ def _read_settings(text: str, tokens: list[tuple[str, Span]]) -> dict[str, objec
             raise located(f"where: {what} belongs to the whole query; join it with AND", text, span, None)
         if kind == "key":
             columns += _key_columns(text, span)
-            said["partition_by"] = columns
-        elif "strategy" in said:
+            settings["partition_by"] = columns
+        elif "strategy" in settings:
             raise located("where: a second selection strategy; only one is allowed", text, span, None)
         else:
-            said["strategy"] = strategy_of(text[span[0] : span[1]])
-    return said
+            settings["strategy"] = strategy_of(text[span[0] : span[1]])
+    return settings
 
 
 def _without_settings(tokens: list[tuple[str, Span]]) -> list[tuple[str, Span]]:
@@ -343,15 +347,17 @@ def _top_tokens(part: str, start: int) -> list[tuple[str, Span]]:
 
 def strategy_of(name: str) -> str | None:
     """Return the strategy that a SASE ``name`` means, or None."""
-    found = re.fullmatch(_STRATEGY, name.strip())
-    return (found["skipped"] or found["contiguous"]).lower() if found else None
+    match = re.fullmatch(_STRATEGY, name.strip())
+    return (match["skipped"] or match["contiguous"]).lower() if match else None
 
 
 def _unknown_strategy(text: str, span: Span) -> PatternSyntaxError:
     word = text[span[0] : span[1]]
-    known = list(SASE_STRATEGIES.values())
-    hint = nearest(word.replace("-", "_"), known)
-    return located(f"where: unknown strategy {word!r}; there are {', '.join(known)}.{hint}", text, span, None)
+    strategies = list(SASE_STRATEGIES.values())
+    hint = nearest(word.replace("-", "_"), strategies)
+    return located(
+        f"where: unknown strategy {word!r}; there are {', '.join(strategies)}.{hint}", text, span, None
+    )
 
 
 def _key_columns(text: str, span: Span) -> tuple[str, ...]:
@@ -375,7 +381,7 @@ def _read_window(word: str, text: str, start: int, stop: int) -> dict[str, objec
     window = _WINDOW.fullmatch(text, start, stop)
     amount, at = window["amount"], window.start("amount")
     name = "within" if word == "WITHIN" else "gap_within"
-    said: dict[str, object] = {"within_closed": False} if window["exclusive"] else {}
+    settings: dict[str, object] = {"within_closed": False} if window["exclusive"] else {}
     digits = re.match("[0-9]*", amount)[0].lstrip("0")
     if len(digits) > len(str(TICKS)) or (digits and int(digits) > TICKS):
         message = f"{name}: the number does not fit into 64 bits. The largest window is {TICKS}"
@@ -383,12 +389,12 @@ def _read_window(word: str, text: str, start: int, stop: int) -> dict[str, objec
     if word == "WITHIN" and (count := re.fullmatch(r"([0-9]+)\s*(?ai:events?|rows?)", amount)):
         if int(count[1]) < 1:
             raise located("within: a window must hold at least one event", text, window.span("amount"), None)
-        return said | {"within_events": int(count[1])}
+        return settings | {"within_events": int(count[1])}
     if re.fullmatch("[0-9]+", amount):
-        return said | {name: int(amount)}
+        return settings | {name: int(amount)}
     try:
         parse_duration(amount)
     except PatternSyntaxError as error:
         place = at + error.position, at + error.position + error.length
         raise located(f"{name}: {error.message}", text, place, None) from None
-    return said | {name: amount}
+    return settings | {name: amount}

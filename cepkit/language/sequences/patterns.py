@@ -240,7 +240,7 @@ class EventPattern(SequencePattern, Aggregates):
     def where(self, *conditions: Any) -> EventPattern:
         """Return the event with its own conditions, text or operands; plain columns are the event's."""
         role = f"where of {self.variable!r}"
-        more = (part for given in conditions for part in conjuncts(read_condition(given, role)))
+        more = (part for condition in conditions for part in conjuncts(read_condition(condition, role)))
         return replace(self, conditions=(*self.conditions, *more))
 
     def not_(self) -> AbsentPattern:

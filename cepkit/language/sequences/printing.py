@@ -94,8 +94,8 @@ def _sequence(pattern: sq.SequencePattern) -> str:
             return f"!{_sequence(body)}"
         case sq.SequenceOf(parts=parts, steps=steps):
             words = ("" if step is None else f"{step.upper()} " for step in steps)
-            said = (word + _sequence(part) for word, part in zip(words, parts, strict=True))
-            return f"SEQ({', '.join(said)})"
+            part_texts = (word + _sequence(part) for word, part in zip(words, parts, strict=True))
+            return f"SEQ({', '.join(part_texts)})"
         case sq.AllOf(parts=parts):
             return f"AND({', '.join(map(_sequence, parts))})"
         case sq.AnyOf(options=options):
@@ -191,8 +191,8 @@ def say_sequence(query: SequenceQuery) -> str:
 
 
 def _conditions(trees: tuple[ex.Expression, ...]) -> str:
-    said = (f"({say_condition(one)})" if isinstance(one, ex.Or) else say_condition(one) for one in trees)
-    return join_words(said)
+    texts = (f"({say_condition(tree)})" if isinstance(tree, ex.Or) else say_condition(tree) for tree in trees)
+    return join_words(texts)
 
 
 def _most_events(pattern: sq.SequencePattern) -> int:
@@ -236,39 +236,39 @@ class _Words:
         return self.say(pattern) if _is_single(pattern) else f"({self.say(pattern)})"
 
     def _sequence(self, pattern: sq.SequenceOf) -> str:
-        said, absent = "", []
+        text, absent = "", []
         for part, step in zip(pattern.parts, pattern.steps, strict=True):
             if isinstance(part, sq.AbsentPattern):
                 absent.append(self.say(part))
                 continue
-            between = [] if step is None or not said else [_BETWEEN[step].format(of_key=self._of_key)]
+            between = [] if step is None or not text else [_BETWEEN[step].format(of_key=self._of_key)]
             with_ = join_words([*between, *absent]) if between or absent else ""
-            if said:
-                said += f", then, with {with_} between, " if with_ else ", then "
+            if text:
+                text += f", then, with {with_} between, " if with_ else ", then "
             elif with_:
-                said = f"with {with_} before, "
-            said += self._bracketed(part) if isinstance(part, sq.SequenceOf | sq.AllOf) else self.say(part)
+                text = f"with {with_} before, "
+            text += self._bracketed(part) if isinstance(part, sq.SequenceOf | sq.AllOf) else self.say(part)
             absent = []
         if absent:
-            said = f"{said}, with {join_words(absent)} after" if said else join_words(absent)
-        return said
+            text = f"{text}, with {join_words(absent)} after" if text else join_words(absent)
+        return text
 
     def _all_of(self, parts: tuple[sq.SequencePattern, ...]) -> str:
         present = [self._bracketed(part) for part in parts if not isinstance(part, sq.AbsentPattern)]
         absent = [self.say(part) for part in parts if isinstance(part, sq.AbsentPattern)]
-        said = f"{join_words(present)} in any order" if len(present) > 1 else "".join(present)
+        text = f"{join_words(present)} in any order" if len(present) > 1 else "".join(present)
         if not absent:
-            return said
-        return f"{said}, with {join_words(absent)} among them" if said else join_words(absent)
+            return text
+        return f"{text}, with {join_words(absent)} among them" if text else join_words(absent)
 
     def _loop(self, loop: sq.Loop) -> str:
         body = loop.body
         if isinstance(body, sq.EventPattern):
-            own = f"{_noun(body)}s {body.variable}{_own(body)}"
-            said = say_times(loop.low, loop.high, self.say(body), lambda n: f"{n} {own}")
+            events = f"{_noun(body)}s {body.variable}{_own(body)}"
+            text = say_times(loop.low, loop.high, self.say(body), lambda n: f"{n} {events}")
         else:
             group = f"({self.say(body)})"
-            said = say_times(loop.low, loop.high, group, lambda n: f"{group} {n} times")
+            text = say_times(loop.low, loop.high, group, lambda n: f"{group} {n} times")
         options = []
         if loop.inner is not None:
             options.append(f"with {_BETWEEN[loop.inner].format(of_key=self._of_key)} between two of them")
@@ -276,7 +276,7 @@ class _Words:
             options.append(_PREFERENCES[loop.preference])
         if loop.until is not None:
             options.append(f"until the first event for which {say_condition(loop.until)}")
-        return f"{said} ({'; '.join(options)})" if options else said
+        return f"{text} ({'; '.join(options)})" if options else text
 
 
 def _is_single(pattern: sq.SequencePattern) -> bool:
@@ -289,8 +289,8 @@ def _noun(event: sq.EventPattern) -> str:
 
 
 def _article(event: sq.EventPattern) -> str:
-    said = f"any event {event.variable}"
-    return said if event.event_type is None else f"{with_article(_noun(event))} {event.variable}"
+    text = f"any event {event.variable}"
+    return text if event.event_type is None else f"{with_article(_noun(event))} {event.variable}"
 
 
 def _type(event: sq.EventPattern) -> str:

@@ -65,9 +65,9 @@ class Milliseconds(int):
     span: tuple[int, int]
 
     def __new__(cls, value: int, span: tuple[int, int] = (0, 0)):
-        made = super().__new__(cls, value)
-        made.span = span
-        return made
+        number = super().__new__(cls, value)
+        number.span = span
+        return number
 
 
 def text_of_token(token: Token) -> str:
@@ -76,7 +76,7 @@ def text_of_token(token: Token) -> str:
     inside = str(token)[size:-size]
     if size == 3:
         return inside
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), inside)
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), inside)
 
 
 class SiddhiExpressionBuilder(ExpressionBuilder):
@@ -165,7 +165,7 @@ class SiddhiExpressionBuilder(ExpressionBuilder):
 
 
 def _values(arguments: list) -> tuple[ex.Expression, ...]:
-    return tuple(one for one in arguments if one is not None)
+    return tuple(argument for argument in arguments if argument is not None)
 
 
 MIXED_SIGNS = "a pattern has '->' between its states, and a sequence ','; use one"
@@ -199,27 +199,29 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     # --- apps
 
     def start(self, children):
-        made = [one for one in children if one is not None]
-        streams = tuple(one for one in made if isinstance(one, DefinedStream))
-        return SiddhiApp(streams, tuple(one for one in made if not isinstance(one, DefinedStream)))
+        elements = [element for element in children if element is not None]
+        streams = tuple(element for element in elements if isinstance(element, DefinedStream))
+        return SiddhiApp(
+            streams, tuple(element for element in elements if not isinstance(element, DefinedStream))
+        )
 
     def statement(self, children):
-        *annotations, made = children
-        return _annotated(made, annotations)
+        *annotations, element = children
+        return _annotated(element, annotations)
 
     def inner_query(self, children):
         return self.statement(children)
 
     def annotation(self, children):
         at, first, second, *rest = children
-        items = [one for one in rest if isinstance(one, tuple) and not isinstance(one, NamePart)]
+        items = [item for item in rest if isinstance(item, tuple) and not isinstance(item, NamePart)]
         name = str(first if second is None else f"{first}:{second}").lower()
         return _Part((name, items), (at.start_pos, at.end_pos + len(first)))
 
     def annotation_item(self, children):
         if isinstance(children[0], _Part):
             return children[0].value
-        spelled = [str(getattr(one, "text", one)) for one in children if one is not None]
+        spelled = [str(getattr(child, "text", child)) for child in children if child is not None]
         if "=" in spelled:
             return "".join(spelled[: spelled.index("=")]).lower(), _constant(children[-1])
         return "", _constant(children[-1])
@@ -231,7 +233,9 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
             if attribute in seen:
                 raise Refusal(f"stream {name!r} defines {attribute!r} twice", place)
             seen.add(attribute)
-        return DefinedStream(name, tuple((one, kind) for one, kind, _ in attributes), span=span)
+        return DefinedStream(
+            name, tuple((attribute_name, kind) for attribute_name, kind, _ in attributes), span=span
+        )
 
     def attribute_type(self, children):
         name, kind = children
@@ -245,8 +249,8 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return name.text, lower, name.span
 
     def partition(self, children):
-        keys = [one for one in children if isinstance(one, PartitionKey)]
-        queries = [one for one in children if isinstance(one, SiddhiQuery)]
+        keys = [child for child in children if isinstance(child, PartitionKey)]
+        queries = [child for child in children if isinstance(child, SiddhiQuery)]
         return SiddhiPartition(tuple(keys), tuple(queries))
 
     def value_key(self, children):
@@ -264,7 +268,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     # --- queries
 
     def query(self, children):
-        start, given, *parts = children
+        start, query_input, *parts = children
         named = {part.clause: part.value for part in parts if isinstance(part, _Named)}
         if (rate := named.get("rate")) is not None:
             words = " ".join(str(rate).split())
@@ -274,7 +278,7 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
             )
         target, events, span = named["output"]
         return SiddhiQuery(
-            given,
+            query_input,
             named.get("select", ()),
             named.get("group_by", ()),
             named.get("having"),
@@ -395,14 +399,14 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
         return self._logical("or", children)
 
     def _logical(self, operator, children):
-        for one in children:
-            if isinstance(one, sp.CountedState):
+        for state in children:
+            if isinstance(state, sp.CountedState):
                 raise Refusal(
-                    f"'{operator}' takes single events; a count cannot be a side of it", one.span or (0, 1)
+                    f"'{operator}' takes single events; a count cannot be a side of it", state.span or (0, 1)
                 )
         left, right = children
-        absent = [one for one in children if isinstance(one, sp.AbsentState)]
-        endless = [one for one in absent if one.wait_ms is None]
+        absent = [state for state in children if isinstance(state, sp.AbsentState)]
+        endless = [state for state in absent if state.wait_ms is None]
         if operator == "or" and endless:
             raise Refusal(
                 "'not' beside 'or' needs a time: write not A for 1 sec or e2=B", endless[0].span or (0, 1)
@@ -422,31 +426,31 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
     def event(self, children):
         name, _, source, times = children
         start = source.span[0] if name is None else name.span[0]
-        made = sp.EventState(source, None if name is None else name.text, span=(start, source.span[1]))
+        state = sp.EventState(source, None if name is None else name.text, span=(start, source.span[1]))
         if times is None:
-            return made
+            return state
         low, high = times
-        return sp.CountedState(made, low, high, span=made.span)
+        return sp.CountedState(state, low, high, span=state.span)
 
     def times(self, children):
         token = children[0]
         place = (token.start_pos, token.end_pos)
         if token in ("+", "*", "?"):
             return {"+": (1, None), "*": (0, None), "?": (0, 1)}[str(token)]
-        found = _COUNT.fullmatch(token)
-        if found is None:
+        match = _COUNT.fullmatch(token)
+        if match is None:
             raise Refusal(f"{str(token)!r} is no count; write <2:5>, <2:>, <:5>, <3>, + * or ?", place)
         if len(token) > LONGEST_NUMBER:
             raise Refusal(TOO_LONG, place)
-        low = int(found["low"] or 0)
-        high = (int(found["high"]) if found["high"] else None) if found["colon"] else low
+        low = int(match["low"] or 0)
+        high = (int(match["high"]) if match["high"] else None) if match["colon"] else low
         if high is not None and high < max(low, 1):
             raise Refusal(f"the upper bound {high} must be 1 or more, and not below the lower one", place)
         return low, high
 
     def source(self, children):
         (name, span), *handlers = children
-        windows = [one for one in handlers if isinstance(one, sp.WindowHandler)]
+        windows = [handler for handler in handlers if isinstance(handler, sp.WindowHandler)]
         if len(windows) > 1:
             raise Refusal("a stream has one window", windows[1].span or span)
         return sp.StreamSource(name, tuple(handlers), span=span)
@@ -466,11 +470,11 @@ class _SiddhiBuilder(SiddhiExpressionBuilder):
 
     def window(self, children):
         sign, name, *rest = children
-        arguments = [one for one in rest if isinstance(one, ex.Expression)]
+        arguments = [argument for argument in rest if isinstance(argument, ex.Expression)]
         return sp.WindowHandler(str(name), tuple(arguments), span=(sign.start_pos, name.end_pos))
 
     def stream_function(self, children):
-        names = [str(one) for one in children[1:3] if one is not None]
+        names = [str(name_part) for name_part in children[1:3] if name_part is not None]
         name = ":".join(names)
         place = (children[0].start_pos, children[1].end_pos)
         raise Refusal(f"the stream function #{name}(…) does not run; compute its values before", place)
@@ -497,16 +501,16 @@ def _plain(pattern: sp.StatePattern) -> sp.StatePattern:
     return pattern
 
 
-def _annotated(made: Any, annotations: list[_Part]) -> Any:
+def _annotated(element: Any, annotations: list[_Part]) -> Any:
     for (name, items), span in annotations:
         if name == "async":
             raise Refusal(
                 "@async hands events to threads, so Siddhi's answer depends on their order; leave it out",
                 span,
             )
-        if name == "info" and isinstance(made, SiddhiQuery):
-            made = replace(made, name=dict(items).get("name"))
-    return made
+        if name == "info" and isinstance(element, SiddhiQuery):
+            element = replace(element, name=dict(items).get("name"))
+    return element
 
 
 SIDDHI_BUILDER = _SiddhiBuilder()

@@ -112,14 +112,14 @@ _WITHIN = re.compile(rf"\bwithin(?:{_AMOUNT})++\s*+\Z", re.IGNORECASE)
 
 def early_within(text: str) -> tuple[str, int, int] | None:
     """Return the error for ``within`` at the end of a text, its place and its length; None without one."""
-    found = _WITHIN.search(text)
-    if found is None:
+    match = _WITHIN.search(text)
+    if match is None:
         return None
     message = (
         "'within' limits a whole pattern in Siddhi 5, so it comes once, after the last state; to limit a "
         "part of the pattern, compare attributes of times in a filter"
     )
-    return message, found.start(), len(found[0].rstrip())
+    return message, match.start(), len(match[0].rstrip())
 
 
 _OUTPUT_OF_TABLE = re.compile(r"\s+(?:or\s+insert\s+)?(?:into\s+)?\w+\s+(?:on|set|for)\b")
@@ -129,23 +129,23 @@ def refused_statement(text: str) -> tuple[str, tuple[int, int]] | None:
     """Return why a statement of Siddhi does not run here, and where it is; None if all can be parsed."""
     words: list[re.Match[str]] = []
     signs = ""  # since the last word
-    for found in _WORD.finditer(text):
-        if found[1] is None:
-            words.clear() if found[0] == ";" else None
-            signs += found[0] if found[0] in "(!" else ""
+    for token in _WORD.finditer(text):
+        if token[1] is None:
+            words.clear() if token[0] == ";" else None
+            signs += token[0] if token[0] in "(!" else ""
             continue
-        word, before = found[1].lower(), words[-1] if words else None
+        word, before = token[1].lower(), words[-1] if words else None
         opened, signs = signs, ""
         after = before[1].lower() if before is not None else ""
         if before is not None and after == word == "from" and opened.startswith("("):
-            return _INNER_QUERY, (before.start(), found.end())
+            return _INNER_QUERY, (before.start(), token.end())
         if before is not None and after in ("from", "into", "join") and opened == "!":
-            return _FAULT_STREAM.format(f"!{found[1]}"), (before.end() + 1, found.end())
+            return _FAULT_STREAM.format(f"!{token[1]}"), (before.end() + 1, token.end())
         if before is not None and before[1].lower() == "define" and word in _DEFINED:
-            return f"'define {word}': {_DEFINED[word]}", (before.start(), found.end())
-        if word in _OUTPUTS and len(words) > 2 and _OUTPUT_OF_TABLE.match(text, found.end()):
-            return _OUTPUTS[word], found.span()
-        words.append(found)
+            return f"'define {word}': {_DEFINED[word]}", (before.start(), token.end())
+        if word in _OUTPUTS and len(words) > 2 and _OUTPUT_OF_TABLE.match(text, token.end()):
+            return _OUTPUTS[word], token.span()
+        words.append(token)
     return None
 
 
@@ -200,7 +200,7 @@ def _with_hint(error: PatternSyntaxError, text: str) -> PatternSyntaxError:
 
 def _meant_keyword(word: str) -> str:
     """Return the hint at a keyword; one with the same letters comes first."""
-    same = [one for one in KEYWORDS if sorted(one) == sorted(word.lower())]
+    same = [keyword for keyword in KEYWORDS if sorted(keyword) == sorted(word.lower())]
     return nearest(word, same or KEYWORDS)
 
 

@@ -58,14 +58,14 @@ def siddhi_time(milliseconds: int) -> str:
 
 def print_siddhi(app: SiddhiApp) -> str:
     """Return an app as text that parses to an equal tree."""
-    return "\n".join(f"{print_element(one)};" for one in (*app.streams, *app.elements))
+    return "\n".join(f"{print_element(element)};" for element in (*app.streams, *app.elements))
 
 
 def print_element(element: DefinedStream | SiddhiQuery | SiddhiPartition) -> str:
     """Return a statement as text, without the ``;`` after it."""
     match element:
         case DefinedStream(name=name, attributes=attributes):
-            listed = ", ".join(f"{siddhi_name(one)} {kind}" for one, kind in attributes)
+            listed = ", ".join(f"{siddhi_name(attribute)} {kind}" for attribute, kind in attributes)
             return f"define stream {siddhi_name(name)} ({listed})"
         case SiddhiPartition(keys=keys, queries=queries):
             inside = "\n".join(f"{print_element(query)};" for query in queries)
@@ -84,8 +84,8 @@ def _query(query: SiddhiQuery) -> str:
     lines = [f"@info(name={_text(query.name)})"] if query.name is not None else []
     lines.append(f"from {_input(query.input)}")
     columns = [
-        print_condition(one.value) + (f" as {siddhi_name(one.name)}" if one.name is not None else "")
-        for one in query.select
+        print_condition(column.value) + (f" as {siddhi_name(column.name)}" if column.name is not None else "")
+        for column in query.select
     ]
     lines.append(f"select {', '.join(columns) or '*'}")
     if query.group_by:
@@ -93,7 +93,7 @@ def _query(query: SiddhiQuery) -> str:
     if query.having is not None:
         lines.append(f"having {print_condition(query.having)}")
     if query.order_by:
-        keys = [print_condition(one.value) + " desc" * one.descending for one in query.order_by]
+        keys = [print_condition(key.value) + " desc" * key.descending for key in query.order_by]
         lines.append(f"order by {', '.join(keys)}")
     lines += [f"limit {query.limit}"] * (query.limit is not None)
     lines += [f"offset {query.offset}"] * (query.offset is not None)
@@ -127,11 +127,11 @@ def _side(side: JoinSide, alone: bool) -> str:
 
 def _source(source: sp.StreamSource) -> str:
     handlers = []
-    for one in source.handlers:
-        if isinstance(one, sp.FilterHandler):
-            handlers.append(f"[{print_condition(one.condition)}]")
+    for handler in source.handlers:
+        if isinstance(handler, sp.FilterHandler):
+            handlers.append(f"[{print_condition(handler.condition)}]")
         else:
-            handlers.append(f"#window.{one.name}({', '.join(map(print_condition, one.arguments))})")
+            handlers.append(f"#window.{handler.name}({', '.join(map(print_condition, handler.arguments))})")
     return siddhi_name(source.stream) + "".join(handlers)
 
 
@@ -189,8 +189,8 @@ def _expression(expression: ex.Expression) -> tuple[str, int]:
         case ex.Negative(operand=operand):
             return f"-{_at_least(_UNARY, operand)}", _UNARY
         case ex.Arithmetic(operator=sign, left=left, right=right):
-            own = _SUM if sign in "+-" else _PRODUCT
-            return f"{_at_least(own, left)} {sign} {_at_least(own + 1, right)}", own
+            strength = _SUM if sign in "+-" else _PRODUCT
+            return f"{_at_least(strength, left)} {sign} {_at_least(strength + 1, right)}", strength
         case ex.Comparison(operator=sign, left=left, right=right):
             return f"{_at_least(_SUM, left)} {sign} {_at_least(_SUM, right)}", _TEST
         case ex.And(operands=operands):
@@ -224,8 +224,8 @@ def _text(value: str) -> str:
 
 
 def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, own = _expression(expression)
-    return text if own >= tightness else f"({text})"
+    text, strength = _expression(expression)
+    return text if strength >= tightness else f"({text})"
 
 
 for _kind in (DefinedStream, SiddhiQuery, SiddhiPartition):

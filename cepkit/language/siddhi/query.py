@@ -39,7 +39,7 @@ class StreamSource:
     @property
     def conditions(self) -> tuple[Expression, ...]:
         """The conditions of the filters, in order."""
-        return tuple(one.condition for one in self.handlers if isinstance(one, FilterHandler))
+        return tuple(handler.condition for handler in self.handlers if isinstance(handler, FilterHandler))
 
 
 @dataclass(frozen=True, slots=True)
