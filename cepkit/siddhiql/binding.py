@@ -153,7 +153,7 @@ class BoundApp:
 
     def run(self, start: Any, end: Any, times: Sequence[Any] = ()) -> dict[str, list[Row]]:
         """Run the app, and return the rows of each stream that it writes."""
-        parts = [(one.name, *events_of(one, self.clock is not None)) for one in self.streams]
+        parts = [(stream.name, *events_of(stream, self.clock is not None)) for stream in self.streams]
         whole = [events[place][0] for _, _, events in parts if events for place in (0, -1)]
         whole += times
         first, last = (min(whole), max(whole)) if whole else (0, 0)
@@ -181,20 +181,20 @@ def bind_app(app: SiddhiApp, sources: Mapping[str, Source], order_by: OrderBy) -
         streams.append(read_stream(name, source, defined.get(name), columns))
     clock = _clock(streams)
     per_ms = NANOSECONDS_PER_MS if clock is not None else 1
-    has_clock = all(one.order_by for one in streams)
+    has_clock = all(stream_rows.order_by for stream_rows in streams)
     if len(streams) > 1 and not has_clock:
-        name = next(one.name for one in streams if not one.order_by)
+        name = next(stream_rows.name for stream_rows in streams if not stream_rows.order_by)
         raise CepError(f"several streams need a common order; name the clock of {name}, as in order_by='ts'")
-    plan = plan_app(app, {one.name: one.schema for one in streams}, per_ms, has_clock)
+    plan = plan_app(app, {stream_rows.name: stream_rows.schema for stream_rows in streams}, per_ms, has_clock)
     return BoundApp(plan, tuple(streams), clock)
 
 
 def _clock(rows: Sequence[StreamRows]) -> ColumnType | None:
     """Return the type of the clocks if they are times; None for numbers."""
-    kinds = {one.is_time for one in rows}
+    kinds = {stream.is_time for stream in rows}
     if len(kinds) > 1:
-        times = next(one.name for one in rows if one.is_time)
-        numbers = next(one.name for one in rows if not one.is_time)
+        times = next(stream.name for stream in rows if stream.is_time)
+        numbers = next(stream.name for stream in rows if not stream.is_time)
         raise CepError(
             f"order_by: the clock of {times} has times, that of {numbers} has numbers; convert one"
         )
@@ -229,11 +229,11 @@ def _sources_that_meet(plan: AppPlan) -> list[set[str]]:
     def sources(stream: str) -> set[str]:
         if stream not in sources_of:
             writers = [query for query in plan.app.queries() if query.target == stream]
-            found = {stream}
-            sources_of[stream] = found
+            origins = {stream}
+            sources_of[stream] = origins
             for query in writers:
                 for source in query.sources():
-                    found |= sources(source.stream)
+                    origins |= sources(source.stream)
         return sources_of[stream]
 
     return [set().union(*map(sources, names)) for names in plan.meeting]

@@ -97,16 +97,16 @@ class Scope:
         name = node.name
         if self.current is not None:
             return self._value(node, self.current, name, None)
-        found = [i for i, slot in enumerate(self.slots) if name in slot.attributes]
-        if len(found) > 1:
-            owners = " and ".join(self.slots[i].names[0] for i in found[:2])
+        holders = [i for i, slot in enumerate(self.slots) if name in slot.attributes]
+        if len(holders) > 1:
+            owners = " and ".join(self.slots[i].names[0] for i in holders[:2])
             raise self.error(
-                node, f"{owners} both have {name!r}; write {self.slots[found[0]].names[0]}.{name}"
+                node, f"{owners} both have {name!r}; write {self.slots[holders[0]].names[0]}.{name}"
             )
-        if not found:
-            known = {attribute for slot in self.slots for attribute in slot.attributes}
-            raise self._unknown(node, f"no attribute {name!r}", name, known)
-        return self._value(node, found[0], name, None)
+        if not holders:
+            attributes = {attribute for slot in self.slots for attribute in slot.attributes}
+            raise self._unknown(node, f"no attribute {name!r}", name, attributes)
+        return self._value(node, holders[0], name, None)
 
     def reference(self, node: ex.Reference) -> Typed:
         """Compile an attribute of a named state, ``e1.price`` or ``e1[0].price``."""
@@ -120,8 +120,8 @@ class Scope:
         for i, slot in enumerate(self.slots):
             if name in slot.names:
                 return i
-        known = {one for slot in self.slots for one in slot.names}
-        raise self._unknown(node, f"nothing in this query is named {name!r}", name, known)
+        slot_names = {slot_name for slot in self.slots for slot_name in slot.names}
+        raise self._unknown(node, f"nothing in this query is named {name!r}", name, slot_names)
 
     def _unknown(self, node: ex.Expression, message: str, name: str, known: set[str]) -> CepError:
         hint = nearest(name, sorted(known))
@@ -129,15 +129,15 @@ class Scope:
         return self.error(node, f"{message}.{listed}", ColumnNotFoundError)
 
     def _value(self, node: ex.Expression, slot: int, name: str, index: int | str | None) -> Typed:
-        of = self.slots[slot]
-        if name not in of.attributes:
-            owner = of.names[0]
-            raise self._unknown(node, f"{owner} has no attribute {name!r}", name, set(of.attributes))
-        place, kind = of.attributes[name]
+        event_slot = self.slots[slot]
+        if name not in event_slot.attributes:
+            owner = event_slot.names[0]
+            raise self._unknown(node, f"{owner} has no attribute {name!r}", name, set(event_slot.attributes))
+        place, kind = event_slot.attributes[name]
         pick = chain_index(index, own=slot == self.current)
-        if index is None and of.is_counted and self.current is None:
+        if index is None and event_slot.is_counted and self.current is None:
             return Typed(_listed_names(slot, place), kind, is_list=True)
-        if pick == -1 and not of.is_counted:
+        if pick == -1 and not event_slot.is_counted:
             return Typed(_first(slot, place), kind)
         return Typed(picked(slot, place, pick), kind)
 
@@ -244,11 +244,11 @@ def checked(tree: ex.Expression, part: Typed, kinds: Sequence[Type], scope: Scop
         return call
 
     def value(slots: Slots) -> Any:
-        found = call(slots)
-        if found is None or any(_is_of(found, kind) for kind in kinds):
-            return found
+        result = call(slots)
+        if result is None or any(_is_of(result, kind) for kind in kinds):
+            return result
         raise scope.error(
-            tree, f"{where}{print_condition(tree)} has the value {found!r}; it must be {_listed(kinds)}"
+            tree, f"{where}{print_condition(tree)} has the value {result!r}; it must be {_listed(kinds)}"
         )
 
     return value
@@ -261,14 +261,14 @@ def single_value(tree: ex.Expression, part: Typed, scope: Scope) -> Value:
         return call
 
     def value(slots: Slots) -> Any:
-        found = call(slots)
+        result = call(slots)
         try:
-            hash(found)
+            hash(result)
         except TypeError:
             raise scope.error(
-                tree, f"{print_condition(tree)} has the value {found!r}; it must be a single value"
+                tree, f"{print_condition(tree)} has the value {result!r}; it must be a single value"
             ) from None
-        return found
+        return result
 
     return value
 
@@ -285,13 +285,13 @@ def _is_of(value: Any, kind: Type) -> bool:
 
 def _listed(kinds: Sequence[Type]) -> str:
     left = list(kinds)
-    said = []
+    phrases = []
     for types, words in ((NUMBERS, "a number"), (WHOLE, "a whole number")):
         if all(kind in left for kind in types):
-            said.append(words)
+            phrases.append(words)
             left = [kind for kind in left if kind not in types]
     words_of = {STRING: "a text", BOOL: "a bool"}
-    return " or ".join([*said, *(words_of.get(str(kind), str(kind)) for kind in left)])
+    return " or ".join([*phrases, *(words_of.get(str(kind), str(kind)) for kind in left)])
 
 
 # --- Siddhi's functions ------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def _built_in(tree: ex.Call, function: Function, parts: Sequence[Typed], scope: 
     call = function.call
     if not calls:
         return Typed(lambda slots: call(), kind)
-    return Typed(lambda slots: call(*(one(slots) for one in calls)), kind)
+    return Typed(lambda slots: call(*(compute(slots) for compute in calls)), kind)
 
 
 def _check_number(tree: ex.Call, function: Function, parts: Sequence[Typed], scope: Scope) -> None:
@@ -345,35 +345,39 @@ def _check_regex(tree: ex.Call, function: Function, scope: Scope) -> None:
     place = function.regex_at
     if place is None:
         return
-    given = tree.arguments[place]
-    if isinstance(given, ex.Literal) and isinstance(given.value, str):
+    regex = tree.arguments[place]
+    if isinstance(regex, ex.Literal) and isinstance(regex.value, str):
         try:
-            java_pattern(given.value)
+            java_pattern(regex.value)
         except CepError as error:
-            raise scope.error(given, f"{tree.function}: {error}") from None
+            raise scope.error(regex, f"{tree.function}: {error}") from None
 
 
 def _one_type(tree: ex.Call, first: int, parts: Sequence[Typed], scope: Scope) -> Type:
     """Return the type that some arguments have in common; null fits every type."""
-    given = [
+    typed_nodes = [
         (argument, part.type)
         for argument, part in list(zip(tree.arguments, parts, strict=True))[first:]
         if not (isinstance(argument, ex.Literal) and argument.value is None)
     ]
-    if not given:
+    if not typed_nodes:
         return OBJECT
-    types = [kind for _, kind in given]
+    types = [kind for _, kind in typed_nodes]
     kind = common_type(types)
     if kind is not None:
         return kind
-    if all(one in NUMBERS for one in types):
+    if all(each_type in NUMBERS for each_type in types):
         wanted: Type = DOUBLE if DOUBLE in types else SINGLE
     elif STRING in types:
         wanted = STRING
     else:
         wanted = LONG if isinstance(types[0], ColumnType) else types[0]
-    odd, own = next((one, of) for one, of in given if common_type([wanted, of]) is None)
-    other, kept = next((one, of) for one, of in given if common_type([own, of]) is None)
+    odd, odd_type = next(
+        (node, node_type) for node, node_type in typed_nodes if common_type([wanted, node_type]) is None
+    )
+    other, kept = next(
+        (node, node_type) for node, node_type in typed_nodes if common_type([odd_type, node_type]) is None
+    )
     text = print_condition(odd)
     cure = f"convert({text}, '{wanted}')"
     if isinstance(odd, ex.Literal) and wanted in NUMBERS[2:] and isinstance(odd.value, int):
@@ -383,7 +387,7 @@ def _one_type(tree: ex.Call, first: int, parts: Sequence[Typed], scope: Scope) -
     raise scope.error(
         odd,
         f"{tree.function}: arguments {places} must have one type, but {print_condition(other)} is of type "
-        f"{kept} and {text} of type {own}; write {cure}",
+        f"{kept} and {text} of type {odd_type}; write {cure}",
     )
 
 
@@ -391,7 +395,7 @@ def _conversion(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
     types = ", ".join(CONVERSIONS)
     if len(parts) != 2:
         raise scope.error(tree, f"{tree.function} takes a value and the name of a type, {len(parts)} given")
-    named, own = tree.arguments[1], parts[0].type
+    named, value_type = tree.arguments[1], parts[0].type
     if not isinstance(named, ex.Literal) or not isinstance(named.value, str):
         raise scope.error(named, f"{tree.function}: write the name of a type in quotes; types: {types}")
     wanted = named.value.lower()
@@ -400,12 +404,12 @@ def _conversion(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
         meant = {"integer": "int", "boolean": BOOL, "text": STRING}
         hint = f". Did you mean '{meant.get(near[0], near[0])}'?" if near else ""
         raise scope.error(named, f"{tree.function}: no type {named.value!r}; types: {types}{hint}")
-    held: Type = LONG if isinstance(own, ColumnType) else own
+    held: Type = LONG if isinstance(value_type, ColumnType) else value_type
     if tree.function.lower() == "cast" and common_type([held, wanted]) is None:
         text = print_condition(tree.arguments[0])
         raise scope.error(
             tree,
-            f"cast changes no value, and {text} is of type {own}; write convert({text}, '{wanted}')",
+            f"cast changes no value, and {text} is of type {value_type}; write convert({text}, '{wanted}')",
         )
     call, convert = parts[0].call, CONVERSIONS[wanted]
     return Typed(lambda slots: None if (v := call(slots)) is None else convert(v), wanted)
@@ -419,12 +423,12 @@ def _registered(tree: ex.Call, parts: Sequence[Typed], scope: Scope) -> Typed:
     if not function.arity.accepts(len(parts)):
         raise scope.error(tree, f"{tree.function} takes {function.arity}, {len(parts)} given")
     calls, call = [part.call for part in parts], function.call
-    return Typed(lambda slots: call(*(one(slots) for one in calls)), OBJECT)
+    return Typed(lambda slots: call(*(compute(slots) for compute in calls)), OBJECT)
 
 
 def _unknown(tree: ex.Call, scope: Scope) -> CepError:
     name = tree.function
-    own = (
+    advice = (
         f"register your own with @cep.pure(name={name!r})"
         if ":" in name
         else "register your own with @cep.pure"
@@ -433,19 +437,19 @@ def _unknown(tree: ex.Call, scope: Scope) -> CepError:
         return scope.error(
             tree,
             f"{name} reads the clock or the time zone of the machine, and does not run; compute its values "
-            f"before the query, or {own}",
+            f"before the query, or {advice}",
         )
     hint = _near(name)
-    return scope.error(tree, f"no function {name!r}; {own}{hint and '.' + hint}")
+    return scope.error(tree, f"no function {name!r}; {advice}{hint and '.' + hint}")
 
 
 def _near(name: str) -> str:
     """Return a hint at a function with nearly this name, also in another namespace."""
     space, _, plain = name.lower().rpartition(":")
-    known: dict[str, str] = {}
-    for one in (*_SPELLED.values(), *_OTHERS):
-        of, _, local = one.lower().rpartition(":")
-        if of == space or local == plain:
-            known.setdefault(local, one)
-    found = difflib.get_close_matches(plain, known, 1, 0.75)
-    return f" Did you mean {known[found[0]]!r}?" if found else ""
+    spellings: dict[str, str] = {}
+    for function_name in (*_SPELLED.values(), *_OTHERS):
+        namespace, _, local = function_name.lower().rpartition(":")
+        if namespace == space or local == plain:
+            spellings.setdefault(local, function_name)
+    near = difflib.get_close_matches(plain, spellings, 1, 0.75)
+    return f" Did you mean {spellings[near[0]]!r}?" if near else ""

@@ -43,7 +43,7 @@ def _refusal(text: str, part: str) -> PredicateError:
 def _translated(text: str) -> str:
     flags = re.match(r"\(\?([is]+)\)", text)
     start = flags.end() if flags else 0
-    made, place, in_class = [text[:start]], start, False
+    pieces, place, in_class = [text[:start]], start, False
     spans_lines = flags is not None and "s" in flags[1]
     while place < len(text):
         two, sign = text[place : place + 2], text[place]
@@ -51,40 +51,40 @@ def _translated(text: str) -> str:
         if sign == "\\":
             place += 1
             if two[1:] == "z" and not in_class:
-                made.append(r"\Z")
+                pieces.append(r"\Z")
                 continue
             if two[1:].isalnum() and two[1:].isascii() and two[1:] not in _SAME and not two[1:].isdecimal():
                 raise _refusal(text, two)
             if two[1:] == "0" or (two[1:] == "x" and text[place : place + 1] == "{"):
                 raise _refusal(text, two)
-            made.append(two)
+            pieces.append(two)
         elif in_class:
             if sign == "[" or two == "&&":
                 raise _refusal(text, two)
             in_class = sign != "]"
-            made.append(sign)
+            pieces.append(sign)
         elif sign == "[":
             in_class = True
             skip = 1 if text[place : place + 1] == "^" else 0
-            made.append(text[place - 1 : place + skip])
+            pieces.append(text[place - 1 : place + skip])
             place += skip
             if text[place : place + 1] == "]":  # Java begins a class with it or refuses it
                 raise _refusal(text, "[]")
         elif sign == "(" and two == "(?":
             after = text[place + 1 : place + 2]
             if after == "<" and text[place + 2 : place + 3] not in ("=", "!"):
-                made.append("(?P<")
+                pieces.append("(?P<")
                 place += 2
             elif after in (":", "=", "!", "<", ">"):
-                made.append(two)
+                pieces.append(two)
                 place += 1
             else:
                 raise _refusal(text, text[place - 1 : place + 2])
         elif sign == "." and not spans_lines:
-            made.append(_ANY)
+            pieces.append(_ANY)
         else:
-            made.append(_END if sign == "$" else sign)
-    return "".join(made)
+            pieces.append(_END if sign == "$" else sign)
+    return "".join(pieces)
 
 
 _REFERENCE = re.compile(
@@ -147,9 +147,9 @@ def common_type(types: Sequence[Type]) -> Type | None:
         return OBJECT
     first = types[0]
     for same in (WHOLE, NUMBERS[2:]):
-        if all(one in same for one in types):
+        if all(kind in same for kind in types):
             return max(types, key=same.index)
-    return first if all(one == first for one in types) else None
+    return first if all(kind == first for kind in types) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +202,8 @@ def _coalesce(*values: Any) -> Any:
 
 def _extreme(choose: Callable) -> Callable:
     def of(*values: Any) -> Any:
-        given = [value for value in values if value is not None]
-        return choose(given) if given else None
+        non_null = [value for value in values if value is not None]
+        return choose(non_null) if non_null else None
 
     return of
 
@@ -239,8 +239,8 @@ def _whole(n_bits: int) -> Callable[[Any], int | None]:
         if isinstance(value, str):
             if not _WHOLE.fullmatch(value):
                 return None
-            made = int(value)
-            return made if least <= made <= most else None
+            number = int(value)
+            return number if least <= number <= most else None
         if isinstance(value, Integral):
             return (int(value) - least) % (1 << n_bits) + least  # Java keeps the low bits
         if isinstance(value, Real):
@@ -255,8 +255,8 @@ def _whole(n_bits: int) -> Callable[[Any], int | None]:
 def to_double(value: Any) -> float | None:
     """Return a value as a double; null if it has none."""
     if isinstance(value, str):
-        found = _DECIMAL.fullmatch(value)
-        return None if found is None else float(found[1])
+        decimal = _DECIMAL.fullmatch(value)
+        return None if decimal is None else float(decimal[1])
     if not isinstance(value, Real):
         return None
     try:
@@ -455,11 +455,11 @@ def _char_at(text: str, place: int) -> str | None:
 
 def _part(text: str, first: int | str, second: int | None = None) -> str | None:
     if isinstance(first, str):
-        found = java_pattern(first).search(text)
+        matched = java_pattern(first).search(text)
         group = second or 0
-        if found is None:
+        if matched is None:
             return ""
-        return found[group] if 0 <= group <= found.re.groups else None
+        return matched[group] if 0 <= group <= matched.re.groups else None
     end = len(text) if second is None else first + second
     return text[first:end] if 0 <= first <= end <= len(text) else None
 
@@ -472,10 +472,10 @@ def _locate(part: str, text: str, start: int = 0) -> int | None:
 
 def _split(text: str, regex: str, place: int) -> str | None:
     parts, start = [], 0
-    for found in java_pattern(regex).finditer(text):
-        if found.end() > 0:
-            parts.append(text[start : found.start()])
-            start = found.end()
+    for separator in java_pattern(regex).finditer(text):
+        if separator.end() > 0:
+            parts.append(text[start : separator.start()])
+            start = separator.end()
     if parts:
         parts.append(text[start:])
         while parts and not parts[-1]:

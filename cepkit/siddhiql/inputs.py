@@ -55,36 +55,38 @@ def read_stream(
     name: str, source: Source, defined: DefinedStream | None, order_by: Sequence[str]
 ) -> StreamRows:
     """Return a stream after all checks that need no rows."""
-    known = source.schema
+    columns = source.schema
     for column in order_by:
         if not isinstance(column, str):
             raise CepError(f"order_by: expected names of columns as text, got {column!r}")
-        if column not in known:
+        if column not in columns:
             raise ColumnNotFoundError(
-                f"order_by: {name} has no column {column!r}.{nearest(column, known) or _listed(known)}"
+                f"order_by: {name} has no column {column!r}.{nearest(column, columns) or _listed(columns)}"
             )
     if not order_by and source.clock is not None:
         order_by = (source.clock,)
-    if order_by and known[order_by[0]].kind not in (TIME, DURATION, INTEGER, FLOAT):
+    if order_by and columns[order_by[0]].kind not in (TIME, DURATION, INTEGER, FLOAT):
         raise CepError(
-            f"order_by: column {order_by[0]!r} of {name} is of type {known[order_by[0]]}; the first column "
+            f"order_by: column {order_by[0]!r} of {name} is of type {columns[order_by[0]]}; the first column "
             "must be a time, or a number of milliseconds"
         )
     if defined is None:
-        schema: Schema = tuple((column, type_of_column(of)) for column, of in known.items())
+        schema: Schema = tuple(
+            (column, type_of_column(column_type)) for column, column_type in columns.items()
+        )
         return StreamRows(name, source, schema, tuple(order_by))
-    made = []
+    attributes = []
     for attribute, kind in defined.attributes:
-        if attribute not in known:
+        if attribute not in columns:
             raise ColumnNotFoundError(
                 f"define stream {name}: its frame has no column {attribute!r}."
-                f"{nearest(attribute, known) or _listed(known)}"
+                f"{nearest(attribute, columns) or _listed(columns)}"
             )
-        own = type_of_column(known[attribute])
+        seen_type = type_of_column(columns[attribute])
         if not isinstance(source, EmptySource) and nulls(source.column(attribute)).all():
-            own = OBJECT  # no value says what the type is
-        made.append((attribute, _agreed(name, attribute, kind, own)))
-    return StreamRows(name, source, tuple(made), tuple(order_by))
+            seen_type = OBJECT  # no value says what the type is
+        attributes.append((attribute, _agreed(name, attribute, kind, seen_type)))
+    return StreamRows(name, source, tuple(attributes), tuple(order_by))
 
 
 def _listed(known: Mapping[str, Any]) -> str:
@@ -161,19 +163,24 @@ def merged(
         [(key, i, name, event) for key, event in zip(keys, events, strict=True)]
         for i, (name, keys, events) in enumerate(parts)
     ]
-    for _, _, name, event in heapq.merge(*numbered, key=lambda one: (one[0], one[1])):
+    for _, _, name, event in heapq.merge(*numbered, key=lambda entry: (entry[0], entry[1])):
         yield name, event
 
 
 def _check_ties(parts: Sequence[tuple[str, list[tuple], list[Event]]], meeting: Sequence[set[str]]) -> None:
     for names in meeting:
         keys = sorted(
-            ((key, i) for i, (name, own, _) in enumerate(parts) if name in names for key in own),
+            (
+                (key, i)
+                for i, (name, stream_keys, _) in enumerate(parts)
+                if name in names
+                for key in stream_keys
+            ),
         )
-        for (one, i), (other, k) in pairwise(keys):
-            if one == other and i != k:
+        for (left, i), (right, k) in pairwise(keys):
+            if left == right and i != k:
                 first, second = parts[i][0], parts[k][0]
-                shown = ", ".join(map(str, one))
+                shown = ", ".join(map(str, left))
                 raise OrderError(
                     f"an event of {first} and one of {second} are equal in order_by ({shown}). Siddhi's "
                     "answer then depends on the order of its threads. Add a column to order_by that says "

@@ -51,10 +51,12 @@ class FilterScope(Scope):
     """The names in the filter of a state. The name of its stream means the event at hand."""
 
     def __init__(self, state: State, place: int, slots: Sequence[SlotOf], source: str, per_ms: int):
-        own = slots[place]
+        state_slot = slots[place]
         every = [*slots]
-        every[place] = SlotOf((*own.names, state.source.stream), own.attributes, own.is_counted)
-        super().__init__(every, source, f"filter of {own.names[0]}", place, None, per_ms)
+        every[place] = SlotOf(
+            (*state_slot.names, state.source.stream), state_slot.attributes, state_slot.is_counted
+        )
+        super().__init__(every, source, f"filter of {state_slot.names[0]}", place, None, per_ms)
         self._place = place
 
     def slot(self, node: ex.Expression, name: str) -> int:
@@ -100,17 +102,21 @@ def filter_keys(state: State, scope: FilterScope) -> tuple[Equality, ...]:
     Call it after `filter_test`, which raises for names that do not exist.
 
     """
-    found, waiting = [], [*state.source.conditions]
+    equalities, waiting = [], [*state.source.conditions]
     while waiting:
         tree = waiting.pop()
         if isinstance(tree, ex.And):
             waiting += tree.operands
         if isinstance(tree, ex.Comparison) and tree.operator == "==":
             sides = [scope.place_of(node) for node in (tree.left, tree.right)]
-            for own, other in (sides, sides[::-1]):
-                if own is not None and other is not None and scope.can_be_key(own, other):
-                    found.append(Equality(own.place, other.slot, other.place))
-    return tuple(found)
+            for event_side, earlier_side in (sides, sides[::-1]):
+                if (
+                    event_side is not None
+                    and earlier_side is not None
+                    and scope.can_be_key(event_side, earlier_side)
+                ):
+                    equalities.append(Equality(event_side.place, earlier_side.slot, earlier_side.place))
+    return tuple(equalities)
 
 
 Schema = tuple[tuple[str, Type], ...]
@@ -205,10 +211,10 @@ class _Planner:
         defined = {stream.name for stream in self._app.streams}
         unused = [name for name in self._frames if name not in read | targets | defined]
         if unused:
-            known = sorted(name for name in read if not name.startswith("#"))
-            hint = nearest(unused[0], known)
+            stream_names = sorted(name for name in read if not name.startswith("#"))
+            hint = nearest(unused[0], stream_names)
             raise CepError(
-                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(known)}"
+                f"no query reads the stream {unused[0]!r}; the queries read {', '.join(stream_names)}"
                 f"{hint and '.' + hint}"
             )
         for query in self._app.queries():
@@ -234,11 +240,11 @@ class _Planner:
                     feeds.setdefault(source.stream, set()).add(query.target)
 
         def reached(start: str) -> set[str]:
-            found, new = set[str](), {start}
+            visited, new = set[str](), {start}
             while new:
-                new = {after for name in new for after in feeds.get(name, ())} - found
-                found |= new
-            return found
+                new = {after for name in new for after in feeds.get(name, ())} - visited
+                visited |= new
+            return visited
 
         for query in self._app.queries():
             if query.target is not None and query.target in reached(query.target):
@@ -269,9 +275,9 @@ class _Planner:
 
     def _is_ready(self, element: SiddhiQuery | SiddhiPartition) -> bool:
         queries = element.queries if isinstance(element, SiddhiPartition) else (element,)
-        own = {query.target for query in queries}
+        targets = {query.target for query in queries}
         return all(
-            source.stream in self._made.schemas or (source.stream in own and len(queries) > 1)
+            source.stream in self._made.schemas or (source.stream in targets and len(queries) > 1)
             for query in queries
             for source in query.sources()
         )
@@ -325,31 +331,33 @@ class _Planner:
     def _query(self, query: SiddhiQuery) -> PlannedQuery:
         match query.input:
             case StreamInput(source=source):
-                made: QueryPlan = self._stream_plan(query, source)
+                plan: QueryPlan = self._stream_plan(query, source)
             case JoinInput():
-                made = self._join_plan(query, query.input)
+                plan = self._join_plan(query, query.input)
             case PatternInput():
-                made = self._pattern_plan(query, query.input)
-        if len(made.streams) > 1:
-            self._made.meeting.append(set(made.streams))
-        schema = tuple(zip(made.selection.names, made.selection.types, strict=True))
+                plan = self._pattern_plan(query, query.input)
+        if len(plan.streams) > 1:
+            self._made.meeting.append(set(plan.streams))
+        schema = tuple(zip(plan.selection.names, plan.selection.types, strict=True))
         target = query.target or query.name or "return"
         if query.target is None:
             self._made.schemas.setdefault(target, schema)
-        self._made.item_types |= {(target, name): of for name, of in made.selection.item_types.items()}
+        self._made.item_types |= {
+            (target, name): item_type for name, item_type in plan.selection.item_types.items()
+        }
         self._write(query, target, schema)
-        return PlannedQuery(made, target)
+        return PlannedQuery(plan, target)
 
     def _write(self, query: SiddhiQuery, target: str, schema: Schema) -> None:
         schemas = self._inner if target.startswith("#") else self._made.schemas
         if target not in schemas:
             schemas[target] = schema
             return
-        known, own = [name for name, _ in schemas[target]], [name for name, _ in schema]
-        if known != own:
+        names, query_names = [name for name, _ in schemas[target]], [name for name, _ in schema]
+        if names != query_names:
             raise self._error(
                 query.span,
-                f"insert into {target}: the stream has the attributes {known}, the query gives {own}",
+                f"insert into {target}: the stream has the attributes {names}, the query gives {query_names}",
             )
 
     def _slot(self, names: tuple[str, ...], schema: Schema, is_counted: bool = False) -> SlotOf:
@@ -368,11 +376,15 @@ class _Planner:
         scope = Scope([slot], self._app.source, "filter", 0, None, self._per_ms)
         before: list[Value] = []
         after: list[Value] = []
-        own = Scope([slot], self._app.source, "", 0, None, self._per_ms)  # the name of the window says where
-        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, own)
+        window_scope = Scope(
+            [slot], self._app.source, "", 0, None, self._per_ms
+        )  # the name of the window says where
+        window = plan_window(None, slot, query.events != "current", searched, self._per_ms, window_scope)
         for handler in source.handlers:
             if isinstance(handler, sp.WindowHandler):
-                window = plan_window(handler, slot, query.events != "current", searched, self._per_ms, own)
+                window = plan_window(
+                    handler, slot, query.events != "current", searched, self._per_ms, window_scope
+                )
                 if window is not None and window.name in ("time", "timeBatch", "timeLength"):
                     self._needs_clock(f"#window.{window.name}", handler.span)
                 continue
@@ -388,16 +400,16 @@ class _Planner:
         return StreamPlan(side, selection)
 
     def _join_plan(self, query: SiddhiQuery, given: JoinInput) -> JoinedPlan:
-        left, one = self._joined(given.left, query)
-        right, other = self._joined(given.right, query)
-        if one.names[0] == other.names[0]:
+        left, left_slot = self._joined(given.left, query)
+        right, right_slot = self._joined(given.right, query)
+        if left_slot.names[0] == right_slot.names[0]:
             raise self._error(
-                given.right.source.span, f"both sides are named {one.names[0]!r}; name them with 'as'"
+                given.right.source.span, f"both sides are named {left_slot.names[0]!r}; name them with 'as'"
             )
-        scope = Scope([one, other], self._app.source, "on", None, None, self._per_ms)
+        scope = Scope([left_slot, right_slot], self._app.source, "on", None, None, self._per_ms)
         on = None if given.on is None else compile_condition(given.on, scope)
         keeps = (given.how in ("left", "full"), given.how in ("right", "full"))
-        selection = compile_selection(query, [one, other], self._app.source, self._per_ms)
+        selection = compile_selection(query, [left_slot, right_slot], self._app.source, self._per_ms)
         selection.keeps_last = not all(side.window and side.window.is_sliding for side in (left, right))
         return JoinedPlan(
             (left, right), (given.left.is_trigger, given.right.is_trigger), keeps, on, selection

@@ -72,9 +72,9 @@ class SiddhiResult:
             return self.streams[-1]
         if not isinstance(stream, str) or stream not in self._rows:
             hint = nearest(stream, self._rows)
-            known = ", ".join(self._rows)
+            names = ", ".join(self._rows)
             raise CepError(
-                f"no query writes {short_text(repr(stream))}; streams: {known}{hint and '.' + hint}"
+                f"no query writes {short_text(repr(stream))}; streams: {names}{hint and '.' + hint}"
             )
         return stream
 
@@ -96,8 +96,8 @@ class SiddhiResult:
         counts, table, more = self._shown()
         if not len(table):
             return paragraphs(counts)
-        told = f"{more}; <code>to_frame()</code> has them all" if more else ""
-        return html_of_table(paragraphs(counts), table, told)
+        note = f"{more}; <code>to_frame()</code> has them all" if more else ""
+        return html_of_table(paragraphs(counts), table, note)
 
 
 def _unfit(column: str, values: list[Any], error: Exception) -> str:

@@ -60,13 +60,13 @@ class SparkSiddhiResult:
             if frame.isStreaming:
                 raise CepError(f"{name}: SiddhiQL runs on whole tables, and this frame is a stream")
         self._bound = bind_app(app, self._sources, order_by)
-        if unordered := [one.name for one in self._bound.streams if not one.order_by]:
+        if unordered := [stream.name for stream in self._bound.streams if not stream.order_by]:
             raise OrderError(
                 f"order_by is missing: the rows of the Spark frame {unordered[0]} have no order; name the "
                 "columns that order the events, with the clock first"
             )
         self._keys = _attribute_of_stream(self._bound)
-        columns = tuple((one.name, self._columns(one)) for one in self._bound.streams)
+        columns = tuple((stream.name, self._columns(stream)) for stream in self._bound.streams)
         self._task = _AppTask(text, columns, order_by, start, end, self._keys)
         if self._keys is None:
             warn(
@@ -99,16 +99,16 @@ class SparkSiddhiResult:
         schema = self._bound.plan.schemas[name]
         if time is not None and time in dict(schema):
             raise CepError(f"time={time!r}: the stream {name} has this column already; give another name")
-        told = [] if time is None else [(time, pa.array([], _type_of_clock(self._bound)))]
+        columns = [] if time is None else [(time, pa.array([], _type_of_clock(self._bound)))]
         for column, kind in schema:
             item = self._bound.plan.item_types.get((name, column))
             if (item or kind) == OBJECT:
                 raise CepError(f"{name}: the column {column!r} has no type before it runs; Spark needs one")
             empty = arrow_of_type([], kind if item is None else item)
-            told.append((column, empty if item is None else pa.array([], pa.list_(empty.type))))
-        types, output = result_types(told, next(iter(self._sources.values())))
+            columns.append((column, empty if item is None else pa.array([], pa.list_(empty.type))))
+        types, output = result_types(columns, next(iter(self._sources.values())))
         task = _Writing(self._task, name, time is not None, output)
-        return self._sent().mapInArrow(task.run, types).toDF(*(column for column, _ in told))
+        return self._sent().mapInArrow(task.run, types).toDF(*(column for column, _ in columns))
 
     def _named(self, stream: str | None) -> str:
         if stream is None:
@@ -131,21 +131,23 @@ class SparkSiddhiResult:
 
         parts, n_before = [], 0
         width = sum(len(names) for _, names in self._task.columns)
-        types = [self._field(name, column).dataType for name, own in self._task.columns for column in own]
-        for i, (name, own) in enumerate(self._task.columns):
+        types = [
+            self._field(name, column).dataType for name, columns in self._task.columns for column in columns
+        ]
+        for i, (name, columns) in enumerate(self._task.columns):
             source = self._sources[name]
-            plain = numbered_columns(self._frames[name], source, own)
+            plain = numbered_columns(self._frames[name], source, columns)
             shown = [F.lit(i).alias(_STREAM)]
             if self._keys is not None:
-                key = key_columns(source, own, [self._keys[name]])[0]
+                key = key_columns(source, columns, [self._keys[name]])[0]
                 whole = source.schema[self._keys[name]].kind == INTEGER
                 shown.append((key.cast("bigint") if whole else key).alias(_KEY))
             for place in range(width):
-                is_own = n_before <= place < n_before + len(own)
+                is_own = n_before <= place < n_before + len(columns)
                 cell = F.col(f"e{place - n_before}") if is_own else F.lit(None).cast(types[place])
                 shown.append(cell.alias(f"c{place}"))
             parts.append(plain.select(*shown))
-            n_before += len(own)
+            n_before += len(columns)
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionAll(part)
@@ -171,35 +173,38 @@ class SparkSiddhiResult:
 
 def _attribute_of_stream(bound: BoundApp) -> dict[str, str] | None:
     """Return the attribute of each stream that is its key, if the runs of the keys share nothing."""
-    given = {one.name: one for one in bound.streams}
-    found: dict[str, str] = {}
+    streams_by_name = {stream_rows.name: stream_rows for stream_rows in bound.streams}
+    key_of_stream: dict[str, str] = {}
     for element in bound.plan.app.elements:
         if not isinstance(element, SiddhiPartition):
             return None
-        own = {key.stream: key.value for key in element.keys}
+        partition_keys = {key.stream: key.value for key in element.keys}
         for query in element.queries:
             for stream in (source.stream for source in query.sources()):
                 if stream.startswith("#"):
                     continue
-                value = own.get(stream)
-                if stream not in given or not isinstance(value, Attribute):
+                value = partition_keys.get(stream)
+                if stream not in streams_by_name or not isinstance(value, Attribute):
                     return None
-                if found.setdefault(stream, value.name) != value.name:
+                if key_of_stream.setdefault(stream, value.name) != value.name:
                     return None
     kinds = set()
-    for stream, name in found.items():
-        own_type, kind = given[stream].source.schema[name], dict(given[stream].schema)[name]
+    for stream, name in key_of_stream.items():
+        own_type, kind = (
+            streams_by_name[stream].source.schema[name],
+            dict(streams_by_name[stream].schema)[name],
+        )
         seen = type_of_column(own_type)
         if kind != seen and {kind, seen} != {INT, LONG}:  # 1.2 and 1.7 are one key if they become integers
             return None
         kinds.add(own_type.kind)
-    return found if set(found) == set(given) and len(kinds) == 1 else None
+    return key_of_stream if set(key_of_stream) == set(streams_by_name) and len(kinds) == 1 else None
 
 
 def _type_of_clock(bound: BoundApp) -> pa.DataType:
     if bound.clock is not None:
         return arrow_of_type([], bound.clock).type
-    kinds = {one.source.schema[one.order_by[0]].kind for one in bound.streams}
+    kinds = {stream.source.schema[stream.order_by[0]].kind for stream in bound.streams}
     return pa.float64() if FLOAT in kinds else pa.int64()
 
 
@@ -229,14 +234,16 @@ class _AppTask:
         sources: dict[str, ArrowSource] = {}
         limits: list[tuple[str, pa.Array]] = []
         first_limit = 1 + sum(len(names) for _, names in self.columns)
-        for i, (name, own) in enumerate(self.columns):
+        for i, (name, columns) in enumerate(self.columns):
             rows = table.filter(pa.array(stream == i))
-            part = rows.select(list(range(n_before, n_before + len(own)))).rename_columns(list(own))
+            part = rows.select(list(range(n_before, n_before + len(columns)))).rename_columns(list(columns))
             sources[name] = ArrowSource(part)
-            n_before += len(own)
+            n_before += len(columns)
             if self.keys is not None:
                 ends = table.slice(0, 1).select([first_limit + 2 * i, first_limit + 2 * i + 1])
-                limits.append((own[0], pa.chunked_array([*ends.column(0).chunks, *ends.column(1).chunks])))
+                limits.append(
+                    (columns[0], pa.chunked_array([*ends.column(0).chunks, *ends.column(1).chunks]))
+                )
         bound = bind_app(parse_siddhi(self.text), sources, self.order_by)
         times: list[Any] = []
         for column, ends in limits:
@@ -254,14 +261,14 @@ class _AppTask:
                 place = 1 + [name for name, _ in stream.schema].index(self.keys[stream.name])
             seen: set[tuple] = set()
             for order, event in zip(*events_of(stream, bound.clock is not None), strict=True):
-                one = order if place is None else (*order, str(event[place]))
-                if one in seen:
+                tie_key = order if place is None else (*order, str(event[place]))
+                if tie_key in seen:
                     shown = ", ".join(map(str, order))
                     raise OrderError(
                         f"two events of {stream.name} are equal in order_by ({shown}). Spark keeps no order "
                         "of rows that could decide; add a column to order_by that tells them apart"
                     )
-                seen.add(one)
+                seen.add(tie_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +291,13 @@ class _Writing:
             return
         bound, times = self.rows.bind(table)
         self.rows.check_order(bound)
-        found = bound.run(self.rows.start, self.rows.end, times)[self.stream]
-        told = []
+        rows = bound.run(self.rows.start, self.rows.end, times)[self.stream]
+        columns = []
         if self.has_time:
-            told.append(("time", times_of_ticks([row[1] for row in found], bound.clock)))
+            columns.append(("time", times_of_ticks([row[1] for row in rows], bound.clock)))
         for i, (column, kind) in enumerate(bound.plan.schemas[self.stream]):
-            told.append((column, arrow_of_type([row[2][i] for row in found], kind, column)))
-        yield from sent_batches(told, ArrowSource(table), self.output)
+            columns.append((column, arrow_of_type([row[2][i] for row in rows], kind, column)))
+        yield from sent_batches(columns, ArrowSource(table), self.output)
 
 
 # `siddhi`: run SiddhiQL on frames.
@@ -393,16 +400,16 @@ def siddhi(
     1  12.0  20.0
     """
     app = parse_siddhi(text)
-    given = _named_frames(frames, streams)
+    frame_of_stream = _named_frames(frames, streams)
     memory_limit_of(memory_limit)  # raises for a value that is no limit
-    on_spark = {name: is_on_spark(frame) for name, frame in given.items()}
+    on_spark = {name: is_on_spark(frame) for name, frame in frame_of_stream.items()}
     if any(on_spark.values()):
         if not all(on_spark.values()):
-            name = next(name for name in given if not on_spark[name])
+            name = next(name for name in frame_of_stream if not on_spark[name])
             raise CepError(f"{name} is no Spark frame, and others are; convert them all to one kind")
         refuse_limit_on_spark(memory_limit)
-        return SparkSiddhiResult(text, app, given, order_by, start, end)
-    read = {name: source_of_stream(name, frame) for name, frame in given.items()}
+        return SparkSiddhiResult(text, app, frame_of_stream, order_by, start, end)
+    read = {name: source_of_stream(name, frame) for name, frame in frame_of_stream.items()}
     bound = bind_app(app, {name: source for name, (source, _) in read.items()}, order_by)
     source, native = next(iter(read.values()))
     with bound_memory(memory_limit, "Narrow the conditions, or add 'within'"):
@@ -411,7 +418,7 @@ def siddhi(
 
 
 def _named_frames(frames: Mapping[str, Frame] | None, streams: Mapping[str, Frame]) -> dict[str, Frame]:
-    given = {**(frames or {}), **streams}
-    if not given:
+    frame_of_stream = {**(frames or {}), **streams}
+    if not frame_of_stream:
         raise CepError("name the streams and give their frames, as in cep.siddhi(text, Trades=trades)")
-    return given
+    return frame_of_stream

@@ -47,15 +47,15 @@ def compile_selection(
     query: SiddhiQuery, slots: Sequence[SlotOf], source: str, ticks_per_ms: int, current: int | None = None
 ) -> RowSelection:
     """Compile the clauses of a query after ``from``."""
-    made = RowSelection((), (), [], [], None, [], query.limit, query.offset, _kinds(query), [])
+    selection = RowSelection((), (), [], [], None, [], query.limit, query.offset, _kinds(query), [])
 
     def scope(where: str, *, after: bool = False, aggregates: bool = True) -> Scope:
         def other(node: ex.Expression) -> Typed | None:
-            if after and isinstance(node, ex.Attribute) and node.name in made.names:
-                place = made.names.index(node.name)
-                return Typed(lambda _: made.row[place], made.types[place])
+            if after and isinstance(node, ex.Attribute) and node.name in selection.names:
+                place = selection.names.index(node.name)
+                return Typed(lambda _: selection.row[place], selection.types[place])
             if isinstance(node, ex.Call) and aggregates and _is_aggregate(node, slots):
-                return _aggregate(node, made, scope(where, aggregates=False))
+                return _aggregate(node, selection, scope(where, aggregates=False))
             return None
 
         return Scope(slots, source, where, current, other, ticks_per_ms)
@@ -64,31 +64,31 @@ def compile_selection(
     names: list[str] = []
     types: list[Type] = []
     for column in columns:
-        of = scope("select")
+        inside = scope("select")
         name = column.name
         if name is None:
             if not isinstance(column.value, ex.Attribute | ex.Reference) or column.value.name is None:
                 text = print_condition(column.value)
-                raise of.error(column.value, f"a computed column needs a name; write {text} as name")
+                raise inside.error(column.value, f"a computed column needs a name; write {text} as name")
             name = column.value.name
         if name in names:
-            raise of.error(column.value, f"two columns are named {name!r}; write … as another name")
-        part = compile_siddhi(column.value, of)
+            raise inside.error(column.value, f"two columns are named {name!r}; write … as another name")
+        part = compile_siddhi(column.value, inside)
         names.append(name)
         types.append(OBJECT if part.is_list else part.type)
         if part.is_list:
-            made.item_types[name] = part.type
-        made.columns.append(part.call)
-    of = scope("group by", aggregates=False)
-    made.group_by = [single_value(tree, compile_siddhi(tree, of), of) for tree in query.group_by]
-    made.names, made.types = tuple(names), tuple(types)
+            selection.item_types[name] = part.type
+        selection.columns.append(part.call)
+    inside = scope("group by", aggregates=False)
+    selection.group_by = [single_value(tree, compile_siddhi(tree, inside), inside) for tree in query.group_by]
+    selection.names, selection.types = tuple(names), tuple(types)
     if query.having is not None:
-        made.having = compile_condition(query.having, scope("having", after=True))
-    made.order_by = [
+        selection.having = compile_condition(query.having, scope("having", after=True))
+    selection.order_by = [
         (compile_siddhi(key.value, scope("order by", after=True)).call, key.descending)
         for key in query.order_by
     ]
-    return made
+    return selection
 
 
 def _kinds(query: SiddhiQuery) -> frozenset[str]:
@@ -155,53 +155,55 @@ class RowSelector:
         A sliding window gives a row for each event.
 
         """
-        of = self._of
-        made: list[tuple[tuple, list, Row]] = []
+        selection = self._of
+        keyed_rows: list[tuple[tuple, list, Row]] = []
         last_of_group: dict[tuple, tuple[list, Row]] = {}
         for kind, slots, time in chunk:
             if kind == RESET:
                 for aggregates in self._groups.values():
-                    for one in aggregates:
-                        one.reset()
+                    for aggregator in aggregates:
+                        aggregator.reset()
                 continue
-            key = tuple(call(slots) for call in of.group_by)
+            key = tuple(call(slots) for call in selection.group_by)
             self._enter(key, kind, slots)
-            of.row[:] = [call(slots) for call in of.columns]
-            if kind not in of.kinds or (of.having is not None and not of.having(slots)):
+            selection.row[:] = [call(slots) for call in selection.columns]
+            if kind not in selection.kinds or (selection.having is not None and not selection.having(slots)):
                 continue
-            row = (kind, time, tuple(of.row))
-            order = [_sortable(call(slots), descending) for call, descending in of.order_by]
+            row = (kind, time, tuple(selection.row))
+            order = [_sortable(call(slots), descending) for call, descending in selection.order_by]
             if self._keeps_last:
                 last_of_group[key] = (order, row)
-                if not of.group_by:
+                if not selection.group_by:
                     last_of_group = {key: (order, row)}
             else:
-                made.append((key, order, row))
+                keyed_rows.append((key, order, row))
         if last_of_group:
-            made = [(key, order, row) for key, (order, row) in last_of_group.items()]
-        if of.order_by:
+            keyed_rows = [(key, order, row) for key, (order, row) in last_of_group.items()]
+        if selection.order_by:
             try:
-                made.sort(key=lambda one: one[1])
+                keyed_rows.sort(key=lambda keyed_row: keyed_row[1])
             except TypeError as error:
                 raise CepError(f"order by: the values have no order: {error}") from None
-        rows = [row for _, _, row in made][of.offset or 0 :]
-        return rows if of.limit is None else rows[: of.limit]
+        rows = [row for _, _, row in keyed_rows][selection.offset or 0 :]
+        return rows if selection.limit is None else rows[: selection.limit]
 
     def _enter(self, key: tuple, kind: str, slots: Slots) -> None:
-        of = self._of
-        if not of.aggregates:
+        selection = self._of
+        if not selection.aggregates:
             return
         aggregates = self._groups.get(key)
         if aggregates is None:
-            aggregates = [ag.make_aggregator(name, of_type) for name, of_type, _ in of.aggregates]
+            aggregates = [ag.make_aggregator(name, of_type) for name, of_type, _ in selection.aggregates]
             self._groups[key] = aggregates
-        for place, (one, (_, _, call)) in enumerate(zip(aggregates, of.aggregates, strict=True)):
+        for place, (aggregator, (_, _, call)) in enumerate(
+            zip(aggregates, selection.aggregates, strict=True)
+        ):
             value = None if call is None else call(slots)
             if kind == CURRENT:
-                one.add(value)
+                aggregator.add(value)
             else:
-                one.remove(value)
-            of.cells[place] = one.value()
+                aggregator.remove(value)
+            selection.cells[place] = aggregator.value()
 
 
 class _Reversed:

@@ -24,9 +24,9 @@ def compile_siddhi(tree: ex.Expression, scope: Scope) -> Typed:
     Conditions have two values: a comparison with a missing value is false.
     """
     if scope.other is not None:
-        made = scope.other(tree)
-        if made is not None:
-            return made
+        typed = scope.other(tree)
+        if typed is not None:
+            return typed
     match tree:
         case ex.Literal(value=value):
             plain = int(value) if type(value) is Milliseconds else value
@@ -120,8 +120,8 @@ def _whole_event(node: ex.Expression, scope: Scope) -> tuple[str, int | str | No
         return node.variable, node.index
     if isinstance(node, ex.Attribute):
         names = {name for slot in scope.slots for name in slot.names}
-        own = scope.slots[scope.current].attributes if scope.current is not None else {}
-        if node.name in names and node.name not in own:
+        event_attributes = scope.slots[scope.current].attributes if scope.current is not None else {}
+        if node.name in names and node.name not in event_attributes:
             return node.name, 1
     return None
 
@@ -145,15 +145,15 @@ def _comparison(tree: ex.Comparison, scope: Scope) -> Typed:
         raise scope.error(
             tree, f"{print_condition(tree)}: values of type {left.type} have no order in Siddhi"
         )
-    one, other, test = left.call, right.call, _COMPARE[tree.operator]
+    left_call, right_call, test = left.call, right.call, _COMPARE[tree.operator]
     if OBJECT in kinds:
-        return Typed(_compared(tree, one, other, test, scope), BOOL)
+        return Typed(_compared(tree, left_call, right_call, test, scope), BOOL)
     if isinstance(tree.right, ex.Literal) and tree.right.value is not None:
         constant = tree.right.value
-        return Typed(lambda slots: (a := one(slots)) is not None and test(a, constant), BOOL)
+        return Typed(lambda slots: (a := left_call(slots)) is not None and test(a, constant), BOOL)
 
     def holds(slots: Slots) -> bool:
-        a, b = one(slots), other(slots)
+        a, b = left_call(slots), right_call(slots)
         return a is not None and b is not None and test(a, b)
 
     return Typed(holds, BOOL)
@@ -204,10 +204,10 @@ def _arithmetic(tree: ex.Arithmetic, scope: Scope) -> Typed:
         calculate = _whole_rest if is_whole else math.fmod
     else:
         calculate = {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign]
-    one, other, divides = left.call, right.call, sign in "/%"
+    left_call, right_call, divides = left.call, right.call, sign in "/%"
 
     def value(slots: Slots) -> Any:
-        a, b = one(slots), other(slots)
+        a, b = left_call(slots), right_call(slots)
         if a is None or b is None or (divides and b == 0):
             return None
         return calculate(a, b)

@@ -41,9 +41,9 @@ def plan_window(
     common: dict[str, Any] = {
         "name": name, "with_expired": with_expired, "is_searched": is_searched,
     }  # fmt: skip
-    made = _read(reader, common, ticks_per_ms)
+    plan = _read(reader, common, ticks_per_ms)
     reader.end()
-    return made
+    return plan
 
 
 def _read(reader: _Parameters, common: dict[str, Any], per_ms: int) -> WindowPlan:
@@ -97,8 +97,10 @@ class _Parameters:
                 self._place, f"#window.{self._name} takes {wanted} here, but its parameters end"
             )
         node = self._left[0]
-        found = f"and {self._shown(node)} is one" if wanted == "no parameter" else f"not {self._shown(node)}"
-        return self._scope.error(node, f"#window.{self._name} takes {wanted} here, {found}")
+        instead = (
+            f"and {self._shown(node)} is one" if wanted == "no parameter" else f"not {self._shown(node)}"
+        )
+        return self._scope.error(node, f"#window.{self._name} takes {wanted} here, {instead}")
 
     def _shown(self, node: ex.Expression) -> str:
         if isinstance(node, ex.Literal) and isinstance(node.value, Milliseconds):
@@ -107,8 +109,8 @@ class _Parameters:
 
     def _check_attribute(self, node: ex.Attribute) -> None:
         """Raise if the stream has no such attribute."""
-        of = self._scope
-        Scope(of.slots, of.source, f"#window.{self._name}", of.current).attribute(node)
+        scope = self._scope
+        Scope(scope.slots, scope.source, f"#window.{self._name}", scope.current).attribute(node)
 
     def count(self, least: int) -> int:
         """Return the next parameter, a number of events. It is required."""

@@ -162,13 +162,13 @@ class AbsentHalf(LogicalHalf):
 
     def add_again(self, partial: PartialState) -> None:
         """Add a copy of a partial match to both halves; its wait begins with the last event."""
-        made = partial.copy_before(len(partial.slots))
-        taken = made.slots[self.slot]
+        partial_copy = partial.copy_before(len(partial.slots))
+        taken = partial_copy.slots[self.slot]
         if taken is not None:
-            made.time = taken[0][0]
-        made.slots[self.slot] = made.slots[self.partner.slot] = None
-        self.fresh.append(made)
-        self.partner.fresh.append(made)
+            partial_copy.time = taken[0][0]
+        partial_copy.slots[self.slot] = partial_copy.slots[self.partner.slot] = None
+        self.fresh.append(partial_copy)
+        self.partner.fresh.append(partial_copy)
 
     def take(self, event: Event) -> list[PartialState]:
         """End the partial matches that an event of the absent stream forbids, or let them wait again."""

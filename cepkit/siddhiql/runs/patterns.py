@@ -67,20 +67,20 @@ class KeyedState(WaitingState):
 
     def take(self, event: Event) -> list[PartialState]:
         """Offer an event to the partial matches with its key, and return those that are complete."""
-        made: list[PartialState] = []
+        complete: list[PartialState] = []
         key = tuple(event[equality.place] for equality in self._equalities)
         for number, partial in [*self._of_key.get(key, {}).items()]:
             partial.slots[self.slot] = [event]
             self.check(partial)
             if self.completed.is_complete:
                 self.completed.is_complete = False
-                made.append(partial)
+                complete.append(partial)
             if self.is_changed:
                 del self._waiting[number]
                 self._forget(key, number)
             else:
                 partial.slots[self.slot] = None
-        return made
+        return complete
 
     def _forget(self, key: tuple, number: int) -> None:
         del self._of_key[key][number]
@@ -206,16 +206,18 @@ class PatternRun:
         """Return the first and the last state of a tree, and the states that a sequence resets."""
         slot, n_slots = len(self._states), len(self._plan.streams)
         common = {"is_start": is_start, "is_sequence": self._plan.is_sequence}
-        made: WaitingState
+        waiting: WaitingState
         match tree:
             case sp.EventState() if self._plan.keys[slot] and not self._plan.is_sequence:
-                made = KeyedState(slot, n_slots, self._plan.keys[slot], **common)
+                waiting = KeyedState(slot, n_slots, self._plan.keys[slot], **common)
             case sp.EventState():
-                made = WaitingState(slot, n_slots, **common)
+                waiting = WaitingState(slot, n_slots, **common)
             case sp.CountedState(low=low, high=high):
-                made = CountState(slot, n_slots, low, high, **common)
+                waiting = CountState(slot, n_slots, low, high, **common)
             case sp.AbsentState(wait_ms=wait):
-                made = AbsentWait(slot, n_slots, self._ticks(wait) or 0, self._clock, self._report, **common)
+                waiting = AbsentWait(
+                    slot, n_slots, self._ticks(wait) or 0, self._clock, self._report, **common
+                )
             case sp.LogicalState(operator=operator):
                 left, right = halves(tree)
                 # The timer of the left half is the older one; its slot is the later one.
@@ -236,8 +238,8 @@ class PatternRun:
                 return self._chain(parts, is_start=is_start)
             case _:
                 raise TypeError(f"no state for {type(tree).__name__}")
-        self._add(made)
-        return made, made, [made]
+        self._add(waiting)
+        return waiting, waiting, [waiting]
 
     def _chain(
         self, parts: Sequence[sp.StatePattern], *, is_start: bool

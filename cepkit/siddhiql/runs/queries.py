@@ -31,7 +31,11 @@ class SidePlan:
         """Return what passes the filters after the window."""
         if not self.after:
             return chunk
-        return [one for one in chunk if one[0] == RESET or all(call([[one[1]]]) for call in self.after)]
+        return [
+            passed
+            for passed in chunk
+            if passed[0] == RESET or all(call([[passed[1]]]) for call in self.after)
+        ]
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,10 @@ class JoinRun:
             if kind == RESET:
                 self._selector.select([(RESET, [None, None], time)])
                 continue
-            found = [(kind, slots, time) for slots in self._partners(which, event)]
-            if not found and plan.keeps[which]:
-                found = [(kind, self._pair(which, event, None), time)]
-            rows += self._selector.select(found)
+            joined = [(kind, slots, time) for slots in self._partners(which, event)]
+            if not joined and plan.keeps[which]:
+                joined = [(kind, self._pair(which, event, None), time)]
+            rows += self._selector.select(joined)
         self._deliver(rows)
 
     def _partners(self, which: int, event: Event) -> Sequence[Slots]:

@@ -31,10 +31,10 @@ class PartialState:
 
     def copy_before(self, slot: int) -> PartialState:
         """Return a copy without the events from ``slot`` on. A list of events is shared by all copies."""
-        made = PartialState(0)
-        made.slots = self.slots[:slot] + [None] * (len(self.slots) - slot)
-        made.time = self.time
-        return made
+        partial_copy = PartialState(0)
+        partial_copy.slots = self.slots[:slot] + [None] * (len(self.slots) - slot)
+        partial_copy.time = self.time
+        return partial_copy
 
     def append(self, slot: int, event: Event) -> None:
         """Add an event to the list of a state."""
@@ -186,13 +186,13 @@ class WaitingState:
 
     def take(self, event: Event) -> list[PartialState]:
         """Offer an event to all partial matches, and return those that are complete."""
-        made, kept, slot = [], [], self.slot
+        complete, kept, slot = [], [], self.slot
         for partial in self.pending:
             partial.slots[slot] = [event]
             self.check(partial)
             if self.completed.is_complete:
                 self.completed.is_complete = False
-                made.append(partial)
+                complete.append(partial)
             if self.is_changed:
                 continue
             partial.slots[slot] = None
@@ -201,7 +201,7 @@ class WaitingState:
             if self.is_sequence and self.resets is not None and self.resets_on_failure:
                 self.resets.begin_later()
         self.pending[:] = kept
-        return made
+        return complete
 
     def dies_without_event(self) -> bool:
         """Return whether an event that does not fit ends a partial match."""
@@ -256,7 +256,7 @@ class CountState(WaitingState):
 
     def take(self, event: Event) -> list[PartialState]:
         """Offer an event to all partial matches, and return those that are complete."""
-        made, kept, slot = [], [], self.slot
+        complete, kept, slot = [], [], self.slot
         for partial in self.pending:
             if any(taken is not None for taken in partial.slots[slot + 1 : slot + 3]):
                 continue
@@ -265,7 +265,7 @@ class CountState(WaitingState):
             self.check(partial)
             if self.completed.is_complete:
                 self.completed.is_complete = False
-                made.append(partial)
+                complete.append(partial)
             stays = not self.is_changed
             if not self._is_taken:
                 partial.remove_last(slot)
@@ -273,7 +273,7 @@ class CountState(WaitingState):
             if stays:
                 kept.append(partial)
         self.pending[:] = kept
-        return made
+        return complete
 
     def accept(self, partial: PartialState) -> None:
         """Count the new event, and pass the partial match on if it has enough of them."""
@@ -331,10 +331,10 @@ class LogicalHalf(WaitingState):
 
     def add_again(self, partial: PartialState) -> None:
         """Add a copy of a partial match to both halves."""
-        made = partial.copy_before(self.slot)
-        made.slots[self.partner.slot] = None
-        self.fresh.append(made)
-        self.partner.fresh.append(made)
+        partial_copy = partial.copy_before(self.slot)
+        partial_copy.slots[self.partner.slot] = None
+        self.fresh.append(partial_copy)
+        self.partner.fresh.append(partial_copy)
 
     def reset(self) -> None:
         """Forget the partial matches of a sequence, unless one half of ``and`` has its event."""

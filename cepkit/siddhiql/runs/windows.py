@@ -58,10 +58,10 @@ class NoWindow(EventWindow):
 
     def push(self, event: Event) -> None:
         """Hand over an event, and let it leave."""
-        made: list[Passed] = [(CURRENT, event, event[0])]
+        passed: list[Passed] = [(CURRENT, event, event[0])]
         if self.plan.with_expired:
-            made.append((EXPIRED, event, self.clock.now))
-        self.emit([*made, (RESET, event, self.clock.now)])
+            passed.append((EXPIRED, event, self.clock.now))
+        self.emit([*passed, (RESET, event, self.clock.now)])
 
 
 class LengthWindow(EventWindow):
@@ -73,11 +73,11 @@ class LengthWindow(EventWindow):
 
     def push(self, event: Event) -> None:
         """Take an event in; the oldest one leaves first."""
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if len(self.events) >= self.plan.length:
-            made.append((EXPIRED, self.events.popleft(), self.clock.now))
+            passed.append((EXPIRED, self.events.popleft(), self.clock.now))
         self.events.append(event)
-        self.emit([*made, (CURRENT, event, event[0])])
+        self.emit([*passed, (CURRENT, event, event[0])])
 
     def content(self) -> Sequence[Event]:
         """Return the events of the window."""
@@ -92,24 +92,24 @@ class TimeWindow(LengthWindow):
         self._timer = clock.timer(self._wake)
 
     def _leave(self) -> list[Passed]:
-        now, made = self.clock.now, []
+        now, passed = self.clock.now, []
         while self.events and self.events[0][0] + self.plan.width <= now:
-            made.append((EXPIRED, self.events.popleft(), now))
-        return made
+            passed.append((EXPIRED, self.events.popleft(), now))
+        return passed
 
     def push(self, event: Event) -> None:
         """Take an event in; those that are too old leave first."""
-        made = self._leave()
+        passed = self._leave()
         if self.plan.length and len(self.events) >= self.plan.length:
-            made.append((EXPIRED, self.events.popleft(), self.clock.now))
+            passed.append((EXPIRED, self.events.popleft(), self.clock.now))
         self.events.append(event)
         self._timer.set(event[0] + self.plan.width)
-        self.emit([*made, (CURRENT, event, event[0])])
+        self.emit([*passed, (CURRENT, event, event[0])])
 
     def _wake(self, time: int) -> None:
-        made = self._leave()
-        if made:
-            self.emit(made)
+        passed = self._leave()
+        if passed:
+            self.emit(passed)
 
 
 class ExternalTimeWindow(LengthWindow):
@@ -117,11 +117,11 @@ class ExternalTimeWindow(LengthWindow):
 
     def push(self, event: Event) -> None:
         """Take an event in; those that are too old leave first."""
-        [place], made, now = self.plan.places, [], event[self.plan.places[0]]
+        [place], passed, now = self.plan.places, [], event[self.plan.places[0]]
         while self.events and self.events[0][place] + self.plan.width <= now:
-            made.append((EXPIRED, self.events.popleft(), now))
+            passed.append((EXPIRED, self.events.popleft(), now))
         self.events.append(event)
-        self.emit([*made, (CURRENT, event, event[0])])
+        self.emit([*passed, (CURRENT, event, event[0])])
 
 
 class SortWindow(LengthWindow):
@@ -130,11 +130,11 @@ class SortWindow(LengthWindow):
     def push(self, event: Event) -> None:
         """Take an event in; the last one in order leaves."""
         self.events.append(event)
-        made: list[Passed] = [(CURRENT, event, event[0])]
+        passed: list[Passed] = [(CURRENT, event, event[0])]
         if len(self.events) > self.plan.length:
             self.events = deque(sorted(self.events, key=cmp_to_key(self._compare)))
-            made.append((EXPIRED, self.events.pop(), self.clock.now))
-        self.emit(made)
+            passed.append((EXPIRED, self.events.pop(), self.clock.now))
+        self.emit(passed)
 
     def _compare(self, one: Event, other: Event) -> int:
         for place, sign in zip(self.plan.places, self.plan.signs, strict=True):
@@ -161,19 +161,19 @@ class LengthBatch(EventWindow):
         """Take an event in; a complete batch is handed over."""
         self._n += 1
         if self.plan.at_once:
-            made: list[Passed] = []
+            passed: list[Passed] = []
             if self._n == self.plan.length + 1:
-                made, self._n = self._end_batch(), 1
+                passed, self._n = self._end_batch(), 1
             self._keep([event])
-            self.emit([*made, (CURRENT, event, event[0])])
+            self.emit([*passed, (CURRENT, event, event[0])])
             return
         self.current.append(event)
         if self._n == self.plan.length:
-            made, self._n = self._end_batch(), 0
-            made += [(CURRENT, one, one[0]) for one in self.current]
+            passed, self._n = self._end_batch(), 0
+            passed += [(CURRENT, batch_event, batch_event[0]) for batch_event in self.current]
             self._keep(self.current)
             self.current = []
-            self.emit(made)
+            self.emit(passed)
 
     def _keep(self, events: list[Event]) -> None:
         if self.plan.with_expired or self.plan.is_searched:
@@ -181,12 +181,12 @@ class LengthBatch(EventWindow):
 
     def _end_batch(self) -> list[Passed]:
         now = self.clock.now
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if self.plan.with_expired:
-            made += [(EXPIRED, one, now) for one in self.expired]
+            passed += [(EXPIRED, event, now) for event in self.expired]
             self.expired = []
-        made.append((RESET, (), now))
-        return made
+        passed.append((RESET, (), now))
+        return passed
 
 
 class TimeBatch(EventWindow):
@@ -218,33 +218,33 @@ class TimeBatch(EventWindow):
         if is_over:
             self._next += plan.width
             self._timer.set(self._next)
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if event is not None:
             self._has_reset = True
             if plan.at_once:
-                made.append((CURRENT, event, event[0]))
+                passed.append((CURRENT, event, event[0]))
                 if self._keeps():
                     self.expired.append(event)
             else:
                 self.current.append(event)
         if is_over:
-            made += self._end_batch(now)
-        if made:
-            self.emit(made)
+            passed += self._end_batch(now)
+        if passed:
+            self.emit(passed)
 
     def _end_batch(self, now: int) -> list[Passed]:
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if self.plan.with_expired:
-            made += [(EXPIRED, one, now) for one in self.expired]
+            passed += [(EXPIRED, event, now) for event in self.expired]
             self.expired = []
         if self._has_reset:
-            made.append((RESET, (), now))
+            passed.append((RESET, (), now))
             self._has_reset = False
         if self.current:
-            made += [(CURRENT, one, one[0]) for one in self.current]
+            passed += [(CURRENT, event, event[0]) for event in self.current]
             self.expired = [*self.expired, *self.current] if self._keeps() else []
             self.current = []
-        return made
+        return passed
 
     def _keeps(self) -> bool:
         return self.plan.with_expired or self.plan.is_searched
@@ -284,20 +284,20 @@ class ExternalTimeBatch(EventWindow):
                 self._end = self._next_end(time)
             self._set_timeout()
         self._last = max(self._last, time)
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if time >= self._end:
             if self._is_flushed:
-                made = self._append(self._last)
+                passed = self._append(self._last)
                 self._is_flushed = False
             else:
-                made = self._flush(self._last)
+                passed = self._flush(self._last)
             self._end = self._next_end(self._last)
             self._enter(event)
             self._set_timeout()
         else:
             self._enter(event)
-        if made:
-            self.emit(made)
+        if passed:
+            self.emit(passed)
 
     def _enter(self, event: Event) -> None:
         if self.plan.shows_end:
@@ -316,42 +316,42 @@ class ExternalTimeBatch(EventWindow):
     def _wake(self, time: int) -> None:
         if self._deadline > time:
             return
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if not self._is_flushed:
-            made = self._flush(self._last)
+            passed = self._flush(self._last)
             self._is_flushed = True
         elif self.current:
-            made = self._append(self._last)
+            passed = self._append(self._last)
         self._set_timeout()
-        if made:
-            self.emit(made)
+        if passed:
+            self.emit(passed)
 
     def _flush(self, now: int) -> list[Passed]:
         """Hand over a batch."""
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if self.plan.with_expired:
-            made += [(EXPIRED, one, now) for one in self.expired]
+            passed += [(EXPIRED, event, now) for event in self.expired]
         self.expired = []
         if self.current:
-            made.append((RESET, (), now))
-            made += [(CURRENT, one, one[0]) for one in self.current]
+            passed.append((RESET, (), now))
+            passed += [(CURRENT, event, event[0]) for event in self.current]
             self.expired = list(self.current) if self._keeps else []
         self.current = []
-        return made
+        return passed
 
     def _append(self, now: int) -> list[Passed]:
         """Hand over a batch again, with the events that came after its timeout."""
         if not self.current:
             return []
-        made: list[Passed] = []
+        passed: list[Passed] = []
         if self.plan.with_expired:
-            made += [(EXPIRED, one, now) for one in self.expired]
-        made.append((RESET, (), now))
-        made += [(CURRENT, one, one[0]) for one in (*self.expired, *self.current)]
+            passed += [(EXPIRED, event, now) for event in self.expired]
+        passed.append((RESET, (), now))
+        passed += [(CURRENT, event, event[0]) for event in (*self.expired, *self.current)]
         if self._keeps:
             self.expired = [*self.expired, *self.current]
         self.current = []
-        return made
+        return passed
 
 
 _WINDOWS: dict[str, type[EventWindow]] = {
