@@ -76,8 +76,8 @@ class FirstMatchFinder:
             self._look = partial(match_by_counting, program)
         elif engine == "ordered":
             if orders is None:
-                own = OrderedEvents(program, events)
-                orders = [branch_order(own, bound).order for bound in program.branches]
+                ordered_events = OrderedEvents(program, events)
+                orders = [branch_order(ordered_events, bound).order for bound in program.branches]
             self.orders = orders
             self._look = lambda part: ordered_sequence(OrderedEvents(program, part), orders, **limits)
 
@@ -96,10 +96,10 @@ class FirstMatchFinder:
 
     def first(self, n: int, enough: int) -> FirstMatches | None:
         """Return the first ``n`` matches, or fewer; None if ``enough`` are not cheap to find."""
-        found = self._opening(None, n, enough)
-        if found is None or not (found.is_all or len(found.block) >= enough):
+        matches = self._opening(None, n, enough)
+        if matches is None or not (matches.is_all or len(matches.block) >= enough):
             return None
-        return None if self.is_short and self.events.n_events <= _SHORT * found.n_seen else found
+        return None if self.is_short and self.events.n_events <= _SHORT * matches.n_seen else matches
 
     def first_of(self, positions: np.ndarray, since: int, n: int) -> FirstMatches | None:
         """Return the first matches of one partition that end at ``positions[since]`` or later.
@@ -123,30 +123,32 @@ class FirstMatchFinder:
             return None
         n_events = self.events.n_events if positions is None else len(positions)
         most = min(n_events, _MOST_EVENTS_PLAIN if self.is_cold else _MOST_EVENTS)
-        known, beyond, n_failed, found = 0, None, 0, EMPTY
+        n_searched, beyond, n_failed, matches = 0, None, 0, EMPTY
         size = min(_FEWEST, most)
-        while size > known:
-            own = slice(0, size) if positions is None else positions[:size]
-            block = self._matches(self.events.at(own))
+        while size > n_searched:
+            selected = slice(0, size) if positions is None else positions[:size]
+            block = self._matches(self.events.at(selected))
             if block is None:
                 beyond, n_failed = size, n_failed + 1
             else:
-                known, found = size, block
+                n_searched, matches = size, block
                 if positions is not None:
-                    found = block.with_events(positions[block.event_of_item])
-                    found = found.take(np.flatnonzero(found.last >= since))
-            if len(found) >= (enough if n_failed else n) or n_failed == _MOST_FAILED:
+                    matches = block.with_events(positions[block.event_of_item])
+                    matches = matches.take(np.flatnonzero(matches.last >= since))
+            if len(matches) >= (enough if n_failed else n) or n_failed == _MOST_FAILED:
                 break
-            size = min(_GROWTH * known, most) if beyond is None else (known + beyond) // 2
-        return FirstMatches(found.take(slice(0, n)), known == n_events and len(found) <= n, known)
+            size = min(_GROWTH * n_searched, most) if beyond is None else (n_searched + beyond) // 2
+        return FirstMatches(
+            matches.take(slice(0, n)), n_searched == n_events and len(matches) <= n, n_searched
+        )
 
     def _matches(self, part: Events) -> MatchBlock | None:
         """Return all matches in a few events, or None if there are too many."""
-        found = self._look(part)
-        is_counted = isinstance(found, KnownMatches | CountedMatches)
-        if not is_counted or found.count() > _MOST_MATCHES:
+        matches = self._look(part)
+        is_counted = isinstance(matches, KnownMatches | CountedMatches)
+        if not is_counted or matches.count() > _MOST_MATCHES:
             return None
-        return report_matches(self.program, found).ending(0, part.n_events)
+        return report_matches(self.program, matches).ending(0, part.n_events)
 
 
 def _plain(program: SequenceProgram, text: str, name: str) -> Any:

@@ -173,11 +173,11 @@ class FunnelResult:
         0    b  b.ts > a.ts + 1         0.75
         """
         rows = [
-            (b, step.variable, one.text, one.alone, one.looked_at, one.passed,
-             _share(one.passed, one.looked_at), 1.0 if one.alone else branch.share)
+            (b, step.variable, condition.text, condition.alone, condition.looked_at, condition.passed,
+             _share(condition.passed, condition.looked_at), 1.0 if condition.alone else branch.share)
             for b, branch in enumerate(self.branches)
             for step in branch.steps
-            for one in step.conditions
+            for condition in step.conditions
         ]  # fmt: skip
         names = ["branch", "step", "condition", "alone", "tried", "passed", "selectivity", "share"]
         frame = pd.DataFrame(rows, columns=names)
@@ -197,7 +197,7 @@ class FunnelResult:
         Count(n=3, exact=True)
         """
         every = [branch.complete for branch in self.branches]
-        return Count(sum(one.n for one in every), all(one.exact for one in every))
+        return Count(sum(count.n for count in every), all(count.exact for count in every))
 
     # --- words
 
@@ -231,7 +231,7 @@ class FunnelResult:
             return [f"{name}{head}; counting was cut short"]
         refused = [(_share(s.passed, s.looked_at), s) for s in branch.steps[1:] if s.passed < s.looked_at]
         if refused:
-            fewest = _tried_text(min(refused, key=lambda one: one[0])[1], branch.share)
+            fewest = _tried_text(min(refused, key=lambda refusal: refusal[0])[1], branch.share)
             return [f"{name}{head}; no step loses partial matches; the fewest events pass here: {fewest}"]
         is_one = len(branch.steps) == 1
         return [f"{name}{head}; {'nothing is lost' if is_one else 'no step loses partial matches'}"]
@@ -261,7 +261,7 @@ class FunnelResult:
         for branch in self.branches:
             counts = [(step.variable, step.partial) for step in branch.steps]
             counts += [("matches", branch.complete), ("reported", branch.reported)]
-            drawn.append([(name, one.n, one.exact) for name, one in counts if one is not None])
+            drawn.append([(name, count.n, count.exact) for name, count in counts if count is not None])
         return funnel_figure(str(self.query.pattern), drawn)
 
     def _shown(self) -> pd.DataFrame:
@@ -341,9 +341,9 @@ def _losses(branch: BranchFunnel, limits: str) -> Iterator[tuple[float, str]]:
             yield -1.0, f"there is no {_kind(step)} for {step.variable}"
             return
         if step.n_alone == 0:
-            worst = _worst([one for one in step.conditions if one.alone])
-            said = "" if worst is None else f" ({_held_text(worst)})"
-            yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{said}"
+            worst = _worst([condition for condition in step.conditions if condition.alone])
+            reason = "" if worst is None else f" ({_held_text(worst)})"
+            yield 0.0, f"0 of {step.n_of_type:,} {_kind(step)}s can be {step.variable}{reason}"
             return
         lost = 0 if step.absent is None else step.absent.n
         is_exact = before is not None and before.partial.exact and step.partial.exact
@@ -382,10 +382,13 @@ def _why(step: StepCount, limits: str, share: float) -> str:
 
 
 def _tried_text(step: StepCount, share: float) -> str:
-    worst = _worst([one for one in step.conditions if not one.alone and one.looked_at], of_tried=True)
-    said = "" if worst is None else f" ({_held_text(worst)})"
+    worst = _worst(
+        [condition for condition in step.conditions if not condition.alone and condition.looked_at],
+        of_tried=True,
+    )
+    reason = "" if worst is None else f" ({_held_text(worst)})"
     some = "" if share == 1 else f", {_share_text(share)}"
-    return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{said}{some}"
+    return f"{step.passed:,} of {step.looked_at:,} events tried as {step.variable} pass{reason}{some}"
 
 
 def _worst(conditions: list[ConditionCount], *, of_tried: bool = False) -> ConditionCount | None:
@@ -408,14 +411,14 @@ def _share_text(share: float) -> str:
 
 def _limits(query: RegexQuery | SequenceQuery | RowsQuery) -> str:
     """Return the limits for the next event in words: ``window of 5 min``."""
-    made = []
+    limits = []
     if query.within is not None:
-        made.append(f"window of {duration_text(query.within)}")
+        limits.append(f"window of {duration_text(query.within)}")
     if isinstance(query, SequenceQuery) and query.within_events is not None:
-        made.append(f"window of {query.within_events:,} events")
+        limits.append(f"window of {query.within_events:,} events")
     if isinstance(query, SequenceQuery) and query.gap_within is not None:
-        made.append(f"gap of {duration_text(query.gap_within)}")
-    return " or the ".join(made) or "window"
+        limits.append(f"gap of {duration_text(query.gap_within)}")
+    return " or the ".join(limits) or "window"
 
 
 def _kind(step: StepCount) -> str:

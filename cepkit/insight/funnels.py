@@ -50,9 +50,9 @@ def beginnings(pattern: Pattern, most: int | None = None) -> list[Pattern]:
     ``most`` limits their number; the shortest ones and the whole pattern remain.
     """
     parts = pattern.parts if isinstance(pattern, Sequence) else ()
-    made = [seq(*parts[:i]) for i in range(1, len(parts))]
-    made = [part for part in made if not is_nullable(part)]
-    return [*(made if most is None else made[: most - 1]), pattern]
+    prefixes = [seq(*parts[:i]) for i in range(1, len(parts))]
+    prefixes = [part for part in prefixes if not is_nullable(part)]
+    return [*(prefixes if most is None else prefixes[: most - 1]), pattern]
 
 
 def count_regex_funnel(
@@ -77,10 +77,12 @@ def count_regex_funnel(
     for part in parts:
         is_whole = part is parts[-1]
         n = n_matches if is_whole and n_matches is not None else _count(_cut_off(program, part), events)
-        own = _own_part(part, before)
-        n_alone = _n_alone(program, events, own) if with_conditions else None
-        conditions = tuple(_conditions(program, events, own)) if with_conditions else ()
-        steps.append(StepCount(str(own), None, n_rows, n_alone, Count(n), None, n_before, n, conditions))
+        last_part = _own_part(part, before)
+        n_alone = _n_alone(program, events, last_part) if with_conditions else None
+        conditions = tuple(_conditions(program, events, last_part)) if with_conditions else ()
+        steps.append(
+            StepCount(str(last_part), None, n_rows, n_alone, Count(n), None, n_before, n, conditions)
+        )
         before, n_before = _length(part), n
     return (BranchFunnel(tuple(steps), Count(n_before), Count(n_before), 1.0),)
 
@@ -197,25 +199,25 @@ def count_funnel(
         )
     places = Places(with_single_tests(program), events)
     accept = _accept(places)
-    made, known = [], n_matches if len(program.branches) == 1 else None
+    funnels, n_whole = [], n_matches if len(program.branches) == 1 else None
     for bound in program.branches:
         n = len(bound.branch.components)
         tally = Tally(places, accept, bound, seed, most_tallied)
-        last = n if known is None else n - 1
+        last = n if n_whole is None else n - 1
         partial = [count(places, accept, cut_off(bound, c + 1)) for c in range(last)]
-        partial += [Count(known)] if known is not None else []
+        partial += [Count(n_whole)] if n_whole is not None else []
         steps = tuple(_step(places, accept, bound, c, partial[c], tally, count) for c in range(n))
-        made.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
+        funnels.append(BranchFunnel(steps, partial[-1], partial[-1], tally.share))
     if program.query.after_match[0] == "none":
-        return tuple(made)
+        return tuple(funnels)
     reported = None
-    exact = all(one.complete.exact for one in made)
-    if exact and sum(one.complete.n for one in made) <= MOST_LOOKED_AT:
+    exact = all(funnel.complete.exact for funnel in funnels)
+    if exact and sum(funnel.complete.n for funnel in funnels) <= MOST_LOOKED_AT:
         block = report_matches(program, run(program, events)).ending(0, events.n_events)
-        reported = np.bincount(block.branch_of_match, minlength=len(made))
+        reported = np.bincount(block.branch_of_match, minlength=len(funnels))
     return tuple(
-        replace(one, reported=None if reported is None else Count(int(reported[b])))
-        for b, one in enumerate(made)
+        replace(funnel, reported=None if reported is None else Count(int(reported[b])))
+        for b, funnel in enumerate(funnels)
     )
 
 
@@ -231,10 +233,12 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
         )
         for condition, mask in zip(conditions_alone(bound, c), alone[typed:], strict=True)
     ]
-    for i, one in enumerate(bound.conditions):
-        if one.condition.absence is None and one.condition.decided_at == c:
-            text = str(one.condition.expression)
-            conditions.append(ConditionCount(one.condition.conjunct, text, False, *tally.of_condition[i]))
+    for i, bound_condition in enumerate(bound.conditions):
+        if bound_condition.condition.absence is None and bound_condition.condition.decided_at == c:
+            text = str(bound_condition.condition.expression)
+            conditions.append(
+                ConditionCount(bound_condition.condition.conjunct, text, False, *tally.of_condition[i])
+            )
     before, after = _absences(bound, c), _absences(bound, c + 1)
     absent = None
     if len(after) > len(before):
@@ -255,7 +259,7 @@ def _step(places, accept, bound: BoundBranch, c: int, partial: Count, tally: Tal
 
 def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:
     """Return the conditions on a single event of component ``c``, in the order of their terms."""
-    joint = {id(one.condition) for one in bound.conditions}
+    joint = {id(bound_condition.condition) for bound_condition in bound.conditions}
     return [
         condition
         for condition in bound.branch.conditions
@@ -265,7 +269,7 @@ def conditions_alone(bound: BoundBranch, c: int) -> list[Condition]:
 
 def with_single_tests(program: SequenceProgram) -> SequenceProgram:
     """Add a branch with every test on a single event as a separate test; other tests keep their numbers."""
-    terms = dict.fromkeys(term for bound in program.branches for own in bound.accepts for term in own)
+    terms = dict.fromkeys(term for bound in program.branches for accept in bound.accepts for term in accept)
     tests = replace(
         program.branches[0],
         accepts=tuple((term,) for term in terms), absent_accepts=(), conditions=(), untils=(),
@@ -293,18 +297,20 @@ def cut_off(bound: BoundBranch, n: int, *, absences: tuple[int, ...] | None = No
     absences = _absences(bound, n) if absences is None else absences
     number = {a: i for i, a in enumerate(absences)}
     conditions = []
-    for one in bound.conditions:
-        condition = one.condition
+    for bound_condition in bound.conditions:
+        condition = bound_condition.condition
         if condition.absence in number:
-            conditions.append(replace(one, condition=replace(condition, absence=number[condition.absence])))
+            conditions.append(
+                replace(bound_condition, condition=replace(condition, absence=number[condition.absence]))
+            )
         elif condition.absence is None and condition.decided_at < n:
-            conditions.append(one)
+            conditions.append(bound_condition)
     return BoundBranch(
         replace(
             branch,
             components=branch.components[:n],
             absences=tuple(branch.absences[a] for a in absences),
-            conditions=tuple(one.condition for one in conditions),
+            conditions=tuple(bound_condition.condition for bound_condition in conditions),
         ),
         bound.accepts[:n],
         tuple(bound.absent_accepts[a] for a in absences),
@@ -318,7 +324,11 @@ def _absences(bound: BoundBranch, n: int) -> tuple[int, ...]:
     whole = len(bound.branch.components)
     decided = []
     for a, absence in enumerate(bound.branch.absences):
-        named = [one.condition.decided_at for one in bound.conditions if one.condition.absence == a]
+        named = [
+            bound_condition.condition.decided_at
+            for bound_condition in bound.conditions
+            if bound_condition.condition.absence == a
+        ]
         is_edge = absence.after < 0 or absence.before >= whole
         if n == whole or (n > 0 and not is_edge and max(absence.before, *named, -1) < n):
             decided.append(a)

@@ -68,7 +68,9 @@ class PartialMatch:
     def __str__(self) -> str:
         if self.events:
             more = f", … {self.n_events:,} events" if self.n_events > _SHOWN_EVENTS else ""
-            return ", ".join(f"{name} = {row_text(of)}" for name, of in self.events[:_SHOWN_EVENTS]) + more
+            return (
+                ", ".join(f"{name} = {row_text(label)}" for name, label in self.events[:_SHOWN_EVENTS]) + more
+            )
         return f"{self.span}, at {self.state}"
 
     @property
@@ -175,12 +177,12 @@ class Moment:
         happened = ", ".join(did) or "no partial match changes"
         states = f" ({', '.join(f'{n:,} at {state}' for state, n in self.states)})" if self.states else ""
         live = f"{self.n_live:,} {'is' if self.n_live == 1 else 'are'} live{states}"
-        made = [f"match: {match if match.events else match.span}" for match in self.completed[:_SHOWN]]
+        matches = [f"match: {match if match.events else match.span}" for match in self.completed[:_SHOWN]]
         if len(self.completed) > _SHOWN:
-            made.append(f"{len(self.completed) - _SHOWN:,} more matches")
+            matches.append(f"{len(self.completed) - _SHOWN:,} more matches")
         if self.n_left_out:
-            made.append(f"after_match leaves out {self.n_left_out:,}")
-        return "; ".join([f"{row_text(self.label)}: {happened}", live, *made])
+            matches.append(f"after_match leaves out {self.n_left_out:,}")
+        return "; ".join([f"{row_text(self.label)}: {happened}", live, *matches])
 
     def __str__(self) -> str:
         return self.text
@@ -189,7 +191,7 @@ class Moment:
         lines = [self.text]
         for name in ("began", "advanced", "ended", "live"):
             listed, n = getattr(self, name), getattr(self, f"n_{name}")
-            lines += [f"  {name}: {one}" for one in listed[:_SHOWN]]
+            lines += [f"  {name}: {partial_match}" for partial_match in listed[:_SHOWN]]
             if n > min(len(listed), _SHOWN):
                 lines.append(f"  {name}: {n - min(len(listed), _SHOWN):,} more")
         return "\n".join(lines)
@@ -204,10 +206,10 @@ def moments_of(
     """
     rows = _RowLabels(source, events)
     if isinstance(program, Program):
-        made = _RegexMoments(program, rows, events)
+        moments = _RegexMoments(program, rows, events)
     else:
-        made = _SequenceMoments(program, rows, events, most_live)
-    return (made.read(k) for k in range(events.n_events))
+        moments = _SequenceMoments(program, rows, events, most_live)
+    return (moments.read(k) for k in range(events.n_events))
 
 
 class _RowLabels:
@@ -219,8 +221,8 @@ class _RowLabels:
     def labels(self, positions: Iterable[int]) -> dict[int, Any]:
         """Return the index labels of events by position."""
         positions = sorted(set(positions))
-        found = self.source.index_labels(self.events.rows(np.array(positions, np.int64)))
-        labels = (label.item() if isinstance(label, np.generic) else label for label in found)
+        row_labels = self.source.index_labels(self.events.rows(np.array(positions, np.int64)))
+        labels = (label.item() if isinstance(label, np.generic) else label for label in row_labels)
         return dict(zip(positions, labels, strict=True))
 
     def values(self, position: int) -> dict[str, Any]:
@@ -232,8 +234,10 @@ class _RowLabels:
 
 def names_of_mask(names: tuple[str, ...], mask: int) -> str:
     """Return the predicates at some positions of a regex in words: ``up or top``."""
-    own = dict.fromkeys("any" if name == ANY else name for p, name in enumerate(names) if mask >> p & 1)
-    return " or ".join(own) or "nothing"
+    predicates = dict.fromkeys(
+        "any" if name == ANY else name for p, name in enumerate(names) if mask >> p & 1
+    )
+    return " or ".join(predicates) or "nothing"
 
 
 def _moment(
@@ -246,8 +250,13 @@ def _moment(
 
     """
     shown = {name: some if name == "completed" else some[:MOST_LISTED] for name, some in kinds.items()}
-    label = rows.labels([k, *(at for some in shown.values() for one in some for at in positions_of(one))])
-    listed = {name: tuple(partial_of(one, label) for one in some) for name, some in shown.items()}
+    label = rows.labels(
+        [k, *(at for some in shown.values() for partial_match in some for at in positions_of(partial_match))]
+    )
+    listed = {
+        name: tuple(partial_of(partial_match, label) for partial_match in some)
+        for name, some in shown.items()
+    }
     counts = {f"n_{name}": len(some) for name, some in kinds.items() if name != "completed"}
     return Moment(k, label[k], **listed, **counts, **more, _values=partial(rows.values, k))
 
@@ -285,7 +294,13 @@ class _RegexMoments:
         states = tuple(sorted(Counter(after.values()).items()))
         n_elsewhere = self.partials.n_live - len(after)
         return _moment(
-            k, self.rows, kinds, lambda one: one[:2], self._partial, states=states, n_elsewhere=n_elsewhere
+            k,
+            self.rows,
+            kinds,
+            lambda partial_match: partial_match[:2],
+            self._partial,
+            states=states,
+            n_elsewhere=n_elsewhere,
         )
 
     def _live(self, k: int) -> dict[int, str]:
@@ -333,7 +348,7 @@ class _SequenceMoments:
         live = self.partials.live(j)
         kinds = {"began": change.began, "advanced": change.advanced, "ended": change.ended, "live": live}
         kinds["completed"] = completed
-        states = Counter(self.variables[b][one.components[-1]] for b, one in live)
+        states = Counter(self.variables[b][partial_match.components[-1]] for b, partial_match in live)
         return _moment(
             k, self.rows, kinds, self._positions, self._partial,
             n_elsewhere=self.partials.n_live - len(live), n_left_out=len(change.completed) - len(completed),
@@ -348,12 +363,12 @@ class _SequenceMoments:
         block = block_of(completed, places.position_of_place)
         if self.reporter is not None:
             block = self.reporter.reported(block, self.events.partition_of_event[block.last])
-        made = []
+        reported = []
         for m, branch in enumerate(block.branch_of_match.tolist()):
             items = slice(block.first_item_of_match[m], block.first_item_of_match[m + 1])
             path = places.place_of_position[block.event_of_item[items]].tolist()
-            made.append((branch, Partial(tuple(path), tuple(block.component_of_item[items].tolist()))))
-        return made
+            reported.append((branch, Partial(tuple(path), tuple(block.component_of_item[items].tolist()))))
+        return reported
 
     def _positions(self, one: Branched) -> tuple[int, ...]:
         return tuple(self.partials.places.position_of_place[list(one[1].path)].tolist())

@@ -86,12 +86,12 @@ class Extender:
 
     def obstacles(self, partial: Partial, j: int, c: int) -> list[Obstacle]:
         """Return why event ``j`` cannot be the next event of the partial match, as component ``c``."""
-        own = self.conditions
-        if (k := own.failing_alone(c, j)) is not None:
+        conditions = self.conditions
+        if (k := conditions.failing_alone(c, j)) is not None:
             typed = self.components[c].event_type is not None
             if k == 0 and typed:
                 return [Obstacle("type", c, (j,))]
-            seen = own.seen(("alone", c, k), np.empty(0), np.empty(0), 0, j)
+            seen = conditions.seen(("alone", c, k), np.empty(0), np.empty(0), 0, j)
             return [Obstacle("alone", c, (j,), k - typed, seen)]
         if not partial.path:
             return self._first(j, c)
@@ -176,17 +176,17 @@ class Extender:
     def hits(self, partial: Partial, y: int, *, ended: bool = False) -> tuple[bool, bool]:
         """Return two booleans: ``y`` could continue the last component; ``y`` could begin the next one."""
         c, p = partial.components[-1], partial.path[-1]
-        own, d = self.conditions, len(partial.path)
+        conditions, d = self.conditions, len(partial.path)
         if y < self.places.later[p]:
             return False, False
-        takes = not ended and not self.is_full(partial, c) and own.accepts(c, y)
+        takes = not ended and not self.is_full(partial, c) and conditions.accepts(c, y)
         if takes:
             path, first = partial.with_event(y, c).arrays(self.n)
-            takes = own.all_hold(c, path, first, d, each=True)
-        begins = c + 1 < self.n and self._is_complete(partial) and own.accepts(c + 1, y)
+            takes = conditions.all_hold(c, path, first, d, each=True)
+        begins = c + 1 < self.n and self._is_complete(partial) and conditions.accepts(c + 1, y)
         if begins:
             path, first = partial.with_event(y, c + 1).arrays(self.n)
-            begins = own.all_hold(c + 1, path, first, d, each=True)
+            begins = conditions.all_hold(c + 1, path, first, d, each=True)
         return takes, begins
 
     def _is_complete(self, partial: Partial) -> bool:
@@ -215,8 +215,8 @@ class Extender:
             checkpoint()
             ended = ended or self._ends(last, path, first, len(partial.path), y)
             hit_take, hit_begin = self.hits(partial, y, ended=ended)
-            own, other = (hit_take, hit_begin) if takes else (hit_begin, hit_take)
-            if own or (other and self.query.scope == "run"):
+            is_hit, is_other_hit = (hit_take, hit_begin) if takes else (hit_begin, hit_take)
+            if is_hit or (is_other_hit and self.query.scope == "run"):
                 yield Obstacle("skipped", c, (p, j, y), number=last if hit_take else last + 1)
                 return
 
@@ -237,7 +237,11 @@ class Extender:
 
     def _range(self, absence, partial: Partial) -> range:
         def own(c: int) -> list[int]:
-            return [place for place, of in zip(partial.path, partial.components, strict=True) if of == c]
+            return [
+                place
+                for place, component in zip(partial.path, partial.components, strict=True)
+                if component == c
+            ]
 
         places = self.places
         if absence.spanning:
@@ -284,8 +288,8 @@ def rows_looked_back(query: RegexQuery) -> int:
 
 
 def _looked_back(tree: ex.Expression) -> int:
-    own = tree.offset if isinstance(tree, ex.Previous) else 0
-    return own + max(map(_looked_back, tree.children()), default=0)
+    offset = tree.offset if isinstance(tree, ex.Previous) else 0
+    return offset + max(map(_looked_back, tree.children()), default=0)
 
 
 class RegexPartials:
@@ -359,7 +363,7 @@ class SequencePartials:
     def live(self, j: int | None = None) -> list[Branched]:
         """Return the live partial matches in the partition of place ``j``; None for all partitions."""
         if j is None:
-            return [one for own in self._live.values() for one in own]
+            return [branched for live_partials in self._live.values() for branched in live_partials]
         return self._live.get(int(self.places.start_of_partition[j]), [])
 
     def read(self, j: int) -> Change:
@@ -367,9 +371,9 @@ class SequencePartials:
         partition, change = int(self.places.start_of_partition[j]), Change()
         before = self._live.get(partition, [])
         kept, ways = self._pass(partition, j, change, self._extend(before, j, change))
-        for one in sorted([*change.began, *change.advanced], key=lambda one: one[0]):
-            if way := self._ways_at_first(*one):
-                kept.append(one)
+        for branched in sorted([*change.began, *change.advanced], key=lambda branched: branched[0]):
+            if way := self._ways_at_first(*branched):
+                kept.append(branched)
                 ways.append(way)
         self._keep(partition, kept, ways)
         if self._is_strict:  # then partial matches of other partitions may not skip the event
@@ -383,12 +387,12 @@ class SequencePartials:
         """Return the partial matches that stay live after event ``j``, and what they may do."""
         kept, ways = [], []
         live = zip(self._live.get(partition, ()), self._ways.get(partition, ()), strict=True)
-        for i, (one, way) in enumerate(live):
-            if (way := self._ways_after(*one, way, j)) & (_TAKE | _BEGIN):
-                kept.append(one)
+        for i, (branched, way) in enumerate(live):
+            if (way := self._ways_after(*branched, way, j)) & (_TAKE | _BEGIN):
+                kept.append(branched)
                 ways.append(way)
             elif i not in takers:
-                change.ended.append(one)
+                change.ended.append(branched)
         return kept, ways
 
     def _extend(self, before: list[Branched], j: int, change: Change) -> set[int]:
@@ -396,15 +400,15 @@ class SequencePartials:
         takers = set()
         for b, extender in enumerate(self._extenders):
             fits = [extender.conditions.failing_alone(c, j) is None for c in range(extender.n)]
-            own = [(i, partial) for i, (branch, partial) in enumerate(before) if branch == b]
-            for i, partial in ((-1, Partial()), *own):
+            branch_partials = [(i, partial) for i, (branch, partial) in enumerate(before) if branch == b]
+            for i, partial in ((-1, Partial()), *branch_partials):
                 for c in _next_components(extender, partial):
                     if fits[c] and not extender.obstacles(partial, j, c):
-                        made = b, partial.with_event(j, c)
-                        (change.advanced if partial.path else change.began).append(made)
+                        branched = b, partial.with_event(j, c)
+                        (change.advanced if partial.path else change.began).append(branched)
                         takers.add(i)
-                        if not extender.at_end(made[1]):
-                            change.completed.append(made)
+                        if not extender.at_end(branched[1]):
+                            change.completed.append(branched)
         return takers
 
     def _keep(self, partition: int, kept: list[Branched], ways: list[int]) -> None:

@@ -90,7 +90,7 @@ class RowReader:
 
     def advance(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> Advance:
         """Return the ways after a row; ``allowed`` are the variables that it may have, None for all."""
-        made: dict[tuple, Way] = {}
+        next_ways: dict[tuple, Way] = {}
         wanted: dict[str, None] = {}
         is_complete = False
         automaton = self.program.automaton
@@ -107,13 +107,13 @@ class RowReader:
                 if not self._is_in_time(row) or not self._holds(variable):
                     continue
                 history = self._history.step(way.history, self._trial) if way.history else way.history
-                made.setdefault((state, history), Way(state, history, (*way.states, state)))
-        if len(made) > MOST_WAYS:
+                next_ways.setdefault((state, history), Way(state, history, (*way.states, state)))
+        if len(next_ways) > MOST_WAYS:
             raise UnsupportedQueryError(
                 f"more than {MOST_WAYS:,} partial matches begin at the same row. "
                 "Name fewer rows, or compare with the row before, by PREV"
             )
-        return Advance(list(made.values()), tuple(wanted), is_complete)
+        return Advance(list(next_ways.values()), tuple(wanted), is_complete)
 
     def ending(self, ways: list[Way], row: int) -> Way | None:
         """Return the preferred way that is a whole match before ``row``, or None."""
@@ -126,28 +126,30 @@ class RowReader:
 
     def refusals(self, ways: list[Way], row: int, allowed: Collection[str] | None = None) -> list[RefusedRow]:
         """Return why no way takes a row: one refusal for each variable that is allowed there."""
-        found: dict[str, RefusedRow] = {}
+        refusal_of_name: dict[str, RefusedRow] = {}
         automaton = self.program.automaton
         for way in ways:
             for state in automaton.follow[way.state][self.side(row)]:
                 name = "" if state == MATCH else automaton.variable_of_state[state]
-                if not name or name in found or (allowed is not None and name not in allowed):
+                if not name or name in refusal_of_name or (allowed is not None and name not in allowed):
                     continue
                 self._look_at(way.history, name, row)
-                found[name] = RefusedRow(name, not self._is_in_time(row), tuple(self._failing(name)))
-        return list(found.values())
+                refusal_of_name[name] = RefusedRow(
+                    name, not self._is_in_time(row), tuple(self._failing(name))
+                )
+        return list(refusal_of_name.values())
 
     def could_be(self, row: int) -> list[str]:
         """Return the variables whose conditions hold at a row, with ``?`` if they need the rows before."""
-        found = []
+        names = []
         for name in dict.fromkeys(self.program.automaton.variable_of_state):
             if name in self.program.needs.variables:
-                found.append(f"{name}?")
+                names.append(f"{name}?")
                 continue
             self._look_at(self._history.start, name, row)
             if self._holds(name):
-                found.append(name)
-        return found
+                names.append(name)
+        return names
 
     # --- conditions
 
@@ -290,9 +292,9 @@ def _count(searched: SearchedRows, pattern: rp.RowPattern) -> int:
         after_match="to_next_row",
         after_match_variable=None,
     )
-    found = searched.search(program)
-    if found is not None:
-        return found.n_matches
+    matches = searched.search(program)
+    if matches is not None:
+        return matches.n_matches
     total = 0
     for part in searched.partitions():
         checkpoint()

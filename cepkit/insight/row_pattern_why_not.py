@@ -50,25 +50,25 @@ def dropped_rows(
     query, whole = bound.query, bound.query.whole
     clause = query.rows
     shown = "all" if clause.rows_per_match == "all_with_unmatched" else clause.rows_per_match
-    made = list(output_rows(bound.program, bound.measures, shown, part.columns, part.n_rows, [match]))
+    output = list(output_rows(bound.program, bound.measures, shown, part.columns, part.n_rows, [match]))
     if not isinstance(whole, SelectedRows) or whole.where is None:
-        return [], len(made)
+        return [], len(output)
     order_by = [key.column for key in query.keys]
     schema = result_schema(clause, bound.schema, bound.measures, query.partition_by, order_by)
     scope = scope_of_result(whole, schema, dict(query.params), list(bound.schema))
     names = [name for name, _ in clause.measures]
     read = {column_of(node.name, schema) for node in whole.where.walk() if isinstance(node, ex.Attribute)}
-    rows = searched.events.rows(part.positions[[row for row, _ in made]])
+    rows = searched.events.rows(part.positions[[row for row, _ in output]])
     copied = {name: _plain(source, name, rows) for name in read - set(names)}
     keeps = scope.compiled(whole.where, "WHERE")
-    found = []
-    for i, (row, values) in enumerate(made):
+    dropped = []
+    for i, (row, values) in enumerate(output):
         columns = {name: [items[i]] for name, items in copied.items()}
         result = _ResultRow(columns | {name: [value] for name, value in zip(names, values, strict=True)})
         if keeps.call(result, 0) is not True:
-            told = _failing(whole.where, scope, result) if len(found) < most else ()
-            found.append(DroppedRow(row, tuple(told)))
-    return found, len(made)
+            failing = _failing(whole.where, scope, result) if len(dropped) < most else ()
+            dropped.append(DroppedRow(row, tuple(failing)))
+    return dropped, len(output)
 
 
 def _plain(source: Source, name: str, rows: np.ndarray) -> list[Any]:
@@ -80,14 +80,14 @@ def _plain(source: Source, name: str, rows: np.ndarray) -> list[Any]:
 
 
 def _failing(where: ex.Expression, scope: ColumnScope, result: _ResultRow) -> list[str]:
-    told = []
+    texts = []
     for condition in ex.conjuncts(where):
         if scope.compiled(condition, "WHERE").call(result, 0) is True:
             continue
         looks = dict.fromkeys(node for node in condition.walk() if isinstance(node, ex.Attribute))
         values = ", ".join(f"{print_sql(look)} = {_value(look, scope, result)}" for look in looks)
-        told.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
-    return told
+        texts.append(f"{print_sql(condition)}{f' ({values})' if values else ''}")
+    return texts
 
 
 def _value(look: ex.Attribute, scope: ColumnScope, result: _ResultRow) -> str:
@@ -158,10 +158,10 @@ class RowExplainer:
             return strays
         code = int(self.events.partition_of_event[self.positions[0]])
         self.part = self.searched.partition(code)
-        own = np.searchsorted(self.part.positions, self.positions).tolist()
-        read = RowsRead(own[0], own[-1])
-        if len(own) <= own[-1] - own[0]:
-            return self._with_gap(read, own)
+        places = np.searchsorted(self.part.positions, self.positions).tolist()
+        read = RowsRead(places[0], places[-1])
+        if len(places) <= places[-1] - places[0]:
+            return self._with_gap(read, places)
         self.found = self.searched.matches(code)
         n_before = sum(match.start < read.low for match in self.found)
         self.reader = RowReader(self.bound, self.part, read.low, n_before + 1, every_way=True)
@@ -235,16 +235,16 @@ class RowExplainer:
     def _strays(self) -> WhyNot | None:
         """Return the explanation for rows of several partitions, or None for one partition."""
         codes = self.events.partition_of_event[self.positions]
-        found, counts = np.unique(codes, return_counts=True)
-        if len(found) < 2:
+        distinct_codes, counts = np.unique(codes, return_counts=True)
+        if len(distinct_codes) < 2:
             return None
-        most = found[int(np.argmax(counts))]
+        most = distinct_codes[int(np.argmax(counts))]
         other = self._key(self.positions[int(np.argmax(codes == most))])
         read = RowsRead(0, len(self.positions) - 1)
         for position, code in zip(self.positions, codes, strict=True):
             if code != most:
-                own = self._key(position)
-                read.stop("partition", f"{self._label(position)} belongs to {own}, the others to {other}")
+                key = self._key(position)
+                read.stop("partition", f"{self._label(position)} belongs to {key}, the others to {other}")
         return self._answer("no match: the rows are of several partitions", read)
 
     def _key(self, position: int) -> str:
@@ -278,12 +278,12 @@ class RowExplainer:
         for k in range(read.low, read.high + 1):
             name = self.named[int(self.part.positions[k])]
             allowed = None if name is None else self.bound.members[name]
-            made = reader.advance(ways, k, allowed)
-            if not made.ways:
+            advance = reader.advance(ways, k, allowed)
+            if not advance.ways:
                 self._name_rows(read, ways[0])
-                self._stop_at(read, k, ways, made, name)
+                self._stop_at(read, k, ways, advance, name)
                 return None
-            ways = made.ways
+            ways = advance.ways
         way = reader.ending(ways, read.high + 1)
         if way is None:
             self._name_rows(read, ways[0])
@@ -349,21 +349,23 @@ class RowExplainer:
         """Return the explanation for rows that match: their match, or the one that is preferred."""
         span = self.rows(read.low, read.high)
         verb = "matches" if read.low == read.high else "match"
-        own = next((match for match in self.found if match.start == read.low), None)
-        if own is not None and own.rows() == range(read.low, read.high + 1):
-            variables = self._variables(own)
+        starting_match = next((match for match in self.found if match.start == read.low), None)
+        if starting_match is not None and starting_match.rows() == range(read.low, read.high + 1):
+            variables = self._variables(starting_match)
             wrong = [
                 f"{self.row(read.low + i)} is {sql_variable(variables[i])}, not {sql_variable(name)}"
                 for i, name in enumerate(self.named[position] for position in self.positions)
                 if name is not None and variables[i] not in self.bound.members[name]
             ]
             if not wrong:
-                return self._after_where(read, own)
+                return self._after_where(read, starting_match)
             for text in wrong:
                 read.stop("preference", f"{text}: the pattern prefers these variables")
             return self._answer(f"no match: {span} {verb}, but with other variables", read)
-        if own is not None:
-            read.stop("preference", f"{self._match_text(own)} begins with the same row, and is preferred")
+        if starting_match is not None:
+            read.stop(
+                "preference", f"{self._match_text(starting_match)} begins with the same row, and is preferred"
+            )
             return self._answer(f"no match: {span} {verb}, but another match is preferred", read)
         before = next((match for match in self.found if match.start < read.low < self._next(match)), None)
         if before is None:
@@ -383,12 +385,12 @@ class RowExplainer:
     def _after_where(self, read: RowsRead, own: RowMatch) -> WhyNot:
         """Return the explanation for rows that are a match, whose rows of the result WHERE may drop."""
         span, variables = self.rows(read.low, read.high), self._variables(own)
-        told = f"{span} {'is' if read.low == read.high else 'are'} match {own.number:,} by MATCH_NUMBER() "
-        told += f"({self.told(read.low, variables)})"
+        head = f"{span} {'is' if read.low == read.high else 'are'} match {own.number:,} by MATCH_NUMBER() "
+        head += f"({self.told(read.low, variables)})"
         dropped, n_rows = dropped_rows(self.searched, self.source, self.part, own, MOST_NAMED)
-        one = self.bound.query.rows.rows_per_match == "one"
+        is_one_row = self.bound.query.rows.rows_per_match == "one"
         lines = [
-            f"{'' if one else self.row(lost.row) + ': '}WHERE fails: {condition}"
+            f"{'' if is_one_row else self.row(lost.row) + ': '}WHERE fails: {condition}"
             for lost in dropped[:MOST_NAMED]
             for condition in lost.conditions
         ]
@@ -401,7 +403,7 @@ class RowExplainer:
             table = self._table(variables, len(variables), lines)
             kinds = tuple(read.kinds)
             return WhyNot(
-                f"no row in the result: {told}, but WHERE drops {lost}", tuple(lines), kinds, (), False,
+                f"no row in the result: {head}, but WHERE drops {lost}", tuple(lines), kinds, (), False,
                 own.number, table,
             )  # fmt: skip
         if dropped:
@@ -411,7 +413,7 @@ class RowExplainer:
             clause = " and ".join(["OFFSET"] * bool(whole.offset) + ["LIMIT"] * (whole.limit is not None))
             lines.append(f"{clause} may drop rows of the match; this answer does not look at them")
         table = self._table(variables, len(variables), ())
-        return WhyNot(f"they match: {told}", more=tuple(lines), matches=True, number=own.number, table=table)
+        return WhyNot(f"they match: {head}", more=tuple(lines), matches=True, number=own.number, table=table)
 
     def _next(self, match: RowMatch) -> int:
         return next_start(self.bound.program, match)
@@ -424,8 +426,10 @@ class RowExplainer:
         lines = [f"{self.row(read.low)} alone could be {' or '.join(fitting)}" if fitting else ""]
         inside = next((match for match in self.found if read.low in match.rows()), None)
         if inside is not None:
-            own = self._variables(inside)[read.low - inside.start]
-            lines.append(f"{self.row(read.low)} is in {self._match_text(inside)}, as {sql_variable(own)}")
+            variable = self._variables(inside)[read.low - inside.start]
+            lines.append(
+                f"{self.row(read.low)} is in {self._match_text(inside)}, as {sql_variable(variable)}"
+            )
         return [line for line in lines if line]
 
 

@@ -153,9 +153,9 @@ class Stepping:
         events = self.events
         rows = slice(low, high) if self.positions is None else self.positions[low:high]
         partition = events.partition_of_event[rows]
-        codes, own = np.unique(partition, return_inverse=True)
+        codes, new_codes = np.unique(partition, return_inverse=True)
         columns = {name: column.take(rows) for name, column in events.columns.items()}
-        return Events(len(partition), columns, own.astype(np.int32), len(codes))
+        return Events(len(partition), columns, new_codes.astype(np.int32), len(codes))
 
 
 class RegexWalk(Walk):
@@ -164,9 +164,9 @@ class RegexWalk(Walk):
     def __init__(self, stepping: Stepping, begin: int, is_whole: bool):
         super().__init__(begin, stepping.n, is_whole)
         self._low = max(0, begin - rows_looked_back(stepping.program.query))
-        own = stepping.part(self._low, self.stop)
+        part = stepping.part(self._low, self.stop)
         self._name_of = stepping.name_of
-        self._partials = RegexPartials(stepping.program, own, begin - self._low)
+        self._partials = RegexPartials(stepping.program, part, begin - self._low)
         self._masks = () if stepping.states is None else stepping.states.masks
 
     def partials(self) -> tuple[np.ndarray, np.ndarray]:
@@ -179,13 +179,13 @@ class RegexWalk(Walk):
         starts, masks = self.partials()
         live = []
         for state, mask in enumerate(self._masks):
-            own = starts[(masks & mask) != 0]
-            if state and len(own):
+            starts_of_state = starts[(masks & mask) != 0]
+            if state and len(starts_of_state):
                 examples = tuple(
                     f"from {self._name_of(s)}, {k - s + 1:,} event{'s' * (k > s)}"
-                    for s in own[:EXAMPLES].tolist()
+                    for s in starts_of_state[:EXAMPLES].tolist()
                 )
-                live.append((state, len(own), examples))
+                live.append((state, len(starts_of_state), examples))
         completed = tuple(zip((first + self._low).tolist(), (last + self._low).tolist(), strict=True))
         return Snapshot(tuple(live), completed, self.is_whole)
 
@@ -197,15 +197,15 @@ class SequenceWalk(Walk):
         super().__init__(begin, stepping.n, begin == 0)
         self._name_of = stepping.name_of
         # An absence at the end of a match may read later events.
-        own = stepping.part(begin, min(stepping.n, self.stop + LOOK_BACK))
-        self._partials = SequencePartials(stepping.program, own, MOST_LIVE)
+        part = stepping.part(begin, min(stepping.n, self.stop + LOOK_BACK))
+        self._partials = SequencePartials(stepping.program, part, MOST_LIVE)
         self._places = self._partials.places
         self._states = () if stepping.states is None else stepping.states.state_of_component
         self._variables = [
             [component.variable for component in bound.branch.components]
             for bound in stepping.program.branches
         ]
-        self._known_from = begin if self.is_whole else begin + self._first_whole(own.n_events)
+        self._known_from = begin if self.is_whole else begin + self._first_whole(part.n_events)
 
     def _first_whole(self, n: int) -> int:
         """Return the first event whose window lies within the neighbourhood; ``n`` if unknown."""
@@ -221,12 +221,12 @@ class SequenceWalk(Walk):
 
     def _read(self, k: int) -> Snapshot:
         completed = self._partials.read(int(self._places.place_of_position[k - self.begin])).completed
-        made = {self._events_of(partial) for _, partial in completed}
+        matches = {self._events_of(partial) for _, partial in completed}
         left_out = self._partials.n_left_out
         note = f"{left_out:,} of the oldest partial matches are left out" if left_out else ""
         is_whole = not left_out and k >= self._known_from
         return Snapshot(
-            self._count_states(), tuple(sorted(made, key=lambda match: match[::-1])), is_whole, note
+            self._count_states(), tuple(sorted(matches, key=lambda match: match[::-1])), is_whole, note
         )
 
     def _events_of(self, partial: Partial) -> tuple[int, ...]:
@@ -239,8 +239,8 @@ class SequenceWalk(Walk):
             if b < len(self._states):
                 of_state.setdefault(self._states[b][partial.components[-1]], []).append((b, partial))
         return tuple(
-            (state, len(own), tuple(self._words(*one) for one in own[:EXAMPLES]))
-            for state, own in sorted(of_state.items())
+            (state, len(live), tuple(self._words(*branched) for branched in live[:EXAMPLES]))
+            for state, live in sorted(of_state.items())
         )
 
     def _words(self, b: int, partial: Partial) -> str:

@@ -70,7 +70,7 @@ class Tally:
         self.following = [[0, 0, 0] for _ in range(n)]
         ends = places.end_of_partition, places.window_end, places.gap_end, places.later
         self._ends = [memoryview(each) for each in ends]
-        self._next = [_next_accepted(accept[test_of(places.program, own)]) for own in bound.accepts]
+        self._next = [_next_accepted(accept[test_of(places.program, terms)]) for terms in bound.accepts]
         names, arguments, scratch = _plain_search(places, accept, bound)
         for name, each in (("admits", True), ("closes", False)):
             names[name] = self._decider(bound, names, each)
@@ -91,14 +91,16 @@ class Tally:
         self.share = n_done / len(starts) if len(starts) else 1.0
 
     def _decider(self, bound: BoundBranch, names: dict[str, Any], each: bool) -> Callable[..., bool]:
-        own: dict[int, list[tuple[int, Callable]]] = {}
-        for i, one in enumerate(bound.conditions):
-            if one.condition.absence is None and one.condition.each == each:
-                own.setdefault(one.condition.decided_at, []).append((i, names[f"holds{i}"]))
+        tests_of_component: dict[int, list[tuple[int, Callable]]] = {}
+        for i, bound_condition in enumerate(bound.conditions):
+            if bound_condition.condition.absence is None and bound_condition.condition.each == each:
+                tests_of_component.setdefault(bound_condition.condition.decided_at, []).append(
+                    (i, names[f"holds{i}"])
+                )
 
         def decide(c: int, *path: Any) -> bool:
             passed = True
-            for i, holds in own.get(c, ()):
+            for i, holds in tests_of_component.get(c, ()):
                 held = bool(holds(*path))
                 self.of_condition[i][0] += 1
                 self.of_condition[i][1] += held

@@ -187,24 +187,24 @@ def _number(label: Any, index: pd.Index) -> int:
     try:
         with warnings.catch_warnings():  # pandas warns when labels of several levels are not sorted
             warnings.simplefilter("ignore", pd.errors.PerformanceWarning)
-            found = index.get_loc(label)
+            place = index.get_loc(label)
     except (KeyError, TypeError, pd.errors.InvalidIndexError):
-        found = None
-    if isinstance(found, slice):
-        found = np.arange(len(index))[found]
-    elif isinstance(found, np.ndarray):
-        found = np.flatnonzero(found)
-    if found is None or (isinstance(found, np.ndarray) and not len(found)):
+        place = None
+    if isinstance(place, slice):
+        place = np.arange(len(index))[place]
+    elif isinstance(place, np.ndarray):
+        place = np.flatnonzero(place)
+    if place is None or (isinstance(place, np.ndarray) and not len(place)):
         there = f"They go from {index[0]!r} to {index[-1]!r}" if len(index) else "The frame has no rows"
         raise CepError(f"rows: no row of the frame has the label {label!r}. {there}")
-    if isinstance(found, np.ndarray):
-        if len(found) > 1:
+    if isinstance(place, np.ndarray):
+        if len(place) > 1:
             raise CepError(
-                f"rows: {len(found):,} rows have the label {label!r}; call reset_index() first "
+                f"rows: {len(place):,} rows have the label {label!r}; call reset_index() first "
                 "and name row numbers"
             )
-        found = found[0]
-    return int(found)
+        place = place[0]
+    return int(place)
 
 
 # Values and rows as text for readers.
@@ -213,7 +213,7 @@ def _number(label: Any, index: pd.Index) -> int:
 def cell(value: Any) -> str:
     """Return a value as text; nulls become empty."""
     if isinstance(value, list | tuple | np.ndarray):
-        shown = ", ".join(cell(one) for one in value[:8])
+        shown = ", ".join(cell(element) for element in value[:8])
         return f"[{shown}{', …' if len(value) > 8 else ''}]"
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
         return ""

@@ -113,8 +113,8 @@ def _value(source: Source, stepping: Stepping, term: ex.Expression, start: int, 
             values = column(operand.name, start, k)
             if function in ("first", "last"):
                 return cell(values[0 if function == "first" else -1])
-            known = [value for value in values if value is not None and value == value]
-            return cell({"min": min, "max": max}[function](known)) if known else ""
+            present = [value for value in values if value is not None and value == value]
+            return cell({"min": min, "max": max}[function](present)) if present else ""
     return None
 
 
@@ -193,10 +193,10 @@ class _Explainer:
             return strays
         partition = int(self.events.partition_of_event[self.positions[0]])
         self.stepping = Stepping(self.program, self.events, partition)
-        own = [self.stepping.index_of(position) for position in self.positions]
-        reading = RowReading(own[0], own[-1])
-        if len(own) <= own[-1] - own[0]:
-            return self._with_gap(reading, own)
+        indices = [self.stepping.index_of(position) for position in self.positions]
+        reading = RowReading(indices[0], indices[-1])
+        if len(indices) <= indices[-1] - indices[0]:
+            return self._with_gap(reading, indices)
         self._read(reading)
         span = self.rows(reading.low, reading.high)
         if not reading.kinds:
@@ -209,8 +209,8 @@ class _Explainer:
             head += f"; {following} cannot follow {last}"
         else:
             head += f"; {self._row_at(reading.low)} cannot be the first row of a match"
-        if len(own) == 1:
-            more = self._met(own[0])
+        if len(indices) == 1:
+            more = self._met(indices[0])
         return self._answer(head, reading, more)
 
     def _row_at(self, k: int) -> str:
@@ -233,16 +233,16 @@ class _Explainer:
     def _strays(self) -> WhyNot | None:
         """Return the explanation for rows of several partitions, or None for one partition."""
         codes = self.events.partition_of_event[self.positions]
-        found, counts = np.unique(codes, return_counts=True)
-        if len(found) < 2:
+        distinct_codes, counts = np.unique(codes, return_counts=True)
+        if len(distinct_codes) < 2:
             return None
-        most = found[int(np.argmax(counts))]
+        most = distinct_codes[int(np.argmax(counts))]
         other = self._key(self.positions[int(np.argmax(codes == most))])
         reading = RowReading(0, len(self.positions) - 1)
         for position, code in zip(self.positions, codes, strict=True):
             if code != most:
-                own = self._key(position)
-                reading.stop("partition", f"{self.row(position)} belongs to {own}, the others to {other}")
+                key = self._key(position)
+                reading.stop("partition", f"{self.row(position)} belongs to {key}, the others to {other}")
         return self._answer("no match: the rows are of several partitions", reading)
 
     def _key(self, position: int) -> str:
@@ -282,11 +282,11 @@ class _Explainer:
             reached = int(masks[0]) if len(starts) and starts[0] == low - front else 0
             name = self.named[self.stepping.position_of(k)]
             meant = automaton.mask_of_name(name) if name is not None else -1
-            own = wanted & reached & meant
-            if not own:
+            mask = wanted & reached & meant
+            if not mask:
                 self._stop_at(reading, k, wanted, meant)
                 return
-            reading.masks.append(own)
+            reading.masks.append(mask)
             if reached & automaton.accepting and k < reading.high:
                 done = self.rows(low, k)
                 reading.stop(
@@ -295,8 +295,8 @@ class _Explainer:
                     "the first row that completes the pattern",
                 )
                 return
-            wanted = automaton.follow_of_mask(own)
-        if not own & automaton.accepting:
+            wanted = automaton.follow_of_mask(mask)
+        if not mask & automaton.accepting:
             needed = names_of_mask(self.names, wanted)
             reading.stop("missing", f"after {self._row_at(reading.high)} the pattern still needs {needed}")
 
@@ -327,22 +327,22 @@ class _Explainer:
 
     def _explain_match(self, reading: RowReading, span: str) -> WhyNot:
         """Return the explanation for rows that fulfil the pattern: their match, or its rival."""
-        found, stepping = self.find(), self.stepping
+        matches, stepping = self.find(), self.stepping
         first, last = (stepping.position_of(k) for k in (reading.low, reading.high))
-        own = found.partition == self.events.partition_of_event[last]
-        taker = int(np.flatnonzero(own & (found.last >= first))[0])
-        if (int(found.first[taker]), int(found.last[taker])) != (first, last):
+        is_in_partition = matches.partition == self.events.partition_of_event[last]
+        taker = int(np.flatnonzero(is_in_partition & (matches.last >= first))[0])
+        if (int(matches.first[taker]), int(matches.last[taker])) != (first, last):
             taken = self.rows(
-                stepping.index_of(int(found.first[taker])), stepping.index_of(int(found.last[taker]))
+                stepping.index_of(int(matches.first[taker])), stepping.index_of(int(matches.last[taker]))
             )
             why = (
                 "it ends with the same row and begins before"
-                if found.last[taker] == last
+                if matches.last[taker] == last
                 else "it ends before, and the search continues after its last row"
             )
             reading.stop("after_match", f"the match of {taken} is reported instead: {why}")
             return self._answer(f"no match: {span} {self._verb('fulfils', 'fulfil')} all conditions", reading)
-        spelled = self._spelled(found, taker)
+        spelled = self._spelled(matches, taker)
         for position, is_read in zip(self.positions, spelled, strict=True):
             name = self.named[position]
             if name is not None and name != is_read:
@@ -352,13 +352,13 @@ class _Explainer:
             return self._answer(
                 f"no match: {span} {self._verb('is', 'are')} match {taker:,}, with other variables", reading
             )
-        told = ", ".join(
+        named_rows = ", ".join(
             f"{name} = {self.row(position).removeprefix('row ')}"
             for position, name in zip(self.positions[:8], spelled, strict=False)
         )
         more = ", …" if len(spelled) > 8 else ""
         table = self._table(reading, spelled)
-        head = f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({told}{more})"
+        head = f"they match: {span} {self._verb('is', 'are')} match {taker:,} ({named_rows}{more})"
         return WhyNot(head, matches=True, number=taker, table=table)
 
     def _spelled(self, found: MatchSet, number: int) -> list[str]:
@@ -370,24 +370,24 @@ class _Explainer:
 
     def _met(self, k: int) -> list[str]:
         """Return lines on the match of a single row, or on the partial matches before it."""
-        found, position = self.find(), self.stepping.position_of(k)
-        own = found.partition == self.events.partition_of_event[position]
-        there = np.flatnonzero(own & (found.first <= position) & (found.last >= position))
+        matches, position = self.find(), self.stepping.position_of(k)
+        is_in_partition = matches.partition == self.events.partition_of_event[position]
+        there = np.flatnonzero(is_in_partition & (matches.first <= position) & (matches.last >= position))
         if len(there):
             number = int(there[0])
-            low, high = (self.stepping.index_of(int(ends[number])) for ends in (found.first, found.last))
+            low, high = (self.stepping.index_of(int(ends[number])) for ends in (matches.first, matches.last))
             return [f"{self._row_at(k)} is in match {number:,}: {self.rows(low, high)}"]
         partition = int(self.events.partition_of_event[position])
-        ends = found.last[found.partition == partition]
+        ends = matches.last[matches.partition == partition]
         fates, _ = fates_at(Stepping(self.program, self.events, partition, ends=ends), k)
-        told = [
+        lines = [
             f"the partial match from {self._row_at(fate.start)} "
             f"{fate_text(self.names, fate, k, self._row_at, self._row_at)}"
             for fate in fates[:MOST_PARTIALS]
         ]
         if len(fates) > MOST_PARTIALS:
-            told.append(f"{len(fates) - MOST_PARTIALS:,} more partial matches were live")
-        return told or ["no partial match was live before this row"]
+            lines.append(f"{len(fates) - MOST_PARTIALS:,} more partial matches were live")
+        return lines or ["no partial match was live before this row"]
 
 
 # --- the fates of partial matches at a row

@@ -54,9 +54,9 @@ def read_events(
     best: EventReading | None = None
     for number, bound in enumerate(places.program.branches):
         reader = _Reader(places, bound, number, ordered, variable_of or {})
-        found = reader.best()
-        if best is None or _score(found) > _score(best):
-            best, chosen = found, reader
+        reading = reader.best()
+        if best is None or _score(reading) > _score(best):
+            best, chosen = reading, reader
         if not best.obstacles:
             break
     return chosen.with_fillers(best)
@@ -89,17 +89,23 @@ class _Reader:
             return self._without(strays)
         fits = [[c for c in range(self.n) if self._fits(c, place)] for place in self.wanted]
         if all(fits) and self._can_be_read((-1, 0), fits):
-            found = self._furthest(fits)
-            is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in found.obstacles)
-            return (self._with_gap(fits) if is_gap else None) or found
-        kept, of = self._longest(fits)
-        obstacles = [self._misfit(i, fits, kept, of) for i in range(len(self.wanted)) if i not in of]
-        components = [of.get(i) for i in range(len(self.wanted))]
-        for i, obstacle in zip((i for i in range(len(self.wanted)) if i not in of), obstacles, strict=True):
+            reading = self._furthest(fits)
+            is_gap = any(obstacle.kind in ("alone", "missing") for obstacle in reading.obstacles)
+            return (self._with_gap(fits) if is_gap else None) or reading
+        kept, component_of = self._longest(fits)
+        obstacles = [
+            self._misfit(i, fits, kept, component_of)
+            for i in range(len(self.wanted))
+            if i not in component_of
+        ]
+        components = [component_of.get(i) for i in range(len(self.wanted))]
+        for i, obstacle in zip(
+            (i for i in range(len(self.wanted)) if i not in component_of), obstacles, strict=True
+        ):
             if obstacle.kind not in ("type", "variable"):
                 components[i] = obstacle.component
-        reached = self._reach([(self.wanted[i], of[i]) for i in kept])
-        first_misfit = min(i for i in range(len(self.wanted)) if i not in of)
+        reached = self._reach([(self.wanted[i], component_of[i]) for i in kept])
+        first_misfit = min(i for i in range(len(self.wanted)) if i not in component_of)
         return EventReading(
             self.number, tuple(self.wanted), tuple(components), min(reached, first_misfit), tuple(obstacles)
         )
@@ -114,32 +120,33 @@ class _Reader:
     def _without(self, strays: list[int]) -> EventReading:
         """Return the reading of the events of one partition, with the others as obstacles."""
         kept = [place for place in self.wanted if place not in strays]
-        found = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
-        missing = [one.component for one in found.obstacles if one.kind == "missing"]
-        of = dict(zip(found.places, found.components, strict=True))
+        reading = _Reader(self.places, self.bound, self.number, kept, self.variable_of).best()
+        missing = [obstacle.component for obstacle in reading.obstacles if obstacle.kind == "missing"]
+        component_of = dict(zip(reading.places, reading.components, strict=True))
         for place in strays:
-            of[place] = next((c for c in missing if self._fits(c, place)), None)
-        reached = min(found.reached, min(self.wanted.index(place) for place in strays))
-        obstacles = tuple(Obstacle("partition", of[place], (place, kept[0])) for place in strays)
-        components = tuple(of[place] for place in self.wanted)
+            component_of[place] = next((c for c in missing if self._fits(c, place)), None)
+        reached = min(reading.reached, min(self.wanted.index(place) for place in strays))
+        obstacles = tuple(Obstacle("partition", component_of[place], (place, kept[0])) for place in strays)
+        components = tuple(component_of[place] for place in self.wanted)
         return EventReading(self.number, tuple(self.wanted), components, reached, obstacles)
 
     def _with_gap(self, fits: list[list[int]]) -> EventReading | None:
         """Return the best reading with one empty component and no event that fails alone."""
         holds = self.extender.conditions.failing_alone
-        own = [
-            [c for c in of if holds(c, place) is None] for place, of in zip(self.wanted, fits, strict=True)
+        fits_alone = [
+            [c for c in choices if holds(c, place) is None]
+            for place, choices in zip(self.wanted, fits, strict=True)
         ]
-        made = []
+        candidates = []
         for gap in range(self.n):
-            rest = [[c for c in of if c != gap] for of in own]
+            rest = [[c for c in choices if c != gap] for choices in fits_alone]
             if not all(rest) or not self._can_be_read((-1, 0), rest):
                 continue
-            found = self.with_fillers(self._furthest(rest))
-            if any(one.kind == "missing" for one in found.obstacles):
-                could = any(obstacle is None for _, obstacle in found.fillers)
-                made.append(((could, found.reached, -gap), found))
-        return max(made, key=lambda one: one[0])[1] if made else None
+            reading = self.with_fillers(self._furthest(rest))
+            if any(obstacle.kind == "missing" for obstacle in reading.obstacles):
+                could = any(obstacle is None for _, obstacle in reading.fillers)
+                candidates.append(((could, reading.reached, -gap), reading))
+        return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
     def _fits(self, c: int, place: int) -> bool:
         wanted = self.variable_of.get(place)
@@ -160,26 +167,26 @@ class _Reader:
     def _can_be_read(self, end: tuple[int, int], fits: list[list[int]]) -> bool:
         """Return whether types and counts allow the events to be components in this order, after an end."""
         ends = {end}
-        for own in fits:
-            ends = {after for end in ends for c in own if (after := self._next(end, c))}
+        for choices in fits:
+            ends = {after for end in ends for c in choices if (after := self._next(end, c))}
         return bool(ends)
 
     def _longest(self, fits: list[list[int]]) -> tuple[list[int], dict[int, int]]:
         """Return the most events that can be components in this order, and their components."""
         best: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
         component_of: dict[tuple[int, int], tuple[int, ...]] = {(-1, 0): ()}
-        for i, own in enumerate(fits):
+        for i, choices in enumerate(fits):
             grown: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
             for end, taken in best.items():
-                for c in own:
+                for c in choices:
                     if (key := self._next(end, c)) is None:
                         continue
-                    made = ((*taken, i), (*component_of[end], c))
-                    if key not in grown or len(made[0]) > len(grown[key][0]):
-                        grown[key] = made
-            for key, (taken, of) in grown.items():
+                    extended = ((*taken, i), (*component_of[end], c))
+                    if key not in grown or len(extended[0]) > len(grown[key][0]):
+                        grown[key] = extended
+            for key, (taken, components) in grown.items():
                 if key not in best or len(taken) > len(best[key]):
-                    best[key], component_of[key] = taken, of
+                    best[key], component_of[key] = taken, components
         key = max(best, key=lambda key: (len(best[key]), -key[0]))
         return list(best[key]), dict(zip(best[key], component_of[key], strict=True))
 
@@ -239,46 +246,46 @@ class _Reader:
             return best
         components = [*partial.components, *([] if c is None else [c])]
         components += self._rest(components, fits)
-        made = EventReading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
-        return made if best is None or _score(made) > _score(best) else best
+        reading = EventReading(self.number, tuple(self.wanted), tuple(components), i, tuple(obstacles))
+        return reading if best is None or _score(reading) > _score(best) else best
 
     def _rest(self, components: list[int], fits: list[list[int]]) -> list[int]:
         """Return the first components that types and counts allow for the later events."""
-        made = list(components)
-        while len(made) < len(fits):
-            last = made[-1] if made else -1
-            for c in fits[len(made)]:
-                end = self._next((last, made.count(last)), c)
-                if end is not None and self._can_be_read(end, fits[len(made) + 1 :]):
-                    made.append(c)
+        extended = list(components)
+        while len(extended) < len(fits):
+            last = extended[-1] if extended else -1
+            for c in fits[len(extended)]:
+                end = self._next((last, extended.count(last)), c)
+                if end is not None and self._can_be_read(end, fits[len(extended) + 1 :]):
+                    extended.append(c)
                     break
-        return made[len(components) :]
+        return extended[len(components) :]
 
     def with_fillers(self, reading: EventReading) -> EventReading:
         """Return the reading with the candidates for its empty component, and what stops each."""
-        obstacle = next((one for one in reading.obstacles if one.kind == "missing"), None)
+        obstacle = next((blocker for blocker in reading.obstacles if blocker.kind == "missing"), None)
         if obstacle is None:
             return reading
-        given = list(zip(reading.places, reading.components, strict=True))
-        events, rest = given[: reading.reached], given[reading.reached :]
+        pairs = list(zip(reading.places, reading.components, strict=True))
+        events, rest = pairs[: reading.reached], pairs[reading.reached :]
         c, places = obstacle.component, self.places
-        partial = Partial(tuple(p for p, _ in events), tuple(of for _, of in events))
+        partial = Partial(tuple(p for p, _ in events), tuple(component for _, component in events))
         low = partial.path[-1] + 1 if events else int(places.window_start[rest[0][0]])
         high = rest[0][0] if rest else int(places.window_end[partial.path[0]])
-        found: list[tuple[int, Obstacle | None]] = []
+        fillers: list[tuple[int, Obstacle | None]] = []
         for y in range(low, high):
             checkpoint()
             if not self.extender.conditions.has_type(c, y):
                 continue
-            if len(found) == MOST_FILLERS:
-                return replace(reading, fillers=tuple(found), more_fillers=True)
+            if len(fillers) == MOST_FILLERS:
+                return replace(reading, fillers=tuple(fillers), more_fillers=True)
             stops = self.extender.obstacles(partial, y, c)
             if not stops:
                 grown = partial.with_event(y, c)
                 stops = self.extender.obstacles(grown, *rest[0]) if rest else self.extender.at_end(grown)
-            stops = [one for one in stops if one.kind not in ("missing", "few")]
-            found.append((y, stops[0] if stops else None))
-        return replace(reading, fillers=tuple(found))
+            stops = [blocker for blocker in stops if blocker.kind not in ("missing", "few")]
+            fillers.append((y, stops[0] if stops else None))
+        return replace(reading, fillers=tuple(fillers))
 
 
 # --- events that match
@@ -342,9 +349,9 @@ def _taker(program, found: SequenceSet, reported: SequenceSet, position: np.ndar
     elif policy == "past_last":
         takes = block.last >= position[0]
     else:
-        own = variables_of_items(program, block) == program.query.variables.index(variable)
+        has_variable = variables_of_items(program, block) == program.query.variables.index(variable)
         horizon = np.full(len(block), -1)
-        matches, events = block.match_of_item[own], block.event_of_item[own]
+        matches, events = block.match_of_item[has_variable], block.event_of_item[has_variable]
         if policy == "to_first":
             matches, events = matches[::-1], events[::-1]
         horizon[matches] = events

@@ -88,8 +88,8 @@ class Words:
 
     @property
     def _ends(self) -> tuple[int, int]:
-        own = self.places.place_of_position
-        return int(own[0]), int(own[-1])
+        places = self.places.place_of_position
+        return int(places[0]), int(places[-1])
 
     def row_at(self, place: int) -> str:
         """Return the label and the time of an event: ``row 17 (10:02)``."""
@@ -115,11 +115,11 @@ class Words:
         parts: dict[Any, list[str]] = {}
         for place, c in zip(self.read.places, self.read.components, strict=True):
             parts.setdefault((c,) if c is not None else (None, place), []).append(self.row(place))
-        said = []
+        phrases = []
         for key, labels in parts.items():
             name = "?" if key[0] is None else self.components[key[0]].variable
-            said.append(f"{name} = {', '.join(labels)}")
-        return ", ".join(said)
+            phrases.append(f"{name} = {', '.join(labels)}")
+        return ", ".join(phrases)
 
     def table(self, reasons: Sequence[str]) -> pd.DataFrame:
         """Return a row per event; the row of the stopped event, or the last row, has the reasons."""
@@ -139,15 +139,15 @@ class Words:
     def _type(self, o: Obstacle) -> str:
         [place] = o.places
         column = self.query.event_type
-        found = "null" if pd.isna(value := self._value(column, place)) else repr(_plain(value))
-        head = f"{self.row(place)} is of type {found}"
-        absent = (a for one in self.program.branches for a in one.branch.absences)
+        shown = "null" if pd.isna(value := self._value(column, place)) else repr(_plain(value))
+        head = f"{self.row(place)} is of type {shown}"
+        absent = (a for bound in self.program.branches for a in bound.branch.absences)
         if any(absence.event_type == _plain(value) for absence in absent):
             head += ", which must be absent"
         if place in self.given and o.component is not None:
             return f"{head}, {self.given[place]} is of type {self.components[o.component].event_type!r}"
         types = dict.fromkeys(
-            type_text(c.event_type) for one in self.program.branches for c in one.branch.components
+            type_text(c.event_type) for bound in self.program.branches for c in bound.branch.components
         )
         return f"{head}, the pattern has {', '.join(types)}"
 
@@ -166,22 +166,22 @@ class Words:
         return self._with_truth(self.bound.conditions[o.number].condition.expression, o.seen)
 
     def _partition(self, o: Obstacle) -> str:
-        one, other = o.places
+        first, second = o.places
         start = self.places.start_of_partition
-        n_others = sum(start[place] == start[other] for place in self.read.places)
+        n_others = sum(start[place] == start[second] for place in self.read.places)
         if 2 * n_others > len(self.read.places):
-            own, others = (
+            key, others = (
                 ", ".join(f"{name} {_plain(self._value(name, place))}" for name in self.query.partition_by)
-                for place in (one, other)
+                for place in (first, second)
             )
-            return f"{self.row(one)} belongs to {own}, the others to {others}"
-        one, other = sorted(o.places, key=self.read.places.index)
+            return f"{self.row(first)} belongs to {key}, the others to {others}"
+        first, second = sorted(o.places, key=self.read.places.index)
         keys = [
-            f"{name} {_plain(self._value(name, one))} and {_plain(self._value(name, other))}"
+            f"{name} {_plain(self._value(name, first))} and {_plain(self._value(name, second))}"
             for name in self.query.partition_by
-            if not _same(self._value(name, one), self._value(name, other))
+            if not _same(self._value(name, first), self._value(name, second))
         ]
-        return f"{self.row(one)} and {self.row(other)} are of different partitions: {', '.join(keys)}"
+        return f"{self.row(first)} and {self.row(second)} are of different partitions: {', '.join(keys)}"
 
     def _order(self, o: Obstacle) -> str:
         early, late = o.places
@@ -221,24 +221,24 @@ class Words:
         return f"more than {text}" if self.query.within_closed else f"not less than {text}"
 
     def _events(self, o: Obstacle) -> str:
-        one, other = o.places
-        of = " of the partition" if self.query.partition_by else ""
-        n = other - one + 1
+        first, last = o.places
+        where = " of the partition" if self.query.partition_by else ""
+        n = last - first + 1
         most = self.query.within_events
-        return f"from {self.row(one)} to {self.row(other)} there are {n:,} events{of}, more than {most:,}"
+        return f"from {self.row(first)} to {self.row(last)} there are {n:,} events{where}, more than {most:,}"
 
     def _strict_time(self, o: Obstacle) -> str:
-        one, other = o.places
-        return f"{self.row(one)} and {self.row(other)} happen at the same time ({self.time(one)})"
+        first, second = o.places
+        return f"{self.row(first)} and {self.row(second)} happen at the same time ({self.time(first)})"
 
     def _skipped(self, o: Obstacle) -> str:
-        one, other, between = o.places
-        head = f"{self.row(between)} lies between {self.row(one)} and {self.row(other)}"
+        first, second, between = o.places
+        head = f"{self.row(between)} lies between {self.row(first)} and {self.row(second)}"
         if o.number is not None:
             return (
                 f"{head} and could be {self.components[o.number].variable}: strategy 'next' may not skip it"
             )
-        whole = self.places.start_of_partition[between] != self.places.start_of_partition[one]
+        whole = self.places.start_of_partition[between] != self.places.start_of_partition[first]
         where = "stream" if whole or not self.query.partition_by else "partition"
         return f"{head}, and no event of the {where} may be skipped there"
 
@@ -274,15 +274,15 @@ class Words:
             return
         component = self.components[missing.component]
         kind = "event" if component.event_type is None else f"{type_text(component.event_type)} event"
-        found = self.read.fillers
-        if not found:
+        fillers = self.read.fillers
+        if not fillers:
             yield f"there is no {kind} where {component.variable} would be"
             return
-        could = [place for place, obstacle in found if obstacle is None]
+        could = [place for place, obstacle in fillers if obstacle is None]
         if could:
             more = f" and {len(could) - _SHOWN_FILLERS:,} more" if len(could) > _SHOWN_FILLERS else ""
             yield f"{self.rows(could[:_SHOWN_FILLERS])}{more} could be {component.variable}"
-        stopped = [(place, obstacle) for place, obstacle in found if obstacle is not None]
+        stopped = [(place, obstacle) for place, obstacle in fillers if obstacle is not None]
         for place, obstacle in stopped[:_SHOWN_FILLERS]:
             yield f"{self.row(place)} could not be {component.variable}: {self.reason(obstacle)}"
         if len(stopped) > _SHOWN_FILLERS:
@@ -338,7 +338,14 @@ class Words:
             wanted = (argument.variable, self._which(argument))
             prepared = Prepared(argument.name, e.function)
             leaves = (leaf for leaf in seen.place_of if leaf.data[:2] == wanted)
-            leaf = next((of for of in leaves if self.program.derived.get(of.data[2]) == prepared), None)
+            leaf = next(
+                (
+                    candidate
+                    for candidate in leaves
+                    if self.program.derived.get(candidate.data[2]) == prepared
+                ),
+                None,
+            )
             if leaf is None:
                 return ex.Literal(None) if isinstance(wanted[1], int) else e
             sides.append(self.places.inputs.columns[leaf.data[2]][[seen.place_of[leaf]]])
@@ -369,14 +376,14 @@ class Words:
         columns = {node.name for node in inside} - {None}
         half = name if name in ("high", "low") else None
         name = "sum" if half else name
-        found = [
+        leaves = [
             leaf
             for leaf in seen.value_of
             if leaf.data == (name, inside[0].variable, over)
             and _half(leaf) == half
             and {part.data[2] for part in leaf.walk() if part.op == "element"} == columns
         ]
-        return found[0] if len(found) == 1 else None
+        return leaves[0] if len(leaves) == 1 else None
 
     def _group_value(self, leaf: Term, value: Any) -> Any:
         value = value.item() if isinstance(value, np.generic) else value
@@ -409,8 +416,8 @@ def _replace_parts(
     expression: ex.Expression, change: Callable[[ex.Expression], ex.Expression]
 ) -> ex.Expression:
     """Return the expression with its outermost parts replaced by ``change``."""
-    if (made := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
-        return made
+    if (changed := change(expression)) is not expression or isinstance(expression, ex.Aggregate):
+        return changed
     return with_parts(expression, ex.Expression, lambda part: _replace_parts(part, change))
 
 
@@ -435,9 +442,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _same(one: Any, other: Any) -> bool:
-    one, other = _plain(one), _plain(other)
-    return one is other or one == other
+def _same(left: Any, right: Any) -> bool:
+    left, right = _plain(left), _plain(right)
+    return left is right or left == right
 
 
 def _type_and_name(variable: str, event_type: Any) -> str:
@@ -473,8 +480,8 @@ def explain_sequence_rows(
     reading = read_events(places, wanted, variable_of)
     words = Words(program, source, places, reading, variable_of)
     if not reading.obstacles:
-        found = outcome_of(program, run(program, events), reading, places)
-        return _matching(program, words, found)
+        outcome = outcome_of(program, run(program, events), reading, places)
+        return _matching(program, words, outcome)
     reasons = tuple(words.reason(obstacle) for obstacle in reading.obstacles)
     kinds = tuple(obstacle.kind for obstacle in reading.obstacles)
     head = f"no match: {words.reading()}"
