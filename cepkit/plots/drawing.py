@@ -63,8 +63,8 @@ def titled(part: str, words: object) -> str:
 
 def rectangles(x0: Sequence[float], y0: Sequence[float], x1: Sequence[float], y1: Sequence[float]) -> str:
     """Return one path of all rectangles."""
-    made = zip(*(np.round(of, 2).tolist() for of in (x0, y0, x1, y1)), strict=True)
-    return "".join(f"M{a:g},{b:g}H{c:g}V{d:g}H{a:g}Z" for a, b, c, d in made)
+    boxes = zip(*(np.round(coordinates, 2).tolist() for coordinates in (x0, y0, x1, y1)), strict=True)
+    return "".join(f"M{a:g},{b:g}H{c:g}V{d:g}H{a:g}Z" for a, b, c, d in boxes)
 
 
 def line(x: Sequence[float], y: Sequence[float]) -> str:

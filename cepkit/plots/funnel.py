@@ -64,22 +64,22 @@ def funnel_figure(title: str, branches: Sequence[Sequence[tuple[str, int, bool]]
 def _with_distinct_names(steps: Sequence[tuple[str, int, bool]]) -> list[tuple[str, int, bool]]:
     """Return steps with their names as labels of bars: the second ``up`` is ``up (2)``."""
     seen: Counter[str] = Counter()
-    made = []
+    labelled = []
     for name, n, exact in steps:
         label = escaped(cut(name))
         seen[label] += 1
-        made.append((label if seen[label] == 1 else f"{label} ({seen[label]})", n, exact))
-    return made
+        labelled.append((label if seen[label] == 1 else f"{label} ({seen[label]})", n, exact))
+    return labelled
 
 
 def _order(branches: Sequence[Sequence[tuple[str, int, bool]]]) -> dict:
     """Return an order of the bars that keeps the order of each branch."""
     merged: list[str] = []
     for steps in branches:
-        own = [name for name, _, _ in steps]
-        for i, name in enumerate(own):
+        names = [name for name, _, _ in steps]
+        for i, name in enumerate(names):
             if name not in merged:
-                following = next((later for later in own[i + 1 :] if later in merged), None)
+                following = next((later for later in names[i + 1 :] if later in merged), None)
                 merged.insert(len(merged) if following is None else merged.index(following), name)
     return {"categoryorder": "array", "categoryarray": merged}
 

@@ -183,12 +183,12 @@ def _take_looks(traces: Sequence[dict], shared: dict) -> list[dict]:
         for name in _OF_LINES:
             if _value(trace, name) is not None:
                 _drop(trace, name)
-    made = [copy.deepcopy(shared) for _ in range(period)]
-    for template, look in zip(made, looks, strict=False):
+    templates = [copy.deepcopy(shared) for _ in range(period)]
+    for template, look in zip(templates, looks, strict=False):
         for name, value in look.items():
             if value is not None:
                 _put(template, name, value)
-    return made
+    return templates
 
 
 def _value(item: dict, name: str):
@@ -229,8 +229,11 @@ def _typed(values):
     else:
         return values
     numbers = _smallest(numbers)
-    made = {"dtype": numbers.dtype.str[1:], "bdata": base64.b64encode(numbers.tobytes()).decode("ascii")}
-    return made | ({"shape": ", ".join(str(n) for n in numbers.shape)} if numbers.ndim > 1 else {})
+    typed_array = {
+        "dtype": numbers.dtype.str[1:],
+        "bdata": base64.b64encode(numbers.tobytes()).decode("ascii"),
+    }
+    return typed_array | ({"shape": ", ".join(str(n) for n in numbers.shape)} if numbers.ndim > 1 else {})
 
 
 def _are_numbers(values) -> bool:
@@ -238,13 +241,15 @@ def _are_numbers(values) -> bool:
 
 
 def _smallest(numbers: np.ndarray) -> np.ndarray:
-    known = numbers[np.isfinite(numbers)]
-    if len(known) == numbers.size and (known == np.trunc(known)).all():
-        most = np.abs(known).max(initial=0)
+    finite = numbers[np.isfinite(numbers)]
+    if len(finite) == numbers.size and (finite == np.trunc(finite)).all():
+        most = np.abs(finite).max(initial=0)
         kinds = (kind for kind in (np.int8, np.int16, np.int32) if most <= np.iinfo(kind).max)
         return numbers.astype(next(kinds, np.float64))
     single = numbers.astype(np.float32)
     column = numbers.reshape(len(numbers), -1)
     lost = np.nan_to_num(np.abs(single.astype(np.float64).reshape(column.shape) - column), nan=0.0)
-    spans = np.array([np.ptp(of[np.isfinite(of)]) if np.isfinite(of).any() else 0.0 for of in column.T])
+    spans = np.array(
+        [np.ptp(series[np.isfinite(series)]) if np.isfinite(series).any() else 0.0 for series in column.T]
+    )
     return single if (lost <= PRECISION * spans).all() else numbers

@@ -53,10 +53,10 @@ class LineagePage(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """The row and the time of each event, or its position in the stream if its row is unknown."""
-        said = zip(self.rows, self.times, strict=True)
-        known = (" · ".join(filter(None, of)) for of in said)
+        pairs = zip(self.rows, self.times, strict=True)
+        texts = (" · ".join(filter(None, pair)) for pair in pairs)
         return tuple(
-            label or f"position {at}" for label, at in zip(known, self.positions.tolist(), strict=True)
+            label or f"position {at}" for label, at in zip(texts, self.positions.tolist(), strict=True)
         )
 
     @property
@@ -74,8 +74,11 @@ def lineage_page(
     position = rows["position"].to_numpy(np.int64)
     wanted = position
     if chains is not None and len(position):
-        of = chains["position"].to_numpy(np.int64)
-        wanted = np.append(position, of[(of >= position.min()) & (of <= position.max())])
+        chain_positions = chains["position"].to_numpy(np.int64)
+        wanted = np.append(
+            position,
+            chain_positions[(chain_positions >= position.min()) & (chain_positions <= position.max())],
+        )
     positions = np.unique(wanted)[:most_events]
     kept = np.isin(position, positions)
     shown = rows[kept]
@@ -125,17 +128,17 @@ def lineage_figure(page: LineagePage, *, title: str | None = None) -> go.Figure:
     )  # fmt: skip
     lines_x, lines_y = [], []
     for row in range(len(page.numbers)):
-        own = page.event_of_item[page.match_of_item == row].tolist()
-        lines_x += [*own, None]
-        lines_y += [row] * len(own) + [None]
+        row_events = page.event_of_item[page.match_of_item == row].tolist()
+        lines_x += [*row_events, None]
+        lines_y += [row] * len(row_events) + [None]
     figure.add_scatter(
         x=lines_x, y=lines_y, mode="lines", line={"color": theme.INK, "width": 1}, hoverinfo="skip",
         showlegend=False, row=2, col=1,
     )  # fmt: skip
-    of = np.array(page.variable_of_item, dtype=object)
+    variable_of_item = np.array(page.variable_of_item, dtype=object)
     for variable in page.variables:
-        own = np.flatnonzero(of == variable)
-        events, rows = page.event_of_item[own].tolist(), page.match_of_item[own].tolist()
+        items = np.flatnonzero(variable_of_item == variable)
+        events, rows = page.event_of_item[items].tolist(), page.match_of_item[items].tolist()
         figure.add_scatter(
             x=events,
             y=rows,
@@ -191,10 +194,10 @@ def lineage_svg(
         )  # fmt: skip
         parts.append(drawing.titled(bar, f"{page.labels[e]}: in {count} of the matches shown"))
     for row, number in enumerate(page.numbers):
-        y, own = top + (row + 0.5) * _ROW, page.event_of_item[page.match_of_item == row]
+        y, row_events = top + (row + 0.5) * _ROW, page.event_of_item[page.match_of_item == row]
         parts.append(drawing.text(_LEFT - 10, y + 4, f"match {number}", anchor="end", size=11))
-        if len(own):
-            ends = [_LEFT + (e + 0.5) * step for e in (own.min(), own.max())]
+        if len(row_events):
+            ends = [_LEFT + (e + 0.5) * step for e in (row_events.min(), row_events.max())]
             parts.append(drawing.path(f"M{ends[0]:.1f},{y}H{ends[1]:.1f}", stroke=theme.INK))
     for row, e, variable in zip(page.match_of_item, page.event_of_item, page.variable_of_item, strict=True):
         x, y = _LEFT + (e + 0.5) * step, top + (row + 0.5) * _ROW
@@ -238,10 +241,10 @@ def _draw_chains(chains: Sequence[Mapping], lanes: Sequence[Mapping], top: float
         for k, name in enumerate(names)
         if not k or names[k - 1] != name
     ]
-    of = {chain["chain"]: chain for chain in chains}
+    chain_of_number = {chain["chain"]: chain for chain in chains}
     for chain in chains:
         xs, y = [_LEFT + (e + 0.5) * step for e in chain["events"]], top + (chain["lane"] + 0.5) * _ROW
-        hue, before = colour[chain["variable"]], of.get(chain["before"])
+        hue, before = colour[chain["variable"]], chain_of_number.get(chain["before"])
         if before is not None and chain["tail"] is not None:
             x0, y0 = _LEFT + (chain["tail"] + 0.5) * step, top + (before["lane"] + 0.5) * _ROW
             middle = drawing.number((y + y0) / 2)

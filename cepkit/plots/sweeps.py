@@ -144,18 +144,18 @@ def _styles(
     panels: Sequence[SweepPanel], series: str | None, variant: str | None, printed: str | None
 ) -> dict[tuple, dict]:
     """Return colour, symbol and dashes of every line, in the order of the legend."""
-    made = {}
+    styles = {}
     of_series = theme.style_of_variables([f"{s}" for s in range(len(_values(panels, series)))])
     in_order = sorted(_values(panels, series), key=lambda value: printed is not None and value == printed)
     numbered = [list(enumerate(values)) for values in (in_order, _values(panels, variant))]
-    for (s, one), (v, other) in product(*numbered):
-        is_printed = printed is not None and one == printed
+    for (s, series_value), (v, variant_value) in product(*numbered):
+        is_printed = printed is not None and series_value == printed
         style = theme.Style(PRINTED_COLOUR, "x") if is_printed else of_series[f"{s}"]
-        made[one, other] = {
+        styles[series_value, variant_value] = {
             "line": {"color": style.colour, "width": 1.8, "dash": DASHES[v % len(DASHES)]},
             "marker": {"color": style.colour, "symbol": style.symbol + ("-open" if v % 2 else ""), "size": 7},
         }
-    return made
+    return styles
 
 
 def _line(panel: SweepPanel, series: str | None, variant: str | None, pair: tuple) -> pd.Series:
@@ -182,12 +182,12 @@ def _error_bars(deviation: pd.Series, line: pd.Series, *, is_log: bool) -> pd.Se
     On a logarithmic axis, a bar that would reach 0 ends at a twentieth of its point.
 
     """
-    own = line.dropna()
-    wide = deviation.reindex(own.index).fillna(0.0).to_numpy()
-    middle = own.to_numpy()
+    points = line.dropna()
+    wide = deviation.reindex(points.index).fillna(0.0).to_numpy()
+    middle = points.to_numpy()
     low = middle - (np.minimum(wide, 0.95 * middle) if is_log else wide)
-    ends = np.column_stack([low, middle + wide, np.full(len(own), np.nan)])
-    return pd.Series(ends.ravel(), index=np.repeat(own.index.to_numpy(), 3))
+    ends = np.column_stack([low, middle + wide, np.full(len(points), np.nan)])
+    return pd.Series(ends.ravel(), index=np.repeat(points.index.to_numpy(), 3))
 
 
 def _name(pair: tuple) -> str:

@@ -76,8 +76,8 @@ def automaton_dot(
     lines.append(_statement("start -> 0", {"tooltip": "start"}))
     for edge in edges(states):
         tooltip = edge.tooltip(define)
-        said = {"label": "\n".join(edge.label_lines()), "labeltooltip": tooltip, "tooltip": tooltip}
-        lines.append(_statement(f"{edge.source} -> {edge.target}", said))
+        attributes = {"label": "\n".join(edge.label_lines()), "labeltooltip": tooltip, "tooltip": tooltip}
+        lines.append(_statement(f"{edge.source} -> {edge.target}", attributes))
     return "\n".join(["digraph automaton {", *lines, "}", ""])
 
 
@@ -156,8 +156,8 @@ def _shown_states(automaton: RowAutomaton) -> tuple[int, ...]:
             members[len(members) + 1] = set(states)
             for state in states:
                 group[state] = len(members)
-        for one in {one for state in moved for one in before[state]}:
-            changed.setdefault(group[one], set()).add(one)
+        for earlier in {earlier for state in moved for earlier in before[state]}:
+            changed.setdefault(group[earlier], set()).add(earlier)
     return tuple(_numbered(group))
 
 
@@ -173,7 +173,7 @@ def _choices(lists: Sequence[tuple[int, ...]], group: Sequence[int]) -> tuple[tu
 
 def _once(states: tuple[int, ...], group: Sequence[int]) -> tuple[int, ...]:
     """Return the groups of states, each once; ``MATCH`` stays."""
-    return tuple(dict.fromkeys(one if one == MATCH else group[one] for one in states))
+    return tuple(dict.fromkeys(state if state == MATCH else group[state] for state in states))
 
 
 def choices_of(automaton: RowAutomaton) -> list[tuple[str, tuple[int, ...]]]:
@@ -184,12 +184,12 @@ def choices_of(automaton: RowAutomaton) -> list[tuple[str, tuple[int, ...]]]:
     """
     group = shown_states(automaton)
     first = {number: state for state, number in reversed(list(enumerate(group)))}
-    found = []
+    choices = []
     for state in [automaton.start, *(first[number] for number in sorted(first))]:
         name = "" if state == automaton.start else automaton.variable_of_state[state]
-        every = tuple(one for side in automaton.follow[state] for one in side)
-        found.append((name, _once(every, group)))
-    return found
+        every = tuple(choice for side in automaton.follow[state] for choice in side)
+        choices.append((name, _once(every, group)))
+    return choices
 
 
 def row_states(automaton: RowAutomaton) -> States:

@@ -209,12 +209,12 @@ def _sort_by_barycentre(
 
 def _neighbours(stops: list[Stop], routes: list[Route]) -> list[tuple[list, list]]:
     """Return for each stop its (stop, weight) neighbours on the left and on the right."""
-    found: list[tuple[list, list]] = [([], []) for _ in stops]
+    neighbours: list[tuple[list, list]] = [([], []) for _ in stops]
     for route in routes:
         for (left, right), weight in zip(pairwise(route.stops), route.weights(), strict=True):
-            found[left][1].append((right, weight))
-            found[right][0].append((left, weight))
-    return found
+            neighbours[left][1].append((right, weight))
+            neighbours[right][0].append((left, weight))
+    return neighbours
 
 
 def _crossings(columns: list[list[int]], neighbours: list[tuple[list, list]]) -> int:
@@ -294,10 +294,10 @@ class DrawnEdge:
     @property
     def path(self) -> str:
         """The line as the ``d`` of an SVG path."""
-        said = [f"M{point(*self.start)}"]
+        commands = [f"M{point(*self.start)}"]
         for piece in self.pieces:
-            said.append(("C" if len(piece) == 3 else "L") + " ".join(point(*of) for of in piece))
-        return "".join(said)
+            commands.append(("C" if len(piece) == 3 else "L") + " ".join(point(*corner) for corner in piece))
+        return "".join(commands)
 
 
 def draw_edges(placed: StatePlaces) -> list[DrawnEdge]:
@@ -357,8 +357,8 @@ def _port(centre: Point, towards: Point) -> float:
 
 def _reverse(start: Point, pieces: list[tuple[Point, ...]]) -> tuple[Point, list[tuple[Point, ...]]]:
     ends = [start, *(piece[-1] for piece in pieces)]
-    made = [(*piece[-2::-1], end) for piece, end in zip(pieces, ends, strict=False)]
-    return ends[-1], made[::-1]
+    reversed_pieces = [(*piece[-2::-1], end) for piece, end in zip(pieces, ends, strict=False)]
+    return ends[-1], reversed_pieces[::-1]
 
 
 # A picture of a small automaton as SVG text.

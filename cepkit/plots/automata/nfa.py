@@ -47,13 +47,13 @@ class NfaPicture:
     @cached_property
     def _placed(self) -> StatePlaces:
         """The places, moved so that the picture begins at (0, 0)."""
-        made = places(self.automaton)
-        left, top, *_ = extent(made)
+        state_places = places(self.automaton)
+        left, top, *_ = extent(state_places)
         return replace(
-            made,
-            y_of_stop=tuple(y - top for y in made.y_of_stop),
-            left_of_column=tuple(x - left for x in made.left_of_column),
-            right_of_column=tuple(x - left for x in made.right_of_column),
+            state_places,
+            y_of_stop=tuple(y - top for y in state_places.y_of_stop),
+            left_of_column=tuple(x - left for x in state_places.left_of_column),
+            right_of_column=tuple(x - left for x in state_places.right_of_column),
         )
 
     @cached_property
@@ -123,42 +123,45 @@ def nfa_figure(
     live = live or {}
     figure = LeanFigure()
     line = {"color": theme.INK, "width": 1.2}
-    shapes = [{"type": "path", "path": of["path"], "line": line} for of in transitions]
+    shapes = [{"type": "path", "path": transition["path"], "line": line} for transition in transitions]
     arrow = {"showarrow": True, "axref": "x", "ayref": "y", "arrowhead": 2, "arrowsize": 1.2}
     arrow |= {"arrowwidth": 1.2, "arrowcolor": theme.INK, "text": "", "standoff": 0}
     notes = []
-    for of in states:
-        if of["is_start"]:
-            tip = of["x"] - RADIUS - RING
-            notes.append(arrow | {"x": tip, "y": of["y"], "ax": tip - START_ARROW, "ay": of["y"]})
-    for of in transitions:
-        x, y, tip_x, tip_y = _find_arrow(of["path"])
+    for state in states:
+        if state["is_start"]:
+            tip = state["x"] - RADIUS - RING
+            notes.append(arrow | {"x": tip, "y": state["y"], "ax": tip - START_ARROW, "ay": state["y"]})
+    for transition in transitions:
+        x, y, tip_x, tip_y = _find_arrow(transition["path"])
         notes.append(arrow | {"x": tip_x, "y": tip_y, "ax": x, "ay": y})
-        words = "<br>".join(escaped(part) for part in of["label"].split("\n"))
-        label = {"x": of["x"], "y": of["y"] + 4, "text": words}
+        words = "<br>".join(escaped(part) for part in transition["label"].split("\n"))
+        label = {"x": transition["x"], "y": transition["y"] + 4, "text": words}
         notes.append({**label, "yanchor": "bottom", "showarrow": False})
     for is_final, hue in ((False, theme.STATE_BLUE), (True, theme.ACCEPT_GREEN)):
-        own = [of for of in states if of["is_final"] == is_final]
+        drawn = [state for state in states if state["is_final"] == is_final]
         for radius in (RADIUS + RING, RADIUS) if is_final else (RADIUS,):
             shapes += [
                 {
                     "type": "circle",
-                    "x0": of["x"] - radius, "x1": of["x"] + radius,
-                    "y0": of["y"] - radius, "y1": of["y"] + radius,
-                    "line": {"color": hue, "width": 4 if of["id"] in lit else 1.5},
-                    "fillcolor": hue + ("66" if live.get(of["id"]) else theme.TINT_ALPHA),
+                    "x0": state["x"] - radius, "x1": state["x"] + radius,
+                    "y0": state["y"] - radius, "y1": state["y"] + radius,
+                    "line": {"color": hue, "width": 4 if state["id"] in lit else 1.5},
+                    "fillcolor": hue + ("66" if live.get(state["id"]) else theme.TINT_ALPHA),
                 }
-                for of in own
+                for state in drawn
             ]  # fmt: skip
-        said = [of.get("tooltip", "") + live_words(live.get(of["id"], 0), of["id"] in lit) for of in own]
+        tooltips = [
+            state.get("tooltip", "") + live_words(live.get(state["id"], 0), state["id"] in lit)
+            for state in drawn
+        ]
         figure.add_scatter(
-            x=[of["x"] for of in own], y=[of["y"] for of in own], mode="text",
-            text=[escaped(of["label"]) for of in own], hovertext=[escaped(words) for words in said],
-            hoverinfo="text", showlegend=False,
+            x=[state["x"] for state in drawn], y=[state["y"] for state in drawn], mode="text",
+            text=[escaped(state["label"]) for state in drawn], hoverinfo="text",
+            hovertext=[escaped(words) for words in tooltips], showlegend=False,
         )  # fmt: skip
-        for of in own:
-            if live.get(of["id"]):
-                below = {"x": of["x"], "y": of["y"] + RADIUS + 14, "text": f"{live[of['id']]:,}"}
+        for state in drawn:
+            if live.get(state["id"]):
+                below = {"x": state["x"], "y": state["y"] + RADIUS + 14, "text": f"{live[state['id']]:,}"}
                 notes.append({**below, "showarrow": False})
     top = 44 if title else 10
     figure.update_layout(
@@ -177,7 +180,7 @@ def nfa_figure(
 
 def _find_arrow(path: str) -> tuple[float, float, float, float]:
     """Return the end of a path, and the tip of the arrow head after it."""
-    numbers = [float(of) for of in re.findall(r"-?[\d.]+", path)]
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
     before_x, before_y, x, y = numbers[-4:]
     length = math.hypot(x - before_x, y - before_y) or 1.0
     return x, y, x + ARROW * (x - before_x) / length, y + ARROW * (y - before_y) / length
@@ -194,7 +197,7 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
     state_after: dict[tuple[int, str, bool], int] = {}
     n_states, accepting, of_branch = 1, set(), []
     for branch in branches:
-        state, own, last = 0, [], len(branch.components) - 1
+        state, state_of_component, last = 0, [], len(branch.components) - 1
         for c, component in enumerate(branch.components):
             before = [a.variable for a in branch.absences if a.before == c]
             after = [a.variable for a in branch.absences if c == last and a.before > last]
@@ -210,8 +213,8 @@ def sequence_states(branches: Sequence[Branch]) -> tuple[States, tuple[tuple[int
                     transitions.append((n_states, component.variable, n_states))
                 n_states += 1
             state = state_after[key]
-            own.append(state)
+            state_of_component.append(state)
         accepting.add(state)
-        of_branch.append(tuple(own))
+        of_branch.append(tuple(state_of_component))
     states = States(n_states, tuple(transitions), tuple(sorted(accepting)), (0,) * n_states)
     return states, tuple(of_branch)

@@ -28,8 +28,8 @@ def with_template(figure: Mapping[str, Any]) -> dict[str, Any]:
     for name in {*general, *layout}:
         letter = re.fullmatch(r"([xy]axis)\d*", name)
         layout[name] = _merged(general.get(letter[1] if letter else name), layout.get(name))
-    for of, shared in (("annotations", "annotationdefaults"), ("shapes", "shapedefaults")):
-        layout[of] = [_merged(general.get(shared), one) for one in layout.get(of) or ()]
+    for key, shared in (("annotations", "annotationdefaults"), ("shapes", "shapedefaults")):
+        layout[key] = [_merged(general.get(shared), entry) for entry in layout.get(key) or ()]
     counts: dict[str, int] = {}
     traces = []
     for trace in figure.get("data") or ():
@@ -68,7 +68,7 @@ def array_of(values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     if values and isinstance(values[0], (list, tuple, np.ndarray)):
-        return np.array([[np.nan if one is None else one for one in row] for row in values])
+        return np.array([[np.nan if cell is None else cell for cell in row] for row in values])
     return pd.Series(list(values)).to_numpy()
 
 
@@ -76,12 +76,14 @@ def kind_of(values: np.ndarray) -> str:
     """Return the type of axis for values: ``"linear"``, ``"date"`` or ``"category"``."""
     if values.dtype.kind == "M":
         return "date"
-    known = [one for one in values.ravel().tolist() if one is not None and one == one]
-    if values.dtype.kind in "biuf" or not known:
+    present = [value for value in values.ravel().tolist() if value is not None and value == value]
+    if values.dtype.kind in "biuf" or not present:
         return "linear"
-    if all((isinstance(one, str) and _DATE.match(one)) or hasattr(one, "isoformat") for one in known):
+    if all(
+        (isinstance(value, str) and _DATE.match(value)) or hasattr(value, "isoformat") for value in present
+    ):
         return "date"
-    return "linear" if all(isinstance(one, (int, float)) for one in known) else "category"
+    return "linear" if all(isinstance(value, (int, float)) for value in present) else "category"
 
 
 def milliseconds(values: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -89,11 +91,11 @@ def milliseconds(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     if values.dtype.kind in "iuf":
         return values.astype(float)
-    given = pd.Series(values if values.dtype.kind == "M" else values.tolist())
-    ticks = pd.to_datetime(given, format="mixed", errors="coerce")
+    series = pd.Series(values if values.dtype.kind == "M" else values.tolist())
+    ticks = pd.to_datetime(series, format="mixed", errors="coerce")
     ticks = ticks.dt.tz_localize(None) if ticks.dt.tz is not None else ticks
-    made = ticks.to_numpy("datetime64[us]")
-    return np.where(np.isnat(made), np.nan, made.astype(np.int64) / 1000.0)
+    instants = ticks.to_numpy("datetime64[us]")
+    return np.where(np.isnat(instants), np.nan, instants.astype(np.int64) / 1000.0)
 
 
 # Axes of a plotly figure as scales in pixels, with ticks.
@@ -147,8 +149,8 @@ class Axis:
         if self.kind == "category":
             if values.dtype.kind in "iuf" and not self.names:
                 return values.astype(float)
-            known = self.numbers
-            return np.array([known.get(str(one), np.nan) for one in values.tolist()], float)
+            number_of_name = self.numbers
+            return np.array([number_of_name.get(str(value), np.nan) for value in values.tolist()], float)
         if self.kind == "date":
             return milliseconds(values)
         numbers = pd.to_numeric(pd.Series(values.ravel()), errors="coerce").to_numpy(float)
@@ -220,7 +222,7 @@ def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
     decades = high - low
     factors = (1.0,) if decades > max(most / 2, 1.5) else (1.0, 2.0, 5.0) if decades > 0.5 else range(1, 10)
     every = max(1, math.ceil(decades / max(most, 1)))
-    made = []
+    ticks = []
     for exponent in range(math.floor(low), math.ceil(high) + 1):
         if len(factors) == 1 and exponent % every:
             continue
@@ -228,52 +230,54 @@ def _log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
             value = factor * 10.0**exponent
             small = -5 < exponent < 6
             text = drawing.tick_text(value) if small else f"{factor:g}·10<sup>{exponent}</sup>"
-            made.append((exponent + math.log10(factor), text.replace("1·10", "10")))
-    return made
+            ticks.append((exponent + math.log10(factor), text.replace("1·10", "10")))
+    return ticks
 
 
 def _date_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    step = next((one for one in _DATE_STEPS if (high - low) / one <= most), _DATE_STEPS[-1])
+    step = next((width for width in _DATE_STEPS if (high - low) / width <= most), _DATE_STEPS[-1])
     first = math.ceil(low / step) * step
     ticks = [float(tick) for tick in np.arange(first, high + step * 1e-6, step)]
     unit = "D" if step >= _DAY else "m" if step >= 60_000 else "s" if step >= 1000 else "ms"
-    made, day = [], ""
+    labelled, day = [], ""
     for tick in ticks:
         date, _, clock = str(np.datetime64(round(tick), "ms").astype(f"datetime64[{unit}]")).partition("T")
-        made.append((tick, f"{clock}<br>{date}" if clock and date != day else clock or date))
+        labelled.append((tick, f"{clock}<br>{date}" if clock and date != day else clock or date))
         day = date
-    return made
+    return labelled
 
 
 def axis_of(name: str, given: Mapping[str, Any], values: Sequence[np.ndarray]) -> Axis:
     """Return an axis without its range, from its attributes and the values of its traces."""
     kind = given.get("type")
     if kind in (None, "-"):
-        kinds = [kind_of(one) for one in values if one.size]
+        kinds = [kind_of(array) for array in values if array.size]
         kind = kinds[0] if kinds else "linear"
     names: tuple[str, ...] = ()
     if kind == "category":
-        found = dict.fromkeys(str(one) for of in values for one in of.tolist() if one is not None)
+        seen = dict.fromkeys(
+            str(value) for trace_values in values for value in trace_values.tolist() if value is not None
+        )
         order = get(given, "categoryarray")
-        listed = [str(one) for one in array_of(order).tolist()] if order is not None else []
-        names = tuple(dict.fromkeys([*listed, *found]))
-    return Axis(name, given, kind, names, numbers={one: k for k, one in enumerate(names)})
+        listed = [str(value) for value in array_of(order).tolist()] if order is not None else []
+        names = tuple(dict.fromkeys([*listed, *seen]))
+    return Axis(name, given, kind, names, numbers={category: k for k, category in enumerate(names)})
 
 
 def ranged(axis: Axis, extents: Sequence[tuple[float, float, bool, bool]]) -> Axis:
     """Return an axis with its range: the given one, or what its traces need."""
-    given = axis.given.get("range")
-    if given is not None and len(given) == 2 and None not in given:
-        low, high = milliseconds(list(given)) if axis.kind == "date" else (float(one) for one in given)
+    limits = axis.given.get("range")
+    if limits is not None and len(limits) == 2 and None not in limits:
+        low, high = milliseconds(list(limits)) if axis.kind == "date" else map(float, limits)
         return replace(axis, low=float(low), high=float(high))
     if axis.kind == "category" and axis.names:
         low, high = -0.5, len(axis.names) - 0.5
     elif extents:
-        low, high = min(one[0] for one in extents), max(one[1] for one in extents)
+        low, high = min(extent[0] for extent in extents), max(extent[1] for extent in extents)
         room = 0.06 * ((high - low) or abs(high) or 1.0)
         low, high = (
-            low - room * any(one[2] for one in extents if one[0] == low),
-            high + room * any(one[3] for one in extents if one[1] == high),
+            low - room * any(extent[2] for extent in extents if extent[0] == low),
+            high + room * any(extent[3] for extent in extents if extent[1] == high),
         )
         if axis.given.get("rangemode") == "tozero" and axis.kind == "linear":
             low, high = min(low, 0.0), max(high, 0.0)

@@ -35,15 +35,15 @@ _TICK = 12  # font size
 
 def figure_svg(figure: Mapping[str, Any]) -> str:
     """Return a figure as SVG text."""
-    made = with_template(figure)
-    layout = made["layout"]
+    styled = with_template(figure)
+    layout = styled["layout"]
     traces = [
-        trace for trace in made["data"] if trace["type"] in KNOWN and trace.get("visible", True) is True
+        trace for trace in styled["data"] if trace["type"] in KNOWN and trace.get("visible", True) is True
     ]
     axes = _axes(traces, layout)
     bars = _bars(traces, axes, layout)
     axes = _with_ranges(axes, traces, bars, layout)
-    frame = _frame(layout, axes, legend_of(layout, entries_of(traces, made["data"], layout)))
+    frame = _frame(layout, axes, legend_of(layout, entries_of(traces, styled["data"], layout)))
     axes = {name: _between(axis, axes, frame) for name, axis in axes.items()}
     page = Page([], {})
     below, above = _shapes(layout, axes, frame)
@@ -83,14 +83,16 @@ def _ids(trace: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _axes(traces: list[dict], layout: Mapping[str, Any]) -> dict[str, Axis]:
-    names = [f"{found[1]}{found[2]}" for name in layout if (found := re.fullmatch(r"([xy])axis(\d*)", name))]
-    names = {*names, *(one for trace in traces for one in _ids(trace))}
-    made = {}
-    for name in sorted(names, key=lambda one: (one[0], int(one[1:] or 1))):
-        own = [trace for trace in traces if name in _ids(trace)]
-        values = [coordinates(trace)[name[0] == "y"] for trace in own]
-        made[name] = axis_of(name, layout.get(f"{name[0]}axis{name[1:]}") or {}, values)
-    return made
+    names = [
+        f"{matched[1]}{matched[2]}" for name in layout if (matched := re.fullmatch(r"([xy])axis(\d*)", name))
+    ]
+    names = {*names, *(axis_id for trace in traces for axis_id in _ids(trace))}
+    axes = {}
+    for name in sorted(names, key=lambda axis_id: (axis_id[0], int(axis_id[1:] or 1))):
+        axis_traces = [trace for trace in traces if name in _ids(trace)]
+        values = [coordinates(trace)[name[0] == "y"] for trace in axis_traces]
+        axes[name] = axis_of(name, layout.get(f"{name[0]}axis{name[1:]}") or {}, values)
+    return axes
 
 
 def _bars(traces: list[dict], axes: Mapping[str, Axis], layout: Mapping[str, Any]) -> dict[int, Bars]:
@@ -98,11 +100,11 @@ def _bars(traces: list[dict], axes: Mapping[str, Axis], layout: Mapping[str, Any
     for k, trace in enumerate(traces):
         if trace["type"] == "bar":
             groups.setdefault(_ids(trace), []).append(k)
-    made = {}
+    bars_of_number = {}
     for (x, y), numbers in groups.items():
-        own = bars_of([traces[k] for k in numbers], [(axes[x], axes[y])] * len(numbers), layout)
-        made |= dict(zip(numbers, own, strict=True))
-    return made
+        group_bars = bars_of([traces[k] for k in numbers], [(axes[x], axes[y])] * len(numbers), layout)
+        bars_of_number |= dict(zip(numbers, group_bars, strict=True))
+    return bars_of_number
 
 
 def _with_ranges(
@@ -124,17 +126,17 @@ def _with_ranges(
         while (other := axes[first].given.get("matches")) in axes and other != first:
             first = other
         shared.setdefault(first, []).append(name)
-    made = {}
+    ranged_axes = {}
     for names in shared.values():
-        together = [one for name in names for one in extents[name]]
-        given = next((axes[name] for name in names if axes[name].given.get("range")), None)
+        together = [extent for name in names for extent in extents[name]]
+        fixed = next((axes[name] for name in names if axes[name].given.get("range")), None)
         for name in names:
             axis = ranged(axes[name], together)
-            if given is not None and not axes[name].given.get("range"):
-                of = ranged(given, together)
-                axis = replace(axis, low=of.low, high=of.high)
-            made[name] = axis
-    return {name: made[name] for name in axes}
+            if fixed is not None and not axes[name].given.get("range"):
+                fixed_axis = ranged(fixed, together)
+                axis = replace(axis, low=fixed_axis.low, high=fixed_axis.high)
+            ranged_axes[name] = axis
+    return {name: ranged_axes[name] for name in axes}
 
 
 def _extent(axis: Axis, trace: Mapping[str, Any], bars: Bars | None) -> list[tuple[float, float, bool, bool]]:
@@ -174,10 +176,10 @@ def _frame(layout: Mapping[str, Any], axes: Mapping[str, Axis], legend: Legend) 
             continue
         title = 1.6 * 14 if get(axis.given, "title.text") else 0.0
         if not axis.is_x and axis.given.get("side") != "right":
-            own = _label_width(axis) + 10 + title
+            room = _label_width(axis) + 10 + title
             anchor = axes.get(str(axis.given.get("anchor") or "x"))
             if anchor is None or get(anchor.given, "domain", (0.0, 1.0))[0] == 0:
-                left = max(left, min(own, 0.45 * width))
+                left = max(left, min(room, 0.45 * width))
         if axis.is_x and axis.given.get("showticklabels") is not False and title:
             bottom = max(bottom, 22 + title)
     return Frame(width, height, left, margin["t"], width - right, height - bottom, legend)
@@ -221,7 +223,7 @@ def _grid(axis: Axis, axes: Mapping[str, Axis], frame: Frame) -> list[str]:
 
 
 def _crossing(axis: Axis, at: float, near: float, far: float) -> str:
-    at, near, far = (drawing.number(one, 1) for one in (at, near, far))
+    at, near, far = (drawing.number(pixel, 1) for pixel in (at, near, far))
     return f"M{at},{near}V{far}" if axis.is_x else f"M{near},{at}H{far}"
 
 
@@ -308,15 +310,15 @@ def _traces(traces: list[dict], axes: Mapping[str, Axis], bars: Mapping[int, Bar
         trace, ids = traces[k], _ids(traces[k])
         x, y = axes[ids[0]], axes[ids[1]]
         if trace["type"] == "bar":
-            own = draw_bars(trace, bars[k], x, y, k, page)
+            drawn = draw_bars(trace, bars[k], x, y, k, page)
         elif trace["type"] == "heatmap":
-            own = draw_heatmap(trace, x, y)
+            drawn = draw_heatmap(trace, x, y)
         else:
-            own, before[ids] = draw_scatter(trace, x, y, k, page, before.get(ids))
+            drawn, before[ids] = draw_scatter(trace, x, y, k, page, before.get(ids))
         if trace.get("cliponaxis") is False and "lines" not in modes_of(trace):
-            parts += own
+            parts += drawn
         else:
-            parts.append(_clipped(own, x, y, page))
+            parts.append(_clipped(drawn, x, y, page))
     return parts
 
 
@@ -340,9 +342,9 @@ def _clipped(parts: list[str], x: Axis, y: Axis, page: Page) -> str:
 
 def _at(ref: Any, value: Any, axes: Mapping[str, Axis], frame: Frame, letter: str, *, is_note: bool) -> float:
     """Return the pixel of a coordinate that refers to an axis, to the domain of an axis, or to the paper."""
-    name, _, of = str(ref or letter).partition(" ")
+    name, _, suffix = str(ref or letter).partition(" ")
     axis = axes.get(name)
-    if axis is None or of == "domain":
+    if axis is None or suffix == "domain":
         if axis is not None:
             start, end = axis.start, axis.end
         else:
@@ -393,14 +395,14 @@ def _tail(
     note: Mapping[str, Any], x: float, y: float, axes: Mapping[str, Axis], frame: Frame
 ) -> tuple[float, float]:
     """Return where the arrow of a note begins: in pixels from its head, or at a coordinate of an axis."""
-    made = []
+    tail = []
     for letter, head, usual in (("x", x, -10), ("y", y, -30)):
         ref, value = note.get(f"a{letter}ref"), note.get(f"a{letter}", usual)
         if ref in axes:
-            made.append(_at(ref, value, axes, frame, letter, is_note=True))
+            tail.append(_at(ref, value, axes, frame, letter, is_note=True))
         else:
-            made.append(head + float(value))
-    return made[0], made[1]
+            tail.append(head + float(value))
+    return tail[0], tail[1]
 
 
 def _arrow(x0: float, y0: float, x1: float, y1: float, note: Mapping[str, Any], hue: str) -> str:
@@ -455,19 +457,19 @@ def _shapes(layout: Mapping[str, Any], axes: Mapping[str, Axis], frame: Frame) -
 
 def _path_of(d: str, shape: Mapping, axes: Mapping[str, Axis], frame: Frame) -> str:
     """Return the path of a shape in pixels; only absolute commands with points."""
-    made, is_x = [], True
+    commands, is_x = [], True
     for word in re.findall(r"[A-Za-z]|[^A-Za-z,\s]+", d):
         if word.isalpha():
             if word not in "MLCQSTZ":
                 return ""
-            made.append(word)
+            commands.append(word)
             is_x = True
         else:
             letter = "x" if is_x else "y"
             at = _at(shape.get(f"{letter}ref"), float(word), axes, frame, letter, is_note=False)
-            made.append(drawing.number(at) + " ")
+            commands.append(drawing.number(at) + " ")
             is_x = not is_x
-    return "".join(made)
+    return "".join(commands)
 
 
 def _title(layout: Mapping[str, Any], frame: Frame) -> list[str]:

@@ -55,16 +55,18 @@ def entries_of(
     groups: dict[str, list[tuple[int, Mapping]]] = {}
     for k, trace in listed:
         groups.setdefault(str(trace.get("legendgroup") or ""), []).append((k, trace))
-    made = []
+    entries = []
     title = get(layout, "legend.title.text")
     if title:
-        made.append(Entry(read_words(title), None, 0))
-    for own in groups.values():
-        heading = next((text for _, one in own if (text := get(one, "legendgrouptitle.text"))), None)
+        entries.append(Entry(read_words(title), None, 0))
+    for members in groups.values():
+        heading = next(
+            (text for _, member in members if (text := get(member, "legendgrouptitle.text"))), None
+        )
         if heading:
-            made.append(Entry(read_words(heading), None, 0))
-        made += [Entry(read_words(trace["name"]), trace, k) for k, trace in own]
-    return made
+            entries.append(Entry(read_words(heading), None, 0))
+        entries += [Entry(read_words(trace["name"]), trace, k) for k, trace in members]
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,8 @@ def _before(anchor: Any, share: float, low: str, high: str) -> float:
 
 def legend_of(layout: Mapping[str, Any], entries: Sequence[Entry]) -> Legend:
     """Return the legend of a figure."""
-    given = layout.get("legend") or {}
-    return Legend(tuple(entries), given, given.get("orientation") == "h")
+    attributes = layout.get("legend") or {}
+    return Legend(tuple(entries), attributes, attributes.get("orientation") == "h")
 
 
 def _sample(entry: Entry, x: float, y: float, page: Page) -> list[str]:
@@ -163,7 +165,7 @@ def _sample(entry: Entry, x: float, y: float, page: Page) -> list[str]:
 
 def _first(value: Any) -> Any:
     if isinstance(value, Mapping) and "bdata" not in value:
-        return {name: _first(one) for name, one in value.items()}
+        return {name: _first(part) for name, part in value.items()}
     if isinstance(value, (list, tuple, np.ndarray, Mapping)):
         values = array_of(value)
         return values.ravel().tolist()[0] if len(values) else None

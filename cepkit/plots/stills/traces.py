@@ -153,18 +153,18 @@ class Page:
 def colour_of(trace: Mapping[str, Any], turn: int) -> str:
     """Return the main colour of a trace; traces without one take the palette in turn."""
     for path in ("line.color", "marker.color"):
-        own = get(trace, path)
-        if isinstance(own, str):
-            return own
+        colour = get(trace, path)
+        if isinstance(colour, str):
+            return colour
     return theme.PALETTE[turn % len(theme.PALETTE)]
 
 
 def modes_of(trace: Mapping[str, Any]) -> set[str]:
     """Return what a scatter trace draws: ``lines``, ``markers``, ``text``."""
-    given = trace.get("mode")
-    if given is None:
+    mode = trace.get("mode")
+    if mode is None:
         return {"lines", "markers"} if len(array_of(trace.get("y"))) < 20 else {"lines"}
-    return set(given.split("+")) - {"none"}
+    return set(mode.split("+")) - {"none"}
 
 
 def coordinates(trace: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -201,8 +201,8 @@ def draw_scatter(
     if "lines" in modes:
         lx, ly = stepped
         if trace.get("connectgaps"):
-            known = ~(np.isnan(lx) | np.isnan(ly))
-            lx, ly = lx[known], ly[known]
+            is_there = ~(np.isnan(lx) | np.isnan(ly))
+            lx, ly = lx[is_there], ly[is_there]
         if len(lx) and (np.diff(lx[~np.isnan(lx)]) >= 0).all() and not np.isnan(lx).any():
             lx, ly = drawing.extremes(lx, ly)
         width = get(trace, "line.width", 2)
@@ -239,8 +239,8 @@ def _area(
     before: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     px, py = line
-    known = ~(np.isnan(px) | np.isnan(py))
-    px, py = px[known], py[known]
+    is_there = ~(np.isnan(px) | np.isnan(py))
+    px, py = px[is_there], py[is_there]
     if len(px) < 2:
         return []
     if fill == "tonexty" and before is not None:
@@ -331,12 +331,12 @@ def _painted(d: str, symbol: str, fill: str, rim: str | None, width: float, opac
 
 
 def _colours(marker: Mapping, n: int, colour: str) -> list[str]:
-    given = _each(marker.get("color"), n, colour)
-    if not given or isinstance(given[0], str):
-        return [one or colour for one in given]
-    low, high = marker.get("cmin", min(given)), marker.get("cmax", max(given))
+    colours = _each(marker.get("color"), n, colour)
+    if not colours or isinstance(colours[0], str):
+        return [value or colour for value in colours]
+    low, high = marker.get("cmin", min(colours)), marker.get("cmax", max(colours))
     scale = scale_of(marker.get("colorscale"))
-    return [painted_by(scale, (one - low) / ((high - low) or 1)) for one in given]
+    return [painted_by(scale, (value - low) / ((high - low) or 1)) for value in colours]
 
 
 def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, colour: str, has_marks: bool) -> list[str]:
@@ -345,7 +345,7 @@ def _texts(trace: Mapping, px: np.ndarray, py: np.ndarray, colour: str, has_mark
     hues = _each(get(trace, "textfont.color"), n, theme.INK)
     sizes = _each(get(trace, "textfont.size"), n, 12)
     radii = (
-        [float(one or 0) / 2 for one in _each(get(trace, "marker.size"), n, 6)] if has_marks else [0.0] * n
+        [float(size or 0) / 2 for size in _each(get(trace, "marker.size"), n, 6)] if has_marks else [0.0] * n
     )
     parts = []
     for k in range(n):
@@ -378,7 +378,7 @@ class Bars:
 def bars_of(traces: list[Mapping[str, Any]], axes: list[tuple[Axis, Axis]], layout: Mapping) -> list[Bars]:
     """Return the bars of the traces of one pair of axes, side by side or on top of each other."""
     mode, gap = layout.get("barmode", "group"), float(layout.get("bargap", 0.2))
-    made: list[Bars] = []
+    bars: list[Bars] = []
     tops: dict[tuple, float] = {}
     places = []
     for trace, (x, y) in zip(traces, axes, strict=True):
@@ -392,9 +392,9 @@ def bars_of(traces: list[Mapping[str, Any]], axes: list[tuple[Axis, Axis]], layo
     for k, (trace, (is_wide, along, values, length)) in enumerate(zip(traces, places, strict=True)):
         n = min(len(along), len(values))
         along, lengths = along[:n].copy(), np.asarray(values[:n])
-        given = trace.get("width")
-        width = np.array(_each(given, n, np.nan), float)
-        if given is None:
+        wanted_width = trace.get("width")
+        width = np.array(_each(wanted_width, n, np.nan), float)
+        if wanted_width is None:
             width = np.full(n, step * (1 - gap))
             if mode == "group" and len(groups) > 1:
                 share = step * (1 - gap) / len(groups)
@@ -414,13 +414,13 @@ def bars_of(traces: list[Mapping[str, Any]], axes: list[tuple[Axis, Axis]], layo
                     starts[i] = tops.get(key, 0.0)
                     ends[i] += starts[i]
                     tops[key] = ends[i]
-        made.append(Bars(is_wide, along, width, starts, ends))
-    return made
+        bars.append(Bars(is_wide, along, width, starts, ends))
+    return bars
 
 
 def _step_between(places: list[np.ndarray]) -> float:
-    known = np.unique(np.concatenate([one[~np.isnan(one)] for one in places] or [np.empty(0)]))
-    return float(np.diff(known).min()) if len(known) > 1 else 1.0
+    distinct = np.unique(np.concatenate([array[~np.isnan(array)] for array in places] or [np.empty(0)]))
+    return float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
 
 
 def draw_bars(trace: Mapping[str, Any], bars: Bars, x: Axis, y: Axis, turn: int, page: Page) -> list[str]:
@@ -435,15 +435,15 @@ def draw_bars(trace: Mapping[str, Any], bars: Bars, x: Axis, y: Axis, turn: int,
     opacity = get(trace, "marker.opacity", trace.get("opacity"))
     for k in range(n):
         corners = (sides[0][k], sides[1][k], ends[0][k], ends[1][k])
-        if any(math.isnan(one) for one in corners):
+        if any(math.isnan(corner) for corner in corners):
             continue
-        a, b, c, d = (drawing.number(one) for one in corners)
+        a, b, c, d = (drawing.number(corner) for corner in corners)
         box = f"M{c},{a}H{d}V{b}H{c}Z" if bars.is_wide else f"M{a},{c}V{d}H{b}V{c}Z"
         parts.setdefault((fills[k], shapes[k] or ""), []).append(box)
     rim = get(trace, "marker.line.color")
     width = get(trace, "marker.line.width", 0)
     is_line = isinstance(width, (int, float)) and width and isinstance(rim, str)
-    made = []
+    drawn = []
     for (fill, shape), boxes in parts.items():
         if shape:
             ground = get(trace, "marker.pattern.bgcolor")
@@ -454,13 +454,13 @@ def draw_bars(trace: Mapping[str, Any], bars: Bars, x: Axis, y: Axis, turn: int,
                 shape, fill if solid else ground if isinstance(ground, str) else "none",
                 "rgba(255,255,255,0.75)" if solid else line if isinstance(line, str) else fill,
             )  # fmt: skip
-        made.append(
+        drawn.append(
             drawing.path(
                 "".join(boxes), fill=fill, opacity=opacity, stroke=rim if is_line else None,
                 stroke_width=float(width) if is_line else None,
             )
         )  # fmt: skip
-    return made + _bar_texts(trace, bars, sides, ends)
+    return drawn + _bar_texts(trace, bars, sides, ends)
 
 
 def _bar_texts(trace: Mapping, bars: Bars, sides: tuple, ends: tuple) -> list[str]:
@@ -504,19 +504,19 @@ def scale_of(given: Any) -> list[tuple[float, tuple[float, ...]]]:
 
 def _channels(colour: str) -> tuple[float, ...]:
     if colour.startswith("#"):
-        digits = colour[1:] if len(colour) > 4 else "".join(2 * one for one in colour[1:])
-        made = [int(digits[k : k + 2], 16) for k in range(0, len(digits), 2)]
-        return (*map(float, made[:3]), made[3] / 255 if len(made) > 3 else 1.0)
-    numbers = [float(one) for one in colour[colour.find("(") + 1 : colour.find(")")].split(",")]
+        digits = colour[1:] if len(colour) > 4 else "".join(2 * digit for digit in colour[1:])
+        channels = [int(digits[k : k + 2], 16) for k in range(0, len(digits), 2)]
+        return (*map(float, channels[:3]), channels[3] / 255 if len(channels) > 3 else 1.0)
+    numbers = [float(number) for number in colour[colour.find("(") + 1 : colour.find(")")].split(",")]
     return (*numbers[:3], numbers[3] if len(numbers) > 3 else 1.0)
 
 
 def painted_by(scale: list[tuple[float, tuple[float, ...]]], share: float) -> str:
     """Return the colour of a share of a colour scale."""
     share = min(max(share, 0.0), 1.0)
-    shares = [one for one, _ in scale]
-    channels = [np.interp(share, shares, [(*of, 1.0)[k] for _, of in scale]) for k in range(4)]
-    red, green, blue = (round(float(one)) for one in channels[:3])
+    shares = [place for place, _ in scale]
+    channels = [np.interp(share, shares, [(*colour, 1.0)[k] for _, colour in scale]) for k in range(4)]
+    red, green, blue = (round(float(channel)) for channel in channels[:3])
     return f"rgba({red},{green},{blue},{channels[3]:.3g})"
 
 
@@ -527,9 +527,9 @@ def draw_heatmap(trace: Mapping[str, Any], x: Axis, y: Axis) -> list[str]:
         return []
     xs, ys = coordinates(trace)
     left, top = x.scale(cell_edges(x.place(xs))), y.scale(cell_edges(y.place(ys)))
-    known = z[np.isfinite(z)]
-    low = float(trace.get("zmin", known.min() if known.size else 0.0))
-    high = float(trace.get("zmax", known.max() if known.size else 1.0))
+    finite = z[np.isfinite(z)]
+    low = float(trace.get("zmin", finite.min() if finite.size else 0.0))
+    high = float(trace.get("zmax", finite.max() if finite.size else 1.0))
     scale = scale_of(trace.get("colorscale"))
     parts: dict[str, list[str]] = {}
     for row in range(z.shape[0]):

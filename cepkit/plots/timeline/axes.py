@@ -209,10 +209,10 @@ class Heights:
             return self
         drawn = self.y_of_event[events]
         drawn = drawn[~np.isnan(drawn)]
-        own = replace(self, low=float(drawn.min()), high=float(drawn.max())) if len(drawn) else self
-        bottom, top = own._limits()
+        fitted = replace(self, low=float(drawn.min()), high=float(drawn.max())) if len(drawn) else self
+        bottom, top = fitted._limits()
         height = (top - bottom) * BLANK_PIXELS / self._value_pixels(n_panels)
-        return replace(own, top_of_blanks=bottom, blank_height=height)
+        return replace(fitted, top_of_blanks=bottom, blank_height=height)
 
     def _limits(self) -> tuple[float, float]:
         return self.low - 0.08 * self._room, self.high + 0.22 * self._room  # match numbers need room above

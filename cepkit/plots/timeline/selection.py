@@ -199,7 +199,7 @@ def match_rows(
     letters = max(map(len, labels), default=0) + 1
     every = 1 + len(labels) * letters // MOST_LETTERS
     figure.update_xaxes(
-        tickvals=list(range(0, len(labels), every)), ticktext=[escaped(one) for one in labels[::every]],
+        tickvals=list(range(0, len(labels), every)), ticktext=[escaped(label) for label in labels[::every]],
         range=[-0.5, len(labels) - 0.5], gridcolor=theme.GRID, zeroline=False, showticklabels=True,
     )  # fmt: skip
     figure.update_layout(

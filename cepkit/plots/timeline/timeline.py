@@ -136,7 +136,7 @@ def _overlaps(begins: np.ndarray, widths: np.ndarray, clock: TimeAxis) -> _Overl
     bounds = np.unique(np.concatenate([starts, ends]))
     n_begun = np.searchsorted(np.sort(starts), bounds[:-1], side="right")
     depth = n_begun - np.searchsorted(np.sort(ends), bounds[:-1], side="right")
-    parts = zip(*(np.searchsorted(bounds, of).tolist() for of in (starts, ends)), strict=True)
+    parts = zip(*(np.searchsorted(bounds, edges).tolist() for edges in (starts, ends)), strict=True)
     return _Overlaps(first, bounds, depth, np.array([depth[low:high].max() for low, high in parts]))
 
 
@@ -297,10 +297,12 @@ def timeline(
     in_legend: set[str] = set()
     n_unseen = 0
     for number, (panel, view) in enumerate(zip(chosen.panels, views, strict=True), start=1):
-        own = heights.in_panel(view.events(clock, panel), n_panels)
+        panel_heights = heights.in_panel(view.events(clock, panel), n_panels)
         bands, n_own_unseen = band_traces(panel, clock, view.extent)
         n_unseen += n_own_unseen
-        points = event_traces(panel, clock, own) + mark_traces(panel, clock, own, variables)
+        points = event_traces(panel, clock, panel_heights) + mark_traces(
+            panel, clock, panel_heights, variables
+        )
         for trace in bands + points:
             trace.showlegend = trace.name is not None and trace.legendgroup not in in_legend
             if trace.showlegend:
@@ -308,7 +310,7 @@ def timeline(
         # The bands have their own axis, from 0 to 1, below that of the events.
         for on_top, traces in ((False, bands), (True, points)):
             figure.add_traces(traces, rows=number, cols=1, secondary_ys=[on_top] * len(traces))
-        figure.update_yaxes(own.axis(panel), row=number, col=1, secondary_y=True)
+        figure.update_yaxes(panel_heights.axis(panel), row=number, col=1, secondary_y=True)
         if view.range:
             figure.update_xaxes(range=clock.bounds(*view.range), row=number, col=1)
     _lay_out(figure, clock, n_panels)
@@ -506,5 +508,10 @@ def plot_matches(
 
 
 def _is_value(name: str, query: Any, source: Source) -> bool:
-    of = source.schema.get(name)
-    return of is not None and of.kind in NUMBERS and name not in query.order_by and of.kind != BOOLEAN
+    column_type = source.schema.get(name)
+    return (
+        column_type is not None
+        and column_type.kind in NUMBERS
+        and name not in query.order_by
+        and column_type.kind != BOOLEAN
+    )
