@@ -135,8 +135,8 @@ def takes_query_keywords(function: _Function) -> _Function:
     Their descriptions replace the line ``**keywords`` of the docstring.
 
     """
-    own = inspect.signature(function)
-    parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     queries = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
@@ -145,7 +145,7 @@ def takes_query_keywords(function: _Function) -> _Function:
     ]
     head = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
     keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    function.__dict__["__signature__"] = own.replace(parameters=[*head, *queries, *keyword_only])
+    function.__dict__["__signature__"] = signature.replace(parameters=[*head, *queries, *keyword_only])
     if function.__doc__:
         # Since Python 3.13 the compiler removes the indentation of docstrings.
         text = textwrap.dedent(PARAMETERS)

@@ -49,20 +49,20 @@ def check_clock(value: RegexQuery | SequenceQuery, source: Source) -> None:
         for name in ("within", "gap_within", "strict_time")
         if getattr(value, name, None) not in (None, False)
     ]
-    of = source.schema.get(value.order_by[0]) if value.order_by else None
-    if not needs or of is None:
+    clock_type = source.schema.get(value.order_by[0]) if value.order_by else None
+    if not needs or clock_type is None:
         return
     name = value.order_by[0]
-    if of.kind == DURATION and pa.types.is_time(source.arrow(name, np.empty(0, np.int64)).type):
+    if clock_type.kind == DURATION and pa.types.is_time(source.arrow(name, np.empty(0, np.int64)).type):
         raise CepError(f"{needs[0]} needs a clock, and column {name!r} {_times_of_day(source, name)}")
-    if of.kind in CLOCKS:
+    if clock_type.kind in CLOCKS:
         return
-    if of.kind == TEXT:
+    if clock_type.kind == TEXT:
         raise CepError(
             f"{needs[0]} needs a clock, and column {name!r} is text; {_times_of_text(source, name)}"
         )
     raise CepError(
-        f"{needs[0]} needs a clock, a column of times or numbers; column {name!r} is of type {of}"
+        f"{needs[0]} needs a clock, a column of times or numbers; column {name!r} is of type {clock_type}"
         f"{order_advice(source, name)}"
     )
 
@@ -74,24 +74,24 @@ def order_advice(source: Source, name: str) -> str:
     first = next((value for value in source.column(name).values if value is not None), None)
     if first is None:
         return ""
-    own, times = _spelled(source, name)
-    cures = {"Period": f"it holds Periods, so take their times: {own} = {times}.to_timestamp()"}
+    column, times = _spelled(source, name)
+    cures = {"Period": f"it holds Periods, so take their times: {column} = {times}.to_timestamp()"}
     return f"; {cures.get(type(first).__name__, f'it holds values such as {first!r}')}"
 
 
 def _times_of_day(source: Source, name: str) -> str:
-    own, _ = _spelled(source, name)
+    column, _ = _spelled(source, name)
     return (
         "holds times of a day; add the date: "
-        f"pd.to_datetime(df['date'].astype(str) + ' ' + {own}.astype(str))"
+        f"pd.to_datetime(df['date'].astype(str) + ' ' + {column}.astype(str))"
     )
 
 
 def _times_of_text(source: Source, name: str) -> str:
-    own, _ = _spelled(source, name)
+    column, _ = _spelled(source, name)
     if are_numbers(source.column(name)):
-        return f"make numbers of it first: {own} = pd.to_numeric({own})"
-    return f"make times of it first: {own} = pd.to_datetime({own})"
+        return f"make numbers of it first: {column} = pd.to_numeric({column})"
+    return f"make times of it first: {column} = pd.to_datetime({column})"
 
 
 def _spelled(source: Source, name: str) -> tuple[str, str]:
@@ -200,9 +200,9 @@ def _some_of(equal: _Neighbours, events: Events) -> tuple[np.ndarray, int]:
 
 def warn_of_ties(program: Program | SequenceProgram, source: Source, events: Events) -> None:
     """Warn of events that ``order_by`` leaves in any order, if the matches may depend on their order."""
-    said = ties_in_words(program, source, events)
-    if said:
-        warn(said, TieWarning)
+    message = ties_in_words(program, source, events)
+    if message:
+        warn(message, TieWarning)
 
 
 def ties_in_words(program: Program | SequenceProgram, source: Source, events: Events) -> str:
@@ -264,8 +264,13 @@ def depends_on_ties(query: object) -> bool:
 
 def _completing_column(source: Source, events: Events, ties: Ties, taken: set[str]) -> str | None:
     """Return a column of integers or times that orders all ties, if possible one without equal values."""
-    names = (name for kind in (INTEGER, TIME) for name, of in source.schema.items() if of.kind == kind)
-    rows, group, found = events.rows(ties.positions), ties.group_of_position, []
+    names = (
+        name
+        for kind in (INTEGER, TIME)
+        for name, column_type in source.schema.items()
+        if column_type.kind == kind
+    )
+    rows, group, candidates = events.rows(ties.positions), ties.group_of_position, []
     for name in names:
         if name in taken or name in source.duplicates:
             continue
@@ -277,8 +282,8 @@ def _completing_column(source: Source, events: Events, ties: Ties, taken: set[st
             return name
         order = np.lexsort((values, group))
         if not _has_equals(group[order], values[order]):
-            found.append(name)
-    return found[0] if found else None
+            candidates.append(name)
+    return candidates[0] if candidates else None
 
 
 def _has_equals(group: np.ndarray, values: np.ndarray) -> bool:

@@ -43,15 +43,15 @@ def partial_matches(
     Here their share is 1 / (k - 1)!, as for independent arrivals. Events per window are measured.
     """
     bound: set[int] = set()
-    made, pairs = [], 1.0
+    expected, pairs = [], 1.0
     for k, c in enumerate(order):
         pairs = n_events[c] if k == 0 else pairs * in_window[c]
         bound.add(c)
         share = 1.0
         for components, selectivity in selectivities:
             share *= selectivity if components <= bound else 1.0
-        made.append(pairs * share / factorial(k))
-    return tuple(made)
+        expected.append(pairs * share / factorial(k))
+    return tuple(expected)
 
 
 def left_deep_cost(
@@ -152,7 +152,7 @@ class Statistics:
     @property
     def selectivities(self) -> tuple[tuple[frozenset[int], float], ...]:
         """The components and the selectivity of every condition."""
-        return tuple((one.components, one.selectivity) for one in self.conditions)
+        return tuple((measured.components, measured.selectivity) for measured in self.conditions)
 
 
 def measure_rates(
@@ -162,12 +162,14 @@ def measure_rates(
 
     Uses the windows after up to 2,000 evenly spaced events per component.
     """
-    anchors = np.concatenate([_evenly(own, _ANCHORS) for own in members])
+    anchors = np.concatenate([_evenly(places, _ANCHORS) for places in members])
     n_events = tuple(map(len, members))
     if not len(anchors):
         return n_events, (0.0,) * len(members)
     begin, end = later[anchors], window_end[anchors]
-    counts = [np.maximum(np.searchsorted(own, end) - np.searchsorted(own, begin), 0) for own in members]
+    counts = [
+        np.maximum(np.searchsorted(places, end) - np.searchsorted(places, begin), 0) for places in members
+    ]
     return n_events, tuple(float(count.mean()) for count in counts)
 
 
@@ -201,25 +203,25 @@ def combinations(
     first = _evenly(members[components[0]], _FIRSTS)
     if len(components) == 1:
         first = _evenly(first, TUPLES)
-        made = np.zeros((len(first), len(members)), np.int64)
-        made[:, components[0]] = first
-        return made
+        tuples = np.zeros((len(first), len(members)), np.int64)
+        tuples[:, components[0]] = first
+        return tuples
     last = members[components[-1]]
     low, high = np.searchsorted(last, later[first]), np.searchsorted(last, window_end[first])
     n_after = np.cumsum(np.maximum(high - low, 0))
     total = int(n_after[-1]) if len(n_after) else 0
     ranks = np.arange(total) if total <= TUPLES else rng.integers(0, total, TUPLES)
-    of = np.searchsorted(n_after, ranks, side="right")
-    made = np.zeros((len(ranks), len(members)), np.int64)
-    made[:, components[0]] = first[of]
-    made[:, components[-1]] = last[high[of] - (n_after[of] - ranks)]
+    index = np.searchsorted(n_after, ranks, side="right")
+    tuples = np.zeros((len(ranks), len(members)), np.int64)
+    tuples[:, components[0]] = first[index]
+    tuples[:, components[-1]] = last[high[index] - (n_after[index] - ranks)]
     for before, c in pairwise(components[:-1]):
-        low = np.searchsorted(members[c], later[made[:, before]])
-        n_between = np.searchsorted(members[c], made[:, components[-1]]) - low
+        low = np.searchsorted(members[c], later[tuples[:, before]])
+        n_between = np.searchsorted(members[c], tuples[:, components[-1]]) - low
         kept = n_between > 0
-        made, low, n_between = made[kept], low[kept], n_between[kept]
-        made[:, c] = members[c][low + (rng.random(len(made)) * n_between).astype(np.int64)]
-    return made
+        tuples, low, n_between = tuples[kept], low[kept], n_between[kept]
+        tuples[:, c] = members[c][low + (rng.random(len(tuples)) * n_between).astype(np.int64)]
+    return tuples
 
 
 def _evenly(places: np.ndarray, most: int) -> np.ndarray:
@@ -256,20 +258,20 @@ def run_in_order(program: SequenceProgram, events: Events) -> SequenceSet:
 
 
 def _search(program: SequenceProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
-    own = OrderedEvents(program, events)
-    chosen = [branch_order(own, bound) for bound in program.branches]
+    ordered_events = OrderedEvents(program, events)
+    chosen = [branch_order(ordered_events, bound) for bound in program.branches]
     expected = sum(each.partial_matches[-1] for each in chosen if each.partial_matches)
     # Too many matches to keep are counted at once.
     most_known = 0 if most_calls is None and expected > _CLEARLY_MORE * MOST_KNOWN else MOST_KNOWN
     return ordered_sequence(
-        own, [each.order for each in chosen], most_known=most_known, most_calls=most_calls
+        ordered_events, [each.order for each in chosen], most_known=most_known, most_calls=most_calls
     )
 
 
 def branch_orders(program: SequenceProgram, events: Events, most: int = 12) -> list[BranchOrder]:
     """Return the orders of the first branches, with costs even if the user gave the order."""
-    own = OrderedEvents(program, events)
-    return [branch_order(own, bound, explained=True) for bound in program.branches[:most]]
+    ordered_events = OrderedEvents(program, events)
+    return [branch_order(ordered_events, bound, explained=True) for bound in program.branches[:most]]
 
 
 def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = False) -> BranchOrder:
@@ -277,22 +279,22 @@ def branch_order(own: OrderedEvents, bound: BoundBranch, *, explained: bool = Fa
 
     The work is bounded, see `cepkit.planning.evaluation_order`. The same events give the same order.
     """
-    given = own.program.given_order(bound)
-    if given is not None and not explained:
-        return BranchOrder(given, True, Statistics((), ()), ())
+    user_order = own.program.given_order(bound)
+    if user_order is not None and not explained:
+        return BranchOrder(user_order, True, Statistics((), ()), ())
     if not own.places.n:
         n = len(bound.accepts)
         none = Statistics((0,) * n, (0.0,) * n)
-        return BranchOrder(given or tuple(range(n)), given is not None, none, (0.0,) * n)
+        return BranchOrder(user_order or tuple(range(n)), user_order is not None, none, (0.0,) * n)
     statistics = _measure_statistics(own, bound)
     rates = statistics.n_events, statistics.in_window, statistics.selectivities
-    order = given or cheapest_order(*rates, nested_search_cost)
+    order = user_order or cheapest_order(*rates, nested_search_cost)
     own_order = tuple(range(len(order)))
     cost, forward = (nested_search_cost(each, *rates) for each in (order, own_order))
-    if given is None and forward <= _ALIKE * cost:
+    if user_order is None and forward <= _ALIKE * cost:
         order, cost = own_order, forward
     expected = partial_matches(order, *rates)
-    return BranchOrder(order, given is not None, statistics, expected, cost, forward)
+    return BranchOrder(order, user_order is not None, statistics, expected, cost, forward)
 
 
 def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
@@ -312,11 +314,11 @@ def _measure_statistics(own: OrderedEvents, bound: BoundBranch) -> Statistics:
 
         return measure_condition(name, components, holds, search, later, window_end)
 
-    made = []
-    for i, one in enumerate(bound.conditions):
-        if one.condition.absence is None:
-            name = str(own.program.query.where[one.condition.conjunct])
-            made.append(measure(name, components_of_condition(one), conditions=(i,)))
+    measured = []
+    for i, bound_condition in enumerate(bound.conditions):
+        if bound_condition.condition.absence is None:
+            name = str(own.program.query.where[bound_condition.condition.conjunct])
+            measured.append(measure(name, components_of_condition(bound_condition), conditions=(i,)))
     for a, absence in enumerate(bound.branch.absences):
-        made.append(measure(f"!{absence.variable}", components_of_absence(bound, a), absences=(a,)))
-    return Statistics(n_events, in_window, tuple(made))
+        measured.append(measure(f"!{absence.variable}", components_of_absence(bound, a), absences=(a,)))
+    return Statistics(n_events, in_window, tuple(measured))

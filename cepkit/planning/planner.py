@@ -235,7 +235,7 @@ def choose_engine(
     if engine == "auto":
         return _automatic(program)
     if reason := engines()[engine].unsupported(program):
-        able = [name for name, known in engines().items() if known.unsupported(program) is None]
+        able = [name for name, candidate in engines().items() if candidate.unsupported(program) is None]
         raise UnsupportedQueryError(
             f"engine {engine!r} cannot run this query: {reason}. Engines that can: {able}"
         )
@@ -243,7 +243,11 @@ def choose_engine(
 
 
 def _automatic(program: Program | SequenceProgram) -> Engine:
-    able = (known for known in _ENGINES.values() if known.automatic and known.unsupported(program) is None)
+    able = (
+        candidate
+        for candidate in _ENGINES.values()
+        if candidate.automatic and candidate.unsupported(program) is None
+    )
     if chosen := next(able, None):
         return chosen
     reason = _ENGINES["ordered"].unsupported(program)
@@ -256,7 +260,7 @@ def _automatic(program: Program | SequenceProgram) -> Engine:
 def _class_meant(name: str) -> str | None:
     """Return the class of engines that a misspelt name means, or None."""
     plain = "".join(filter(str.isalpha, name.partition("(")[0])).lower().removeprefix("cep")
-    of_text = {known.lower(): known for known in _VALUES}
+    of_text = {class_name.lower(): class_name for class_name in _VALUES}
     return next((of_text[near] for near in get_close_matches(plain, of_text, 1)), None)
 
 

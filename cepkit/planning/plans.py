@@ -132,8 +132,8 @@ class _Types(Mapping[str, ColumnType]):
         self._schema, self.asked = schema, asked
 
     def __getitem__(self, name: str) -> ColumnType:
-        of = self.asked[name] = self._schema[name]
-        return of
+        column_type = self.asked[name] = self._schema[name]
+        return column_type
 
     def __contains__(self, name: object) -> bool:
         return name in self._schema
@@ -191,17 +191,20 @@ class Plans:
         if key is None or storage is None:
             return make(source)
         key = key, source.clock, source.duplicates, tuple(source.schema)
-        known: tuple = self._kept.get(key) or ()
-        for types, result, said in known:
-            if all(source.schema[name] == of and storage(name) == how for name, of, how in types):
-                _say(said)
+        entries: tuple = self._kept.get(key) or ()
+        for types, result, messages in entries:
+            if all(
+                source.schema[name] == column_type and storage(name) == how
+                for name, column_type, how in types
+            ):
+                _say(messages)
                 return result
         watched = _Watched(source)
-        result, said = _made(lambda: make(watched))
+        result, messages = _made(lambda: make(watched))
         if watched.needs_types_only:
-            types = tuple((name, of, storage(name)) for name, of in watched.asked.items())
+            types = tuple((name, column_type, storage(name)) for name, column_type in watched.asked.items())
             if all(how is not None for _, _, how in types):
-                self._kept.keep(key, ((types, result, said), *known[: _MOST_SCHEMAS - 1]))
+                self._kept.keep(key, ((types, result, messages), *entries[: _MOST_SCHEMAS - 1]))
         return result
 
     def clear(self) -> None:
@@ -216,23 +219,23 @@ def remembered(kept: Recent, key: Hashable | None, make: Callable[[], _T]) -> _T
     """Return ``make()``, or what it returned for an equal key. It warns each time; errors are not kept."""
     if key is None:
         return make()
-    if (known := kept.get(key)) is None:
-        known = _made(make)
-        kept.keep(key, known)
-        return known[0]
-    _say(known[1])
-    return known[0]
+    if (entry := kept.get(key)) is None:
+        entry = _made(make)
+        kept.keep(key, entry)
+        return entry[0]
+    _say(entry[1])
+    return entry[0]
 
 
 def _made(make: Callable[[], _T]) -> tuple[_T, tuple]:
     """Return a result and the warnings on the way, which are issued at the end."""
-    said: list = []
+    messages: list = []
     try:
-        with keep_warnings() as said:
+        with keep_warnings() as messages:
             result = make()
     finally:
-        _say(said)
-    return result, tuple(said)
+        _say(messages)
+    return result, tuple(messages)
 
 
 def _say(said: Iterable) -> None:

@@ -98,12 +98,12 @@ def _as_sequence(query: Query, given: Arguments) -> SequenceQuery:
         raise CepError(
             "define belongs to regex patterns; write the conditions of an event sequence in its WHERE"
         )
-    said = {
+    options = {
         item.name: getattr(given, item.name)
         for item in fields(given)
         if item.name != "define" and not _is(item.default, getattr(given, item.name))
     }
-    return sequence_query(query, **said)
+    return sequence_query(query, **options)
 
 
 def _as_regex(query: str | Pattern | RegexQuery, given: Arguments) -> RegexQuery:
@@ -145,9 +145,9 @@ def _is(expected: object, value: object) -> bool:
 
 
 def _only_for_sequences(**keywords: Any) -> None:
-    given = [name for name, value in keywords.items() if value is not None and not _is(False, value)]
-    if given:
+    used = [name for name, value in keywords.items() if value is not None and not _is(False, value)]
+    if used:
         raise UnsupportedQueryError(
-            f"{given} belong to event sequences; a regex query matches contiguous rows in one way: the "
+            f"{used} belong to event sequences; a regex query matches contiguous rows in one way: the "
             "earliest end, then the earliest start, then the same after that match"
         )

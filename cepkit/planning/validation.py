@@ -92,11 +92,11 @@ def _warn_of_bare_durations(value: RegexQuery | SequenceQuery, source: Source) -
     if clock is None or clock.unit is None:
         return
     for name in ("within", "gap_within"):
-        said = getattr(value, name, None)
-        if said is not None and not isinstance(said, str | timedelta):
+        duration = getattr(value, name, None)
+        if duration is not None and not isinstance(duration, str | timedelta):
             warn(
-                f"{name}={said} is read as {said} {clock.unit}, the unit of column {value.order_by[0]!r}; "
-                f"write '{said} {clock.unit}', or the unit that you mean",
+                f"{name}={duration} is read as {duration} {clock.unit}, the unit of column "
+                f"{value.order_by[0]!r}; write '{duration} {clock.unit}', or the unit that you mean",
             )
 
 
@@ -149,14 +149,24 @@ def warn_of_unknown_types(program: SequenceProgram, events: Events) -> None:
 
     wanted = dict.fromkeys(event.event_type for event in event_patterns(program.query.pattern))
     if column.categories is not None:
-        known = list(column.categories)
-        unknown = [of for of in wanted if isinstance(of, str) and of not in known]
+        types = list(column.categories)
+        unknown = [
+            event_type for event_type in wanted if isinstance(event_type, str) and event_type not in types
+        ]
     else:
-        unknown = [of for of in wanted if of is not None and not (column.values == of).any()]
-        known = [of for of in np.unique(column.values[:10_000]).tolist() if of != NULL_INTEGER]
+        unknown = [
+            event_type
+            for event_type in wanted
+            if event_type is not None and not (column.values == event_type).any()
+        ]
+        types = [
+            event_type
+            for event_type in np.unique(column.values[:10_000]).tolist()
+            if event_type != NULL_INTEGER
+        ]
     if unknown:
-        shown = f"{known[:20]}{' …' if len(known) > 20 else ''}" if known else "no values"
+        shown = f"{types[:20]}{' …' if len(types) > 20 else ''}" if types else "no values"
         warn(
             f"the column of event types, {name!r}, never has {', '.join(map(repr, unknown))}."
-            f"{nearest(str(unknown[0]), map(str, known))} It has {shown}"
+            f"{nearest(str(unknown[0]), map(str, types))} It has {shown}"
         )

@@ -34,11 +34,11 @@ from cepkit.translation.to_chains import row_value
 
 def call_text(query: str, keywords: dict[str, Any], before: str = "") -> str:
     """Return the call of ``df.cep.match`` with a query as Python text and its keywords that say something."""
-    given = [f"{name}={_spelled(value)}" for name, value in keywords.items() if value not in (None, (), {})]
-    one_line = f"df.cep.match({', '.join([query, *given])})"
+    spelled = [f"{name}={_spelled(value)}" for name, value in keywords.items() if value not in (None, (), {})]
+    one_line = f"df.cep.match({', '.join([query, *spelled])})"
     if len(one_line) <= 100 and "\n" not in one_line:
         return before + one_line
-    inner = "".join(f"    {argument},\n" for argument in (query, *given))
+    inner = "".join(f"    {argument},\n" for argument in (query, *spelled))
     return f"{before}df.cep.match(\n{inner})"
 
 
@@ -73,8 +73,8 @@ def regex_keywords(query: RegexQuery) -> dict[str, Any]:
     params = dict(query.params)
     left = {name: value for name, value in params.items() if not _is_plain(value)}
     trees = {
-        role: {name: print_expression(with_values(tree, params)) for name, tree in of}
-        for role, of in (("define", query.define), ("measures", query.measures or ()))
+        role: {name: print_expression(with_values(tree, params)) for name, tree in entries}
+        for role, entries in (("define", query.define), ("measures", query.measures or ()))
     }
     return {
         "define": trees["define"], "partition_by": query.partition_by, "order_by": query.order_by,
@@ -188,7 +188,7 @@ def _measure(target: str, name: str, tree: ex.Expression) -> ex.Expression:
         ):
             return ex.Aggregate(end, column)
         case rp.RowAggregate(function=function, arguments=arguments, variable=None, distinct=False) if (
-            function in AGGREGATES and all(isinstance(one, ex.Attribute) for one in arguments)
+            function in AGGREGATES and all(isinstance(argument, ex.Attribute) for argument in arguments)
         ):
             return ex.Aggregate(function, arguments[0] if arguments else None)
     if isinstance(tree, ex.Reference) or type(tree).__module__ == rp.__name__:
@@ -235,14 +235,14 @@ def _with_values(query: SequenceQuery) -> SequenceQuery:
         return node
 
     measures = query.measures
-    made = replace(
+    filled = replace(
         query,
         pattern=rebuilt(query.pattern, sq.SequencePattern, put),
         where=tuple(with_values(tree, params) for tree in query.where),
         measures=None if measures is None else tuple((n, with_values(t, params)) for n, t in measures),
     )
-    left = made.parameters()
-    return replace(made, params=tuple((name, value) for name, value in params.items() if name in left))
+    left = filled.parameters()
+    return replace(filled, params=tuple((name, value) for name, value in params.items() if name in left))
 
 
 def sequence_of_chain(target: str, chain: RowChain) -> SequenceQuery:

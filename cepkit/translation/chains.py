@@ -104,20 +104,20 @@ def unique_names(names: list[str], taken: frozenset[str] = frozenset()) -> tuple
     """Return names that differ in more than case, and from ``taken``; repeated ones get numbers."""
     taken = frozenset(name.lower() for name in taken)
     lower = [name.lower() for name in names]
-    made: list[str] = []
+    unique: list[str] = []
     used: set[str] = set(taken)
     for i, name in enumerate(names):
         base = name + "_row" if lower[i] in taken else name
-        own, number = base, 1
+        candidate, number = base, 1
         if lower.count(lower[i]) > 1:
             number = lower[:i].count(lower[i]) + 1
-            own = f"{base}{number}"
-        while own.lower() in used or (own != name and own.lower() in lower):
+            candidate = f"{base}{number}"
+        while candidate.lower() in used or (candidate != name and candidate.lower() in lower):
             number += 1
-            own = f"{base}_{number}"
-        used.add(own.lower())
-        made.append(own)
-    return tuple(made)
+            candidate = f"{base}_{number}"
+        used.add(candidate.lower())
+        unique.append(candidate)
+    return tuple(unique)
 
 
 def at_distance(name: str, distance: int) -> ex.Expression:
@@ -140,7 +140,7 @@ def map_values(
 
 def joined_with_and(conditions: list[ex.Expression]) -> ex.Expression | None:
     """Return conditions that must all hold as one; None without conditions."""
-    flat = [part for one in conditions for part in ex.conjuncts(one)]
+    flat = [part for condition in conditions for part in ex.conjuncts(condition)]
     return None if not flat else flat[0] if len(flat) == 1 else ex.And(tuple(flat))
 
 
@@ -152,8 +152,11 @@ def with_window_as_condition(chain: RowChain) -> tuple[ex.Expression | None, ...
     lasted = ex.Arithmetic("-", ex.Attribute(clock), ex.Previous(ex.Attribute(clock), last))
     assert isinstance(chain.within, int)
     limit = ex.Comparison("<=" if chain.within_closed else "<", lasted, ex.Literal(chain.within))
-    own = chain.conditions[-1]
-    return (*chain.conditions[:-1], joined_with_and([*([own] if own is not None else []), limit]))
+    last_condition = chain.conditions[-1]
+    return (
+        *chain.conditions[:-1],
+        joined_with_and([*([last_condition] if last_condition is not None else []), limit]),
+    )
 
 
 def map_measures(target: str, chain: RowChain, leaf: Callable[[ex.Expression], ex.Expression]) -> list:

@@ -71,16 +71,16 @@ def print_flink(query: SequenceQuery) -> str:
 def _rows(query: SequenceQuery, variables: set[str]) -> str:
     """Return the statement that makes a row of the measures for each match."""
     single = variables - query.group_variables - query.absent_variables
-    params, made = dict(query.params), []
+    params, cells = dict(query.params), []
     for name, tree in query.measures or ():
         for node in tree.walk(literals=False):
             if isinstance(node, ex.Aggregate) or (
                 isinstance(node, ex.Reference) and (node.index is not None or node.variable not in single)
             ):
                 refuse(TARGET, f"measure {name!r}: {node}", "only values of single events are translated")
-        made.append(SelectText("").text(with_values(tree, params)))
+        cells.append(SelectText("").text(with_values(tree, params)))
     names = ", ".join(name for name, _ in query.measures or ())
-    return f"DataStream<Row> rows = matches.select(m -> Row.of({', '.join(made)}));  // {names}"
+    return f"DataStream<Row> rows = matches.select(m -> Row.of({', '.join(cells)}));  // {names}"
 
 
 def _check_clauses(query: SequenceQuery) -> None:
@@ -126,13 +126,13 @@ def _conditions(
     """Return the texts of the conditions of each event."""
     place = {event.variable: i for i, event in enumerate(events)}
     params = dict(query.params)
-    own: list[list[ex.Expression]] = [[] for _ in events]
+    trees_of_event: list[list[ex.Expression]] = [[] for _ in events]
     for i, event in enumerate(events):
         if event.event_type is not None:
             if query.event_type is None:
                 refuse(TARGET, f"the type {event.event_type}", "name the column of types with event_type=")
-            of = ex.Reference(event.variable, query.event_type)
-            own[i].append(ex.Comparison("==", of, ex.Literal(event.event_type)))
+            type_reference = ex.Reference(event.variable, query.event_type)
+            trees_of_event[i].append(ex.Comparison("==", type_reference, ex.Literal(event.event_type)))
     for condition in query.where:
         for part in ex.conjuncts(with_values(condition, params)):
             named = []
@@ -150,9 +150,10 @@ def _conditions(
             for i in named:
                 if i != last and isinstance(parts[i], sq.Loop):
                     refuse(TARGET, f"WHERE {part}", "conditions on several events of one variable")
-            own[last].append(part)
+            trees_of_event[last].append(part)
     return [
-        [_condition(event.variable, tree) for tree in trees] for event, trees in zip(events, own, strict=True)
+        [_condition(event.variable, tree) for tree in trees]
+        for event, trees in zip(events, trees_of_event, strict=True)
     ]
 
 

@@ -63,7 +63,7 @@ def _can_both(outcomes: str, constant: object, outcomes_2: str, constant_2: obje
     firsts, seconds = _values(constant), _values(constant_2)
     if firsts is None or seconds is None:
         return True
-    return any(_overlap(outcomes, one, outcomes_2, two) for one in firsts for two in seconds)
+    return any(_overlap(outcomes, first, outcomes_2, second) for first in firsts for second in seconds)
 
 
 def _values(constant: object) -> list | None:
@@ -121,8 +121,8 @@ def check_unique_ends(
     before = [name for part in parts[:-1] for name in _names(part)]
     end = define.get(last.name)
     for name in dict.fromkeys(before):
-        own = define.get(name)
-        if end is None or own is None or not are_disjoint(own, end):
+        condition = define.get(name)
+        if end is None or condition is None or not are_disjoint(condition, end):
             refuse(
                 target, f"{clause}: {pattern}",
                 "regexes prefer the earliest end and SQL the leftmost start. They agree if no row can be "

@@ -97,10 +97,10 @@ def in_define(condition: ex.Expression, variable: str) -> ex.Expression:
     """Return a condition of rows as SQL's DEFINE writes it for a variable."""
 
     def of_row(name: str, distance: int) -> ex.Expression:
-        own = ex.Reference(variable, name)
+        reference = ex.Reference(variable, name)
         if not distance:
-            return own
-        return rp.Navigation("prev", own, None if distance == 1 else distance)
+            return reference
+        return rp.Navigation("prev", reference, None if distance == 1 else distance)
 
     return map_values(condition, of_row)
 
@@ -156,9 +156,11 @@ def _measure(name: str, tree: ex.Expression) -> ex.Expression:
         case ex.Aggregate(function="delta", operand=ex.Attribute() as column):
             return ex.Arithmetic("-", rp.Navigation("last", column), rp.Navigation("first", column))
         case ex.Aggregate():
-            made = match_value(TARGET, name, tree, ("",))
-            assert isinstance(made, ex.Aggregate)
-            return rp.RowAggregate(made.function, () if made.operand is None else (made.operand,))
+            aggregate = match_value(TARGET, name, tree, ("",))
+            assert isinstance(aggregate, ex.Aggregate)
+            return rp.RowAggregate(
+                aggregate.function, () if aggregate.operand is None else (aggregate.operand,)
+            )
     return with_parts(tree, ex.Expression, lambda part: _measure(name, part))
 
 
@@ -192,12 +194,12 @@ def rows_of_skipping(query: SequenceQuery) -> RowPatternQuery:
     variables = tuple(event.variable for event in events)
     name_of = dict(zip(variables, sql_names(variables), strict=True))
     params, pattern, define = dict(query.params), [], []
-    for place, own in enumerate(own_conditions(TARGET, query, events)):
+    for place, conditions in enumerate(own_conditions(TARGET, query, events)):
         variable = name_of[variables[place]]
-        own = [with_values(tree, params) for tree in own]
+        conditions = [with_values(tree, params) for tree in conditions]
         if isinstance(query.within, int) and place:
-            own.append(_in_window(query, variables[0], variables[place]))
-        condition = joined_with_and(own)
+            conditions.append(_in_window(query, variables[0], variables[place]))
+        condition = joined_with_and(conditions)
         if condition is not None:
             check_portable(TARGET, f"WHERE of {variables[place]}", condition)
             define.append((variable, _named(condition, name_of)))

@@ -36,9 +36,9 @@ def print_sequence_builder(query: SequenceQuery) -> str:
     except _TextError:
         return print_sase(query)
     events = {event.variable: event for event in sq.event_patterns(query.pattern)}
-    made = [f"cep.event({', '.join(map(repr, _event(event)))})" for event in events.values()]
+    calls = [f"cep.event({', '.join(map(repr, _event(event)))})" for event in events.values()]
     names = [python_name(variable) for variable in events]
-    lines = [f"{', '.join(names)} = {', '.join(made)}"]
+    lines = [f"{', '.join(names)} = {', '.join(calls)}"]
     params = dict(query.params)
     conditions = [condition_text(with_values(tree, params)) for tree in query.where]
     if conditions:
@@ -192,19 +192,19 @@ def _regex(pattern: pt.Pattern) -> str:
         case pt.Alternative(options=options):
             return f"cep.any_of({', '.join(map(_regex, options))})"
         case pt.Repeat(body=body, low=low, high=high):
-            own = _regex(body)
+            code = _regex(body)
             if isinstance(body, pt.Variable):
-                own = f"cep.var({own})"
+                code = f"cep.var({code})"
             elif isinstance(body, pt.AnyEvent):
-                own = "cep.seq('.')"
+                code = "cep.seq('.')"
             match low, high:
                 case 1, None:
-                    return f"{own}.plus()"
+                    return f"{code}.plus()"
                 case 0, None:
-                    return f"{own}.star()"
+                    return f"{code}.star()"
                 case 0, 1:
-                    return f"{own}.optional()"
+                    return f"{code}.optional()"
                 case _, None:
-                    return f"{own}.at_least({low})"
-            return f"{own}.times({low})" if low == high else f"{own}.times({low}, {high})"
+                    return f"{code}.at_least({low})"
+            return f"{code}.times({low})" if low == high else f"{code}.times({low}, {high})"
     raise TypeError(f"no code for {type(pattern).__name__}")

@@ -196,8 +196,8 @@ def _text(query: SequenceQuery, sign: str) -> str:
     if len({event.event_type is None for event in events}) > 1:
         refuse(TARGET, "events with and without a type", "an event there comes from one stream")
     parts = []
-    for event, own in zip(events, own_conditions(TARGET, query, _without_types(events)), strict=True):
-        tests = [with_values(tree, params) for tree in own]
+    for event, conditions in zip(events, own_conditions(TARGET, query, _without_types(events)), strict=True):
+        tests = [with_values(tree, params) for tree in conditions]
         test = joined_with_and(tests)
         filters = "" if test is None else f"[{SiddhiText(event.variable).text(test)}]"
         parts.append(f"{name_text(event.variable, 'variable')}={stream_of(event)}{filters}")
@@ -252,13 +252,13 @@ def _selected(query: SequenceQuery, params: dict) -> list[str]:
     measures = query.measures if query.measures is not None else default_measures(query)
     if not measures:
         refuse(TARGET, "a result without measures and order_by", "SELECT names columns; give order_by=")
-    made = []
+    columns = []
     for name, tree in measures:
         for node in tree.walk(literals=False):
             if isinstance(node, ex.Aggregate):
                 refuse(TARGET, f"measure {name!r}: {node}", "aggregates there range over several matches")
-        made.append(f"{SiddhiText('').text(with_values(tree, params))} as {name_text(name, 'measure')}")
-    return made
+        columns.append(f"{SiddhiText('').text(with_values(tree, params))} as {name_text(name, 'measure')}")
+    return columns
 
 
 class SiddhiText(Infix):

@@ -95,10 +95,10 @@ def _labels(target: str, pattern: rp.RowPattern) -> list[str]:
         case rp.Exclusion(body=body):  # it shows all rows or one row, and here one
             return _labels(target, body)
         case rp.Quantified(body=body, low=low, high=high) if low == high:
-            own = _labels(target, body)
-            if len(own) * low > MOST_STEPS:
-                refuse(target, f"PATTERN: {pattern}", f"it would need {len(own) * low} single rows")
-            return own * low
+            body_labels = _labels(target, body)
+            if len(body_labels) * low > MOST_STEPS:
+                refuse(target, f"PATTERN: {pattern}", f"it would need {len(body_labels) * low} single rows")
+            return body_labels * low
         case rp.Anchor():
             refuse(target, f"PATTERN: {pattern}", "it has no anchors")
         case rp.Permutation():
@@ -186,7 +186,7 @@ def _measured(
                 refuse(target, f"{clause}: {tree}", "it reads a row outside of the match")
             return ex.Reference(names[row], column)
         case rp.RowAggregate(function=function, arguments=arguments, variable=None, distinct=False) if (
-            function in AGGREGATES and all(isinstance(one, ex.Attribute) for one in arguments)
+            function in AGGREGATES and all(isinstance(argument, ex.Attribute) for argument in arguments)
         ):
             return ex.Aggregate(function, arguments[0] if arguments else None)
     _refuse_function(target, clause, tree)
@@ -267,14 +267,16 @@ def _steps(target: str, query: RegexQuery, pattern: pt.Pattern) -> list[tuple[st
         case pt.Sequence(parts=parts):
             return [step for part in parts for step in _steps(target, query, part)]
         case pt.Repeat(body=body, low=low, high=high) if low == high:
-            own = _steps(target, query, body)
-            if len(own) * low > MOST_STEPS:
-                refuse(target, f"pattern {query.pattern}", f"it would need {len(own) * low} single rows")
-            return own * low
+            body_steps = _steps(target, query, body)
+            if len(body_steps) * low > MOST_STEPS:
+                refuse(
+                    target, f"pattern {query.pattern}", f"it would need {len(body_steps) * low} single rows"
+                )
+            return body_steps * low
         case pt.Alternative(options=options):
             steps = [_steps(target, query, option) for option in options]
-            if all(len(one) == 1 for one in steps):
-                return [tuple(dict.fromkeys(name for one in steps for name in one[0]))]
+            if all(len(option_steps) == 1 for option_steps in steps):
+                return [tuple(dict.fromkeys(name for option_steps in steps for name in option_steps[0]))]
     refuse(
         target,
         f"pattern {query.pattern}: {pattern}",
@@ -384,13 +386,13 @@ def own_conditions(
 
     """
     place = {event.variable: i for i, event in enumerate(events)}
-    made: tuple[list[ex.Expression], ...] = tuple([] for _ in events)
+    conditions: tuple[list[ex.Expression], ...] = tuple([] for _ in events)
     for i, event in enumerate(events):
         if event.event_type is not None:
             if query.event_type is None:
                 refuse(target, f"the type {event.event_type}", "name the column of types with event_type=")
-            of = ex.Reference(event.variable, query.event_type)
-            made[i].append(ex.Comparison("==", of, ex.Literal(event.event_type)))
+            type_reference = ex.Reference(event.variable, query.event_type)
+            conditions[i].append(ex.Comparison("==", type_reference, ex.Literal(event.event_type)))
     for condition in query.where:
         for part in ex.conjuncts(condition):
             named = []
@@ -401,8 +403,8 @@ def own_conditions(
                     if node.name is None or node.index not in (None, ex.CURRENT):
                         refuse(target, f"WHERE {part}", "conditions on several events of one variable")
                     named.append(place[node.variable])
-            made[max(named, default=0)].append(part)
-    return made
+            conditions[max(named, default=0)].append(part)
+    return conditions
 
 
 def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
@@ -423,8 +425,8 @@ def chain_of_sequence(target: str, query: SequenceQuery) -> RowChain:
     elif variable is not None:
         advance = max(1, place[variable])
     conditions = []
-    for i, own in enumerate(own_conditions(target, query, events)):
-        conditions.append(joined_with_and([_as_row(tree, i, place) for tree in own]))
+    for i, trees in enumerate(own_conditions(target, query, events)):
+        conditions.append(joined_with_and([_as_row(tree, i, place) for tree in trees]))
     measures = query.measures
     if measures is None and query.order_by:
         measures = default_measures(query)

@@ -116,22 +116,22 @@ def read_query(to: str, query: Any, keywords: Any) -> AnyQuery:
     """Return a query as a value, with the values of its parameters in its conditions."""
     from cepkit.planning.queries import as_query
 
-    given = read_arguments(translate, keywords)
+    arguments = read_arguments(translate, keywords)
     if isinstance(query, str) and is_match_recognize(query):
         from cepkit.language.match_recognize.parsing import parse_match_recognize
 
-        said = [name for name, value in keywords.items() if value is not None and name != "params"]
-        if said:
-            raise CepError(f"{said}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
+        named = [name for name, value in keywords.items() if value is not None and name != "params"]
+        if named:
+            raise CepError(f"{named}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
         query = _clause_of(to, parse_match_recognize(query))
-        params = dict(given.params or {})
+        params = dict(arguments.params or {})
         put = lambda entries: tuple((name, with_values(tree, params)) for name, tree in entries)  # noqa: E731
         return replace(query, define=put(query.define), measures=put(query.measures))
     if isinstance(query, RowPatternQuery | SelectedRows | WindowedRows):
         return _clause_of(to, query)
     if isinstance(query, str) and _SIDDHI.match(query):
         raise UnsupportedQueryError("SiddhiQL is only a target of translations; cep.siddhi runs this text")
-    return as_query(query, given)
+    return as_query(query, arguments)
 
 
 def _clause_of(to: str, query: RowPatternQuery | SelectedRows | WindowedRows) -> RowPatternQuery:
@@ -144,11 +144,11 @@ def _clause_of(to: str, query: RowPatternQuery | SelectedRows | WindowedRows) ->
             f"WINDOW {query.name}",
             "its result has a row for each row of the table, with or without a match",
         )
-    for clause, said in (
+    for clause, is_present in (
         ("the list of SELECT", query.columns is not None), ("WHERE", query.where is not None),
         ("ORDER BY after the clause", query.order_by), ("LIMIT", query.limit is not None),
     ):  # fmt: skip
-        if said:
+        if is_present:
             refuse(to, clause, "the result of the clause is the whole answer there")
     return query.rows
 
