@@ -207,17 +207,17 @@ def _match_rows(
     from cepkit.api.sql import match_rows
     from cepkit.language.match_recognize.parsing import parse_match_recognize
 
-    given = read_arguments(match, keywords)
-    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
-    said += ["engine"] * (engine != "auto") + ["trace"] * trace
-    if others := [name for name in said if name != "params"]:
+    arguments = read_arguments(match, keywords)
+    named = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
+    named += ["engine"] * (engine != "auto") + ["trace"] * trace
+    if others := [name for name in named if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
     value = parse_match_recognize(query)
     if spark_module(frame) is not None:
         refuse_limit_on_spark(memory_limit)
         if frame.isStreaming:
-            return open_door("row patterns in a stream of a Spark frame")(frame, query, given.params)
-    return match_rows(frame, value, given.params, memory_limit)
+            return open_door("row patterns in a stream of a Spark frame")(frame, query, arguments.params)
+    return match_rows(frame, value, arguments.params, memory_limit)
 
 
 @overload
@@ -276,13 +276,13 @@ def tag(
     [<NA>, 'up', 'up', 'down']
     """
     read_arguments(tag, keywords)
-    found = match(frame, query, engine=engine, trace=trace, **keywords)
+    matches = match(frame, query, engine=engine, trace=trace, **keywords)
     if isinstance(query, str) and is_match_recognize(query):
         from cepkit.language.match_recognize.query import refuse_windows
 
-        rows: Any = found.query  # such a text makes no other query
+        rows: Any = matches.query  # such a text makes no other query
         refuse_windows(rows, "tag")
-    return found.tag()
+    return matches.tag()
 
 
 def _bounded(frame: Frame, **given: Any) -> dict[str, Any] | None:

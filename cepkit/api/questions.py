@@ -106,8 +106,8 @@ def explain(
 
     spark = spark_module(frame)
     if isinstance(query, Operator) or (spark and frame.isStreaming):
-        own = explain_stream if spark and frame.isStreaming else explain_operator
-        return own(frame, query, other, engine, read_arguments(explain, keywords))
+        explain_query = explain_stream if spark and frame.isStreaming else explain_operator
+        return explain_query(frame, query, other, engine, read_arguments(explain, keywords))
     value = query_of(explain, frame, query, keywords)
     check_engine(engine)
     source = spark.EmptySource(frame) if spark else source_of(frame)[0]
@@ -118,8 +118,8 @@ def explain(
     has_ties = not spark and depends_on_ties(program.query)
     events = build_events(source, program) if is_ordered or has_ties else None
     notes = remarks(program, chosen) if is_sequence(program) and chosen.automatic else ()
-    said = ties_in_words(program, source, events) if has_ties and events is not None else ""
-    notes = (*notes, *([("ties", said)] if said else []))
+    tie_text = ties_in_words(program, source, events) if has_ties and events is not None else ""
+    notes = (*notes, *([("ties", tie_text)] if tie_text else []))
     orders = ()
     if is_ordered and events is not None and is_sequence(program):
         orders = tuple(branch_orders(program, events))
@@ -382,12 +382,12 @@ def params_of(
     function: Callable[..., Any], engine: str | EngineValue, keywords: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
     """Return the parameters of a call with the text of MATCH_RECOGNIZE, which takes no other keyword."""
-    given = read_arguments(function, keywords)
-    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
-    said += ["engine"] * (engine != "auto")
-    if others := [name for name in said if name != "params"]:
+    arguments = read_arguments(function, keywords)
+    named = [item.name for item in fields(arguments) if getattr(arguments, item.name) != item.default]
+    named += ["engine"] * (engine != "auto")
+    if others := [name for name in named if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
-    return given.params
+    return arguments.params
 
 
 def explain_rows(frame: Frame, query: str, params: Mapping[str, Any] | None) -> RowExplanation:

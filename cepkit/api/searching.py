@@ -57,10 +57,10 @@ def query_of(
     function: Callable[..., Any], frame: Frame, query: Query, keywords: Mapping[str, Any]
 ) -> RegexQuery | SequenceQuery:
     """Return the query of a call as a value. A DatetimeIndex orders it unless it names an order."""
-    given = read_arguments(function, keywords)
-    if isinstance(query, str | Pattern) and given.order_by is None and isinstance(frame, pd.DataFrame):
-        given = replace(given, order_by=index_clock(frame))
-    return as_query(query, given)
+    arguments = read_arguments(function, keywords)
+    if isinstance(query, str | Pattern) and arguments.order_by is None and isinstance(frame, pd.DataFrame):
+        arguments = replace(arguments, order_by=index_clock(frame))
+    return as_query(query, arguments)
 
 
 def program_for(
@@ -151,8 +151,8 @@ def match_events(
         from cepkit.results.query_found import SequenceFound
 
         with bound_memory(memory_limit, "Narrow the window or the conditions"):
-            found = report_matches(program, engine.of_sequences(program, events))
-        return Matches(SequenceFound(program, found), source, engine, native, memory_limit)
+            sequences = report_matches(program, engine.of_sequences(program, events))
+        return Matches(SequenceFound(program, sequences), source, engine, native, memory_limit)
     from cepkit.engines.regex import Run, match_regex
     from cepkit.results.query_found import RegexFound
 

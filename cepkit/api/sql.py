@@ -144,8 +144,8 @@ def match_rows(
     source = with_types(source, wishes_of_rows(query, params or {}))
     _refuse_repeated(source, query if isinstance(query, RowPatternQuery) else query.rows)
     with bound_memory(memory_limit, ROWS_CURE):
-        found = RowsInMemory(query, source, native, params)
-    return RowPatternMatches(found, memory_limit)
+        rows = RowsInMemory(query, source, native, params)
+    return RowPatternMatches(rows, memory_limit)
 
 
 def _refuse_repeated(source: Source, rows: RowPatternQuery) -> None:
@@ -177,7 +177,7 @@ def _table(name: str, query: str, tables: Mapping[str, Frame]) -> Frame:
     """Return the frame with this name. A name that differs in case is found if it is the only one."""
     if name in tables:
         return tables[name]
-    alike = [given for given in tables if given.lower() == name.lower()]
+    alike = [table for table in tables if table.lower() == name.lower()]
     if len(alike) == 1:
         return tables[alike[0]]
     if not tables:

@@ -206,9 +206,9 @@ def replay(
     from cepkit.shedding.simulation.inputs import check_settings, make_scene
     from cepkit.shedding.simulation.replay import ReplayResult
 
-    given = query if isinstance(query, list | tuple) else [cast("Query", query)]
+    queries = query if isinstance(query, list | tuple) else [cast("Query", query)]
     settings = check_settings(
-        [query_of(replay, frame, one, keywords) for one in given],
+        [query_of(replay, frame, entry, keywords) for entry in queries],
         arrivals=arrivals, latency_bound=latency_bound, shedding=shedding, costs=costs, weights=weights,
         warm_up=warm_up, seed=seed, negation=negation,
     )  # fmt: skip

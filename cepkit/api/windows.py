@@ -125,8 +125,8 @@ def window(
     source, native = source_of(frame)
     source = with_types_of_window(value, source)
     checked = check_window(value, source)
-    made = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
-    return frame_with(source, made, native)
+    rows = run_window(checked, source) if nodes is None else nodes.run_window(checked, source)
+    return frame_with(source, rows, native)
 
 
 def _window_stream(frame: Frame, value: Window, engine: EngineValue | None) -> SparkStreamRows:
@@ -265,12 +265,12 @@ def join(
         from cepkit.windows.spark import join_spark
 
         return join_spark(frame, other, value, run=run_join if nodes is None else nodes.run_join)
-    (one, native), (two, _) = source_of(frame), source_of(other)
-    sources = with_types_of_join(value, (one, two))
+    (source, native), (other_source, _) = source_of(frame), source_of(other)
+    sources = with_types_of_join(value, (source, other_source))
     plan = plan_join(value, sources)
     with bound_memory(memory_limit, "Make the windows shorter, or join on more columns"):
-        made = run_join(plan, sources) if nodes is None else nodes.run_join(plan, sources)
-        return frame_of_join(plan, sources, made, native)
+        joined = run_join(plan, sources) if nodes is None else nodes.run_join(plan, sources)
+        return frame_of_join(plan, sources, joined, native)
 
 
 def _nodes_of(engine: EngineValue | None) -> ScatterGather | None:
