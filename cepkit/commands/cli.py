@@ -61,19 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
-    given = parser.parse_args(arguments)
-    if given.command is None:
+    options = parser.parse_args(arguments)
+    if options.command is None:
         parser.print_help()
         return 0
     try:
         with _print_warnings():
-            given.run(given)
+            options.run(options)
         return 0
     except CepError as error:
-        tell(f"cepkit {given.command}: {_as_options(str(error))}", error=True)
+        tell(f"cepkit {options.command}: {_as_options(str(error))}", error=True)
         return USER_ERROR
     except MemoryError:
-        tell(f"cepkit {given.command}: the rows do not fit into memory; use --engine spark", error=True)
+        tell(f"cepkit {options.command}: the rows do not fit into memory; use --engine spark", error=True)
         return USER_ERROR
     except BrokenPipeError:  # the reader, such as `head`, has stopped
         end_stream(sys.stdout)
@@ -81,10 +81,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise  # a bug of cepkit needs the full traceback
-        tell(f"cepkit {given.command}: Spark failed: {_first_line(error)}", error=True)
+        tell(f"cepkit {options.command}: Spark failed: {_first_line(error)}", error=True)
         return USER_ERROR
     except KeyboardInterrupt:
-        tell(f"cepkit {given.command}: interrupted", error=True)
+        tell(f"cepkit {options.command}: interrupted", error=True)
         return INTERRUPTED
 
 
@@ -163,8 +163,8 @@ def _match_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> None:
         shown = _as_pandas(rows.head(limit) if isinstance(rows, pd.DataFrame) else rows.limit(limit))
     done = time.perf_counter()
     pattern = rows_pattern_of(given.pattern)
-    said = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
-    _say(f"{_count_text(n_matches, 'match', 'matches')} of {pattern!r} in {size}{said}")
+    rows_text = "" if n_rows == n_matches else f"; {_count_text(n_rows, 'row', 'rows')} in the result"
+    _say(f"{_count_text(n_matches, 'match', 'matches')} of {pattern!r} in {size}{rows_text}")
     if shown is not None:
         tell(shown.to_string(max_colwidth=60))
         if n_rows > limit:
@@ -195,9 +195,9 @@ def _clause_of(text: str) -> RowPatternQuery:
 
 def _params_of_rows(given: argparse.Namespace, keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a query of MATCH_RECOGNIZE; raise for options that its clauses replace."""
-    said = [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]
-    if said:
-        raise CepError(f"{', '.join(said)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
+    replaced = [f"--{name.replace('_', '-')}" for name in _REPLACED if getattr(given, name)]
+    if replaced:
+        raise CepError(f"{', '.join(replaced)}: MATCH_RECOGNIZE has clauses for this, and takes --param only")
     return {"params": keywords["params"]} if keywords["params"] else {}
 
 
@@ -279,8 +279,8 @@ def _ingest(given: argparse.Namespace) -> None:
 def _examples(given: argparse.Namespace) -> None:
     from cepkit.commands.demo import EXAMPLES
 
-    for said, command in EXAMPLES:
-        tell(f"# {said}\n{command}\n")
+    for description, command in EXAMPLES:
+        tell(f"# {description}\n{command}\n")
 
 
 def _demo(given: argparse.Namespace) -> None:
@@ -387,21 +387,21 @@ def _as_options(message: str) -> str:
     """Return a message with Python's keywords as options: ``within='5 s'`` becomes ``--within '5 s'``."""
     names = "event_type|order_by|partition_by|within|strategy|scope|after_match"
     return re.sub(
-        rf"\b({names})=('[^']*')", lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message
+        rf"\b({names})=('[^']*')", lambda option: f"--{option[1].replace('_', '-')} {option[2]}", message
     )
 
 
 def _read_named(option: str, texts: Sequence[str]) -> dict[str, str]:
     """Return the texts of ``NAME=TEXT`` arguments by name."""
-    found: dict[str, str] = {}
+    text_of_name: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not _NAME.fullmatch(name) or not value or value.startswith("="):
             raise CepError(f"{option} {text!r}: expected NAME=…, as in {option} {_EXAMPLES[option]!r}")
-        if name in found:
+        if name in text_of_name:
             raise CepError(f"{option}: {name!r} is given twice")
-        found[name] = value
-    return found
+        text_of_name[name] = value
+    return text_of_name
 
 
 _EXAMPLES = {
@@ -572,9 +572,12 @@ def _add_ingest(parser: argparse.ArgumentParser) -> None:
     from cepkit.pipelines import FORMATS
 
     lines = ["formats and their options:"]
-    for name, known in FORMATS.items():
-        lines.append(f"  {name:<16}{known.description}")
-        lines += [f"    --option {option}=…  {of.description}" for option, of in known.options.items()]
+    for name, file_format in FORMATS.items():
+        lines.append(f"  {name:<16}{file_format.description}")
+        lines += [
+            f"    --option {option}=…  {details.description}"
+            for option, details in file_format.options.items()
+        ]
     parser.epilog = "\n".join([*lines, "", "example:", "  cepkit ingest inet sample:inet trades"])
     parser.add_argument("format", metavar="FORMAT", help=", ".join(FORMATS))
     parser.add_argument(

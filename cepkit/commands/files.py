@@ -37,7 +37,7 @@ _UNSAFE = re.compile(
 
 def printable(text: object) -> str:
     r"""Return a text as a terminal may show it."""
-    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], str(text))
+    return _UNSAFE.sub(lambda sign: ascii(sign[0])[1:-1], str(text))
 
 
 def tell(text: object, *, error: bool = False) -> None:
@@ -279,13 +279,13 @@ def _files_of_path(name: str, path: Path) -> list[str]:
         return [str(_table_folder(path))]
     if path.is_file():
         return [_table_file(path)]
-    found = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []
-    if not found:
+    paths = sorted(glob.glob(str(path), recursive=True)) if glob.has_magic(name) else []
+    if not paths:
         raise _not_found(name, path)
-    files = [_table_file(Path(file)) for file in found if os.path.isfile(file)]
+    files = [_table_file(Path(file)) for file in paths if os.path.isfile(file)]
     if not files:
         raise TableNotFoundError(
-            f"no file matches {name!r}; only folders such as {found[0]!r} match. Name a folder of Parquet "
+            f"no file matches {name!r}; only folders such as {paths[0]!r} match. Name a folder of Parquet "
             f"files, or files in the folders: {os.path.join(name, '*.csv')!r}"
         )
     return files
@@ -335,8 +335,8 @@ def _read_one(file: str) -> pd.DataFrame:
     except (EOFError, OSError, ValueError, pa.ArrowException, ImportError, CepError) as error:
         raise UnreadableFileError(f"cannot read {file!r}: {_first_line(error)}") from error
     except Exception as error:  # pandas and the packages for compressed files have no common error for damage
-        said = f"{type(error).__name__}: {_first_line(error)}"
-        raise UnreadableFileError(f"cannot read {file!r}: the file is damaged ({said})") from error
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        raise UnreadableFileError(f"cannot read {file!r}: the file is damaged ({reason})") from error
 
 
 def _read_parquet(file: str) -> pd.DataFrame:

@@ -38,12 +38,12 @@ def ship(folder: Path = FOLDER) -> list[Path]:
     for name in [name for name in os.environ if name.startswith("NUMBA_")]:
         del os.environ[name]
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as own:
-        os.environ.update(_SETTINGS, CEPKIT_CACHE=own)
-        made = [_write(folder, name) for name in INTERPRETING]
-        made += [_write_text(folder, text_of(write)) for write in WRITERS]
-    _remove_others(folder.glob("*.bitcode"), made)
-    return made
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.update(_SETTINGS, CEPKIT_CACHE=cache)
+        files = [_write(folder, name) for name in INTERPRETING]
+        files += [_write_text(folder, text_of(write)) for write in WRITERS]
+    _remove_others(folder.glob("*.bitcode"), files)
+    return files
 
 
 def _write(folder: Path, name: str) -> Path:
@@ -76,9 +76,9 @@ def _make(path: Path, write: Callable[[], None]) -> Path:
 def ship_tables(folder: Path = FOLDER_OF_TABLES) -> list[Path]:
     """Write the tables of the parsers, remove all others, and return the files as ``GRAMMARS`` has them."""
     folder.mkdir(exist_ok=True)
-    made = [write_tables(folder, grammar) for grammar in GRAMMARS]
-    _remove_others(folder.glob("*.tables"), made)
-    return made
+    files = [write_tables(folder, grammar) for grammar in GRAMMARS]
+    _remove_others(folder.glob("*.tables"), files)
+    return files
 
 
 def _remove_others(paths: Iterable[Path], made: list[Path]) -> None:

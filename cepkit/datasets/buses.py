@@ -267,9 +267,9 @@ def _delays(
     """Return the delay of every report in seconds: a mean of the vehicle, and changes around it."""
     mean, sd = (np.array([getattr(line, name) for line in LINES.values()])[line_of_vehicle]
                 for name in ("delay_mean", "delay_sd"))  # fmt: skip
-    own = rng_vehicle.standard_normal(shape[0])
+    deviation = rng_vehicle.standard_normal(shape[0])
     changes = steady(rng, shape[::-1], DELAY_PERSISTENCE).T
-    delay = mean[:, None] + sd[:, None] * (np.sqrt(_OWN) * own[:, None] + np.sqrt(1 - _OWN) * changes)
+    delay = mean[:, None] + sd[:, None] * (np.sqrt(_OWN) * deviation[:, None] + np.sqrt(1 - _OWN) * changes)
     unplanned = rng_vehicle.random(shape[0]) < _UNPLANNED
     return np.where(unplanned[:, None], 0.0, np.rint(delay)).astype(np.int64)
 

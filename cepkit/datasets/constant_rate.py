@@ -78,9 +78,9 @@ def card_transactions(
     check_count("card_transactions: seed", seed, 0)
     check("card_transactions: again_after_s", again_after_s, 1e-6)
     if workload not in WORKLOADS:
-        known = ", ".join(map(repr, WORKLOADS))
+        names = ", ".join(map(repr, WORKLOADS))
         hint = nearest(str(workload), WORKLOADS)
-        raise CepError(f"card_transactions: no workload {workload!r}.{hint} Workloads: {known}")
+        raise CepError(f"card_transactions: no workload {workload!r}.{hint} Workloads: {names}")
     ts = constant_times("card_transactions", n_events, rate_hz, start)
     rng_card, rng_amount, rng_place = np.random.default_rng(seed).spawn(3)
     if workload == WORST:
@@ -193,6 +193,6 @@ def _single_use(
     if with_large:
         wish.append((first + gaps[0] + gaps[1])[twice])
         cards.append(twice)
-    is_large = np.repeat([False, False, True][: len(wish)], [len(of) for of in wish])
+    is_large = np.repeat([False, False, True][: len(wish)], [len(times) for times in wish])
     order = np.argsort(np.concatenate(wish), kind="stable")[:n_events]
     return np.concatenate(cards)[order].astype(np.int64), is_large[order]

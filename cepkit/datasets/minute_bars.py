@@ -203,8 +203,8 @@ def _returns(rng_market: np.random.Generator, rng_own: np.random.Generator, symb
     noise = rng_market.standard_normal(MINUTES_OF_DAY)
     market = _DRIFT * drift + np.sqrt(1 - _DRIFT**2) * noise
     sd_of_t = np.sqrt(_DEGREES_OF_FREEDOM / (_DEGREES_OF_FREEDOM - 2))
-    own = rng_own.standard_t(_DEGREES_OF_FREEDOM, shape) / sd_of_t
-    mixed = symbols.loading * market[:, None] + np.sqrt(1 - symbols.loading**2) * own
+    symbol_noise = rng_own.standard_t(_DEGREES_OF_FREEDOM, shape) / sd_of_t
+    mixed = symbols.loading * market[:, None] + np.sqrt(1 - symbols.loading**2) * symbol_noise
     return mixed * symbols.sd * _unrest()[:, None]
 
 

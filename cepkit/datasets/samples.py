@@ -258,9 +258,11 @@ def _minutes(n_minutes: int) -> list[str]:
 def _minute_prices(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Return prices in dollars, one row per minute: walks with fat tails and one common factor."""
     own_sd = np.sqrt(RETURN_SD**2 - MARKET_SD**2)
-    own = rng.standard_t(4, shape) / np.sqrt(2) * own_sd  # standard deviation of t with 4 d.f.: sqrt(2)
+    symbol_noise = (
+        rng.standard_t(4, shape) / np.sqrt(2) * own_sd
+    )  # standard deviation of t with 4 d.f.: sqrt(2)
     market = rng.standard_normal((shape[0], 1)) * MARKET_SD
-    returns = np.where(rng.random(shape) < UNCHANGED, 0.0, own + market)
+    returns = np.where(rng.random(shape) < UNCHANGED, 0.0, symbol_noise + market)
     level = np.exp(np.log(40) + 0.9 * rng.standard_normal(shape[1]))
     return level * np.exp(np.cumsum(returns, axis=0))
 

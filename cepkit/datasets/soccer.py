@@ -104,8 +104,8 @@ def soccer_sensors(
     check_count("soccer_sensors: seed", seed, 0)
     for sensor in sensors:
         if sensor not in SENSORS:
-            known = ", ".join(map(str, SENSORS))
-            raise CepError(f"soccer_sensors: no sensor {sensor!r}. Sensors: {known}")
+            names = ", ".join(map(str, SENSORS))
+            raise CepError(f"soccer_sensors: no sensor {sensor!r}. Sensors: {names}")
     if not sensors or len(set(sensors)) < len(sensors):
         raise CepError("soccer_sensors: sensors must name at least one sensor, and each once")
     rng_rate, rng_match, rng_ball = np.random.default_rng(seed).spawn(3)

@@ -102,8 +102,8 @@ def stock_bars(
     check_count("stock_bars: seed", seed, 0)
     for name in stocks:
         if name not in STOCKS:
-            known = ", ".join(STOCKS)
-            raise CepError(f"stock_bars: no stock {name!r}.{nearest(str(name), STOCKS)} Stocks: {known}")
+            listed = ", ".join(STOCKS)
+            raise CepError(f"stock_bars: no stock {name!r}.{nearest(str(name), STOCKS)} Stocks: {listed}")
     if not stocks or len(set(stocks)) < len(stocks):
         raise CepError("stock_bars: stocks must name at least one stock, and each once")
     start_us = start_ticks("stock_bars", first_day)
@@ -171,10 +171,10 @@ def _prices(rng: np.random.Generator, n_days: int) -> dict[str, np.ndarray]:
     pull_of_minute = np.tile(np.where(_is_session(), pull, pull / 50), n_days)
     sd_of_minute = np.sqrt(2 * pull_of_minute)
     common = rng.standard_normal((shape[0], 1))
-    own = rng.standard_t(_DEGREES_OF_FREEDOM, shape)
-    own /= np.sqrt(_DEGREES_OF_FREEDOM / (_DEGREES_OF_FREEDOM - 2))
+    stock_noise = rng.standard_t(_DEGREES_OF_FREEDOM, shape)
+    stock_noise /= np.sqrt(_DEGREES_OF_FREEDOM / (_DEGREES_OF_FREEDOM - 2))
     loading = np.sqrt(CORRELATION)
-    step = (loading * common + np.sqrt(1 - loading**2) * own) * sd_of_minute[:, None]
+    step = (loading * common + np.sqrt(1 - loading**2) * stock_noise) * sd_of_minute[:, None]
     away = np.empty(shape)
     now = rng.standard_normal(n_stocks)
     for m in range(shape[0]):
@@ -205,7 +205,7 @@ def _volumes(rng: np.random.Generator, n_days: int) -> np.ndarray:
     level = np.log([stock.volume_mean for stock in STOCKS.values()]) - variance / 2 - np.log(mean)
     n_minutes = n_days * MINUTES_OF_DAY
     common = steady(rng, (n_minutes, 1), _PERSISTENCE)
-    own = steady(rng, (n_minutes, len(STOCKS)), _PERSISTENCE)
-    noise = np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * own
+    stock_noise = steady(rng, (n_minutes, len(STOCKS)), _PERSISTENCE)
+    noise = np.sqrt(_COMMON) * common + np.sqrt(1 - _COMMON) * stock_noise
     log_volume = level + np.sqrt(variance) * noise + np.tile(np.log(day), n_days)[:, None]
     return np.maximum(1, np.rint(np.exp(log_volume))).astype(np.int64)

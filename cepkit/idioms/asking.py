@@ -198,18 +198,20 @@ def _numbers(groups: Groups, events: Events) -> np.ndarray:
 def _columns(
     idiom: Idiom, query: RegexQuery, source: Source, events: Events, groups: Groups
 ) -> dict[str, Measured]:
-    found = MatchSet(events, groups.first, groups.last)
+    matches = MatchSet(events, groups.first, groups.last)
     last_rows = events.rows(groups.last)
     columns: dict[str, Measured] = {name: Picked(name, last_rows) for name in query.partition_by}
-    own: dict[str, Measured] = {idiom.noun: pa.array(groups.number)}
+    group_columns: dict[str, Measured] = {idiom.noun: pa.array(groups.number)}
     for name, ends in (("start", groups.first), ("end", groups.last)):
-        own[name] = Picked(query.order_by[0], events.rows(ends)) if query.order_by else pa.array(ends)
-    own["length"] = pa.array(groups.length)
-    measured = {} if query.measures is None else measure(query, found, source)
+        group_columns[name] = (
+            Picked(query.order_by[0], events.rows(ends)) if query.order_by else pa.array(ends)
+        )
+    group_columns["length"] = pa.array(groups.length)
+    measured = {} if query.measures is None else measure(query, matches, source)
     wanted = {name: values for name, values in measured.items() if name not in query.partition_by}
-    if twice := sorted({*own} & {*columns, *wanted}):
+    if twice := sorted({*group_columns} & {*columns, *wanted}):
         raise CepError(f"the result has a column {twice[0]!r} already; rename that key or measure")
-    return columns | own | wanted
+    return columns | group_columns | wanted
 
 
 # --- Spark
@@ -229,8 +231,8 @@ class AnswerOfTask:
         groups = self.idiom.group(query, found.source, events, is_member, self.rows == ALL)
         if self.rows == ALL:
             number = _numbers(groups, events)
-            own = [(name, Picked(name, np.arange(found.source.n_rows))) for name in found.columns]
-            return [*own, (self.idiom.noun, pa.array(number, mask=number == 0))]
+            columns = [(name, Picked(name, np.arange(found.source.n_rows))) for name in found.columns]
+            return [*columns, (self.idiom.noun, pa.array(number, mask=number == 0))]
         return list(_columns(self.idiom, query, found.source, events, groups).items())
 
 
@@ -276,14 +278,14 @@ def run_on_spark(
     from cepkit.pipelines.spark_session import worker_python
 
     check_convertible(source, columns)
-    made = run_tasks(frame, source, program, list(columns), emit)
+    output = run_tasks(frame, source, program, list(columns), emit)
     worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
-    return made
+    return output
 
 
 def free_name(name: str, frame: Frame) -> str:
     """Return a name that no column of the frame has, for a predicate."""
-    taken = {str(one).lower() for one in _names(frame)}
+    taken = {str(column).lower() for column in _names(frame)}
     while name in taken:
         name += "_"
     return name

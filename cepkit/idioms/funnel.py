@@ -92,23 +92,24 @@ def _funnel_of(frame: Frame, steps: Sequence[Any], mode: str, given: Arguments) 
     name, event_type = free_name("step", frame), given.event_type
     partition_by, order_by = given.partition_by, given.order_by
     queries, used = [], set()
-    for one in steps:
-        condition = one
+    for step in steps:
+        condition = step
         if event_type is not None:
-            if not isinstance(one, str | int):
+            if not isinstance(step, str | int):
                 raise UnsupportedQueryError(
-                    f"step {one!r}: a step is a value of the column {event_type!r}, a text or a whole number"
+                    f"step {step!r}: a step is a value of the column {event_type!r}, a text or a whole number"
                 )
-            condition = ex.Comparison("==", ex.Attribute(event_type), ex.Literal(one))
-        elif not isinstance(one, str):
+            condition = ex.Comparison("==", ex.Attribute(event_type), ex.Literal(step))
+        elif not isinstance(step, str):
             raise UnsupportedQueryError(
-                f"step {one!r}: without event_type a step is a condition on a row, such as \"page == 'home'\""
+                f"step {step!r}: without event_type a step is a condition on a row, such as "
+                "\"page == 'home'\""
             )
         named = _parameters(condition)
         used |= named
-        own = {key: value for key, value in (given.params or {}).items() if key in named}
+        params = {key: value for key, value in (given.params or {}).items() if key in named}
         query = regex_query(
-            name, define={name: condition}, params=own, partition_by=partition_by, order_by=order_by
+            name, define={name: condition}, params=params, partition_by=partition_by, order_by=order_by
         )
         queries.append(query)
     if unused := sorted(set(given.params or ()) - used):
@@ -122,8 +123,8 @@ def _typed_mask(value: Funnel, i: int, source: Source, events: Events) -> np.nda
         return None
     column, step = source.column(value.event_type), value.steps[i]
     if column.type.kind == TEXT and isinstance(step, str):
-        known = np.flatnonzero(column.texts == step)
-        mask = np.isin(column.values, known) if len(known) != 1 else column.values == known[0]
+        codes = np.flatnonzero(column.texts == step)
+        mask = np.isin(column.values, codes) if len(codes) != 1 else column.values == codes[0]
     elif column.type.kind == INTEGER and isinstance(step, int):
         mask = column.values == step
     else:
@@ -212,13 +213,13 @@ def _frame_of(names: tuple[str, ...], reached: Sequence[int], n_users: int) -> p
 
 
 def _warn_of_unknown_types(source: Source, event_type: str, steps: Sequence[Any]) -> None:
-    of = source.schema.get(event_type)
-    if of is None or of.kind != TEXT or not source.n_rows:
+    column_type = source.schema.get(event_type)
+    if column_type is None or column_type.kind != TEXT or not source.n_rows:
         return
-    known = [str(text) for text in source.column(event_type).texts]
-    for one in dict.fromkeys(steps):
-        if one not in known:
-            warn(f"no row has the event type {one!r} in column {event_type!r}.{nearest(str(one), known)}")
+    types = [str(text) for text in source.column(event_type).texts]
+    for step in dict.fromkeys(steps):
+        if step not in types:
+            warn(f"no row has the event type {step!r} in column {event_type!r}.{nearest(str(step), types)}")
 
 
 # --- Spark
@@ -250,9 +251,9 @@ def _count_on_spark(frame: Frame, value: Funnel) -> tuple[list[int], int]:
     columns = set(needed)
     for query in value.queries[1:]:
         columns |= set(bind_on_spark(frame, query)[2])
-    made = run_on_spark(
+    counts = run_on_spark(
         frame, source, program, [name for name in source.names if name in columns], FunnelOfTask(value)
     )
-    total = made.groupBy().sum().collect()[0]
+    total = counts.groupBy().sum().collect()[0]
     *reached, n_users = (int(n or 0) for n in total)
     return reached, n_users

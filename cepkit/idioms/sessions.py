@@ -47,15 +47,15 @@ def gap_ticks(gap: Duration, order_by: tuple[str, ...], source: Source, role: st
             f"{role}={gap!r} needs a clock: name a column of times or numbers, as in order_by='ts'"
         )
     name = order_by[0]
-    of = source.schema[name]
-    if of.kind not in CLOCKS:
+    clock_type = source.schema[name]
+    if clock_type.kind not in CLOCKS:
         raise CepError(
             f"{role}={gap!r} needs a clock, a column of times or numbers; column {name!r} is of type "
-            f"{of}{order_advice(source, name)}"
+            f"{clock_type}{order_advice(source, name)}"
         )
-    if of.kind in (INTEGER, FLOAT) and isinstance(gap, str | timedelta):
+    if clock_type.kind in (INTEGER, FLOAT) and isinstance(gap, str | timedelta):
         raise unit_missing(role, gap, name)
-    return duration_ticks(gap, of.unit if of.kind in (TIME, DURATION) else None)
+    return duration_ticks(gap, clock_type.unit if clock_type.kind in (TIME, DURATION) else None)
 
 
 def clock_ticks(source: Source, name: str) -> np.ndarray:

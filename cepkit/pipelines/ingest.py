@@ -161,8 +161,8 @@ def _reasons(rows: DataFrame) -> tuple[dict[str | None, int], int]:
     """Return the number of rows by reason, most frequent first, and the number of records they come from."""
     n_records = F.count_if(F.col("piece") == 0).alias("n_records")
     counts = rows.groupBy("reason").agg(F.count("*").alias("n"), n_records)
-    found = sorted(counts.collect(), key=lambda row: (-row.n, row.reason or ""))
-    return {row.reason: row.n for row in found}, sum(row.n_records for row in found)
+    reasons = sorted(counts.collect(), key=lambda row: (-row.n, row.reason or ""))
+    return {row.reason: row.n for row in reasons}, sum(row.n_records for row in reasons)
 
 
 def _late_and_periods(good: DataFrame, format: Format) -> tuple[int, dict[str, int]]:
@@ -249,20 +249,20 @@ def _check_events(
 ) -> dict[str, object]:
     """Return the numbers of events, ties and keys, and the first and last time, from the written files."""
     if next(path.rglob("*.parquet"), None):
-        found = dict(spark.read.parquet(path.as_uri()).dtypes)
-        _must_equal("column types promised and written", dict(columns), found)
+        dtypes = dict(spark.read.parquet(path.as_uri()).dtypes)
+        _must_equal("column types promised and written", dict(columns), dtypes)
     of_place = _read(spark, path, columns).groupBy(format.partition_by, *format.order_by).count()
     is_instant = format.columns[format.clock] == "timestamp"
     clock = F.unix_micros(format.clock) if is_instant else F.col(format.clock).cast("string")
-    found = of_place.agg(
+    totals = of_place.agg(
         F.coalesce(F.sum("count"), F.lit(0)),
         F.coalesce(F.sum(F.when(F.col("count") > 1, F.col("count"))), F.lit(0)),
         F.count_distinct(format.partition_by),
         F.min(clock),
         F.max(clock),
     ).first()
-    first, last = (_instant(time) if is_instant and time is not None else time for time in found[3:])
-    return {"n_events": found[0], "n_ties": found[1], "n_keys": found[2], "first": first, "last": last}
+    first, last = (_instant(time) if is_instant and time is not None else time for time in totals[3:])
+    return {"n_events": totals[0], "n_ties": totals[1], "n_keys": totals[2], "first": first, "last": last}
 
 
 def _instant(microseconds: int) -> str:
@@ -303,8 +303,8 @@ def _must_equal(what: str, expected: object, found: object) -> None:
 
 def _find_format(name: str) -> Format:
     if name not in FORMATS:
-        known = f"{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
-        raise UnknownFormatError(f"unknown format {name!r}.{known}")
+        advice = f"{nearest(str(name), FORMATS)} Formats: {', '.join(FORMATS)}"
+        raise UnknownFormatError(f"unknown format {name!r}.{advice}")
     return FORMATS[name]
 
 

@@ -322,8 +322,8 @@ def _context(spark: SparkSession):
 
 def _same_program(one: str, other: str) -> bool:
     """Return whether two commands are the same path; links count as different, since venvs are links."""
-    found = shutil.which(one)
-    return found is not None and os.path.abspath(found) == os.path.abspath(other)
+    path = shutil.which(one)
+    return path is not None and os.path.abspath(path) == os.path.abspath(other)
 
 
 def _quiet_errors() -> None:

@@ -187,8 +187,8 @@ class TagError(CepError, ValueError):
 
 def hashtags(text: Column) -> Column:
     """Return the set of hashtags in a text, in lower case, sorted, without ``#``."""
-    found = F.regexp_extract_all(text, F.lit(_HASHTAG))
-    return F.array_sort(F.array_distinct(F.transform(found, lambda tag: F.lower(tag))))
+    tags = F.regexp_extract_all(text, F.lit(_HASHTAG))
+    return F.array_sort(F.array_distinct(F.transform(tags, lambda tag: F.lower(tag))))
 
 
 def tag_code(frame: DataFrame, *, tags: str = "tags", name: str = "tag_code") -> DataFrame:
@@ -269,8 +269,8 @@ def only_listed(values: Column, listed: Sequence[str]) -> Column:
 def _mask(values: Column, listed: Sequence[str]) -> Column:
     bits = F.transform(F.array_distinct(values), lambda tag: F.array_position(_texts(listed), tag))
     # array_position counts from 1 and gives 0 for an unlisted tag; only SQL's shiftleft takes a column.
-    one = F.lit(1).cast("long")
-    with_bit = lambda mask, bit: mask.bitwiseOR(F.call_function("shiftleft", one, (bit - 1).cast("int")))  # noqa: E731
+    low_bit = F.lit(1).cast("long")
+    with_bit = lambda mask, bit: mask.bitwiseOR(F.call_function("shiftleft", low_bit, (bit - 1).cast("int")))  # noqa: E731
     return F.aggregate(F.filter(bits, lambda bit: bit > 0), F.lit(0).cast("long"), with_bit)
 
 

@@ -59,7 +59,7 @@ def said_of_target(target: str | PathLike) -> Iterator[None]:
 
 def _checked(text: str, mode: str) -> Path:
     folder = Path(text).expanduser().resolve()
-    parent = next(one for one in [*folder.parents, folder] if one.exists())
+    parent = next(ancestor for ancestor in [*folder.parents, folder] if ancestor.exists())
     if not parent.is_dir():
         raise TargetError(f"target {text!r} is inside {str(parent)!r}, which is a file; expected a folder")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -77,8 +77,10 @@ def _checked(text: str, mode: str) -> Path:
         return folder
     strangers = sorted(names - {EVENTS, QUARANTINE, QUALITY})
     if strangers or not is_result(folder):
-        found = f"it has {', '.join(strangers[:3] or sorted(names)[:3])}"
-        raise TargetError(f"target {text!r} is not a result of `cepkit ingest` ({found}); it is not changed")
+        contents = f"it has {', '.join(strangers[:3] or sorted(names)[:3])}"
+        raise TargetError(
+            f"target {text!r} is not a result of `cepkit ingest` ({contents}); it is not changed"
+        )
     if mode == "error":
         raise TargetError(f"target {text!r} already has a result; mode='replace' replaces it")
     return folder
@@ -134,7 +136,7 @@ def _remove_left(folder: Path) -> None:
     kinds = [f".{folder.name}{_UNFINISHED}"]
     if folder.exists():  # otherwise an earlier result may still be restored
         kinds.append(f".{folder.name}{_EARLIER}")
-    for left in [one for one in folder.parent.iterdir() if one.name.startswith(tuple(kinds))]:
+    for left in [entry for entry in folder.parent.iterdir() if entry.name.startswith(tuple(kinds))]:
         with suppress(BlockingIOError):
             lock = lock_folder(left)
             if lock is not None:

@@ -148,9 +148,9 @@ def finish_casas(events: DataFrame, *, other: str | None = None) -> tuple[DataFr
     from pyspark.sql.window import Window
 
     is_marker = F.coalesce(F.col("annotation").rlike(_MARKER), F.lit(False))
-    found = events.where(is_marker).select("source_file", "ts", "source_line", "annotation").collect()
+    annotated = events.where(is_marker).select("source_file", "ts", "source_line", "annotation").collect()
     markers_of_file: dict[str, list] = {}
-    for row in sorted(found):
+    for row in sorted(annotated):
         markers_of_file.setdefault(row.source_file, []).append(row)
     rows, totals = [], [0] * 4
     for file, markers in markers_of_file.items():

@@ -81,9 +81,9 @@ def _check_headers(records: DataFrame) -> None:
     for file, text in records.where("source_line = 1").select("source_file", "text").collect():
         names = [name.strip() for name in text.split(",")]
         for i, wanted in enumerate(NAMES):
-            found = names[i] if i < len(names) else "nothing"
-            if found != wanted:
-                raise HeaderError(f"{file}, line 1, column {i + 1}: expected {wanted!r}, found {found!r}")
+            actual = names[i] if i < len(names) else "nothing"
+            if actual != wanted:
+                raise HeaderError(f"{file}, line 1, column {i + 1}: expected {wanted!r}, found {actual!r}")
         if len(names) > len(NAMES):
             raise HeaderError(f"{file}, line 1: expected {len(NAMES)} columns, found {len(names)}")
 

@@ -76,10 +76,10 @@ class Format:
         """Return the options with their values read by the format; raise an error for an unknown one."""
         for name in options:
             if name not in self.options:
-                known = ", ".join(self.options) or "none"
+                names = ", ".join(self.options) or "none"
                 raise UnknownFormatError(
                     f"format {self.name!r} has no option {name!r}.{nearest(name, self.options)} "
-                    f"Options: {known}"
+                    f"Options: {names}"
                 )
         return {name: self.options[name].read(value) for name, value in options.items()}
 
@@ -113,13 +113,13 @@ def wall_clock(parts: Sequence[tuple[Column, str]]) -> Column:
     The patterns have groups for year, month, day, hour, minute and, optionally, seconds.
 
     """
-    found = [
+    fields = [
         F.regexp_extract(text, pattern, group + 1)
         for text, pattern in parts
         for group in range(re.compile(pattern).groups)
     ]
-    seconds = found[5].try_cast("decimal(16,6)") if len(found) == 6 else F.lit(0).cast("decimal(16,6)")
-    return F.try_make_timestamp_ntz(*(part.try_cast("int") for part in found[:5]), seconds)
+    seconds = fields[5].try_cast("decimal(16,6)") if len(fields) == 6 else F.lit(0).cast("decimal(16,6)")
+    return F.try_make_timestamp_ntz(*(part.try_cast("int") for part in fields[:5]), seconds)
 
 
 def delimited(
@@ -247,25 +247,25 @@ def _files_of(part: str) -> list[str]:
     if _URL.match(part):
         return [part]
     try:
-        found = [file.resolve() for file in _found(part)]
+        files = [file.resolve() for file in _found(part)]
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, or no such home folder
         if isinstance(error, CepError):
             raise
         raise SourceNotFoundError(f"source: no file {short_text(repr(part))}: {reason_of(error)}") from None
-    hidden = [str(file) for file in found if file.name[0] in "._"]
+    hidden = [str(file) for file in files if file.name[0] in "._"]
     if hidden:
         raise SourceNotFoundError(
             f"source: Spark does not read files whose names begin with '.' or '_': {', '.join(hidden)}. "
             "Rename them."
         )
-    if refused := _shown([file for file in found if ":" in str(file)]):
+    if refused := _shown([file for file in files if ":" in str(file)]):
         raise SourceNotFoundError(
             f"source: Spark does not read files with ':' in their path, as it takes what is before the colon "
             f"for the name of a file system: {refused}. Rename them"
         )
-    if secret := _shown([file for file in found if not os.access(file, os.R_OK)]):
+    if secret := _shown([file for file in files if not os.access(file, os.R_OK)]):
         raise SourceNotFoundError(f"source: no permission to read {secret}")
-    return [str(file) for file in found]
+    return [str(file) for file in files]
 
 
 def _found(part: str) -> list[Path]:
@@ -273,17 +273,17 @@ def _found(part: str) -> list[Path]:
     if "\0" in part:  # `is_file` says no, in silence
         raise ValueError("a name cannot have the character NUL")
     if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
-        if not found:
+        files = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
+        if not files:
             raise SourceNotFoundError(f"source: folder {part!r} has no files{_subfolders(path)}")
     elif path.is_file():
-        found = [path]
+        files = [path]
     else:
-        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
-        if not found:
+        files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        if not files:
             beside = [f.name for f in path.parent.iterdir()] if path.parent.is_dir() else []
             raise SourceNotFoundError(f"source: no file {part!r}.{nearest(path.name, beside)}")
-    return found
+    return files
 
 
 def _shown(files: list[Path]) -> str:
