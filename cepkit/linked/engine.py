@@ -56,14 +56,14 @@ def chains_of(pattern: PlainPattern, events: PlainEvents) -> pd.DataFrame:
         is_new = slots[joined, kernel.HEAD] == e
         for slot in joined[~is_new].tolist():
             events_of_chain[chain_of_slot[slot]].append(e)
-        made = []
+        new_chains = []
         for slot in joined[is_new].tolist():
             before = chain_of_slot.get(int(slots[slot, kernel.PRED]), -1)
             component, shared = int(slots[slot, kernel.COMPONENT]), 0
             if before >= 0:
                 shared = events_of_chain[before].index(slots[slot, kernel.PRED_TAIL]) + 1
-            made.append(((component, about[before][0] if before >= 0 else -1, before), shared, slot))
-        for (component, _, before), shared, slot in sorted(made):
+            new_chains.append(((component, about[before][0] if before >= 0 else -1, before), shared, slot))
+        for (component, _, before), shared, slot in sorted(new_chains):
             chain_of_slot[slot] = len(about)
             about.append((component, before, shared))
             events_of_chain.append([e])
@@ -179,10 +179,10 @@ class PlainlyMatched(SequenceSet):
         return self._push_all("latest")[0].coverages
 
     def _linked_chains(self) -> pd.DataFrame:
-        made = chains_of(self._query.pattern, self._query.plain)
+        chains = chains_of(self._query.pattern, self._query.plain)
         names = np.array(variables_of(self.program), dtype=object)
-        made.insert(2, "variable", names[made["component"].to_numpy()])
-        return made
+        chains.insert(2, "variable", names[chains["component"].to_numpy()])
+        return chains
 
     @cached_property
     def _known(self) -> KnownMatches | None:
@@ -204,8 +204,8 @@ class PlainlyMatched(SequenceSet):
         engine = self._machine(self._query.pattern, output="count")
         positions = np.flatnonzero(plain.accepts_of_component[-1])
         counts = engine.count_at(plain, positions)
-        found = [k for k, count in enumerate(counts) if count]
-        return positions[found], [counts[k] for k in found]
+        nonzero = [k for k, count in enumerate(counts) if count]
+        return positions[nonzero], [counts[k] for k in nonzero]
 
     def ending(self, low: int, high: int) -> MatchBlock:
         """Return the matches that end from ``low`` to ``high``."""

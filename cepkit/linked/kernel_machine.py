@@ -233,10 +233,10 @@ class KernelMachine:
     def _widen_slots(self, at_least: int) -> None:
         """Make room for longer copies."""
         longest = 2 * (at_least - 1)
-        made = _copy_room(self.copying, len(self._store.free), longest)
-        for old, new in zip(self._store[2:], made, strict=True):
+        wider = _copy_room(self.copying, len(self._store.free), longest)
+        for old, new in zip(self._store[2:], wider, strict=True):
             new[:, : old.shape[1]] = old
-        self._store = self._store._replace(positions=made[0], payload=made[1])
+        self._store = self._store._replace(positions=wider[0], payload=wider[1])
 
     @property
     def _slot_bytes(self) -> int:
@@ -253,19 +253,19 @@ class KernelMachine:
                 *(_lengthen(array, wanted, axis=array.ndim - 1) for array in self._events[:-1]),
                 payload=_lengthen(self._events.payload, wanted, axis=0),
             )
-        own, new = self._events, slice(n, stop)
-        own.time[new] = events.time
+        table, new = self._events, slice(n, stop)
+        table.time[new] = events.time
         partition = events.partition_of_event
-        own.partition[new] = 0 if partition is None else partition
-        own.accepted[new] = events.accepted(self.pattern)
-        for row, name in zip(own.integers, self._integers, strict=True):
+        table.partition[new] = 0 if partition is None else partition
+        table.accepted[new] = events.accepted(self.pattern)
+        for row, name in zip(table.integers, self._integers, strict=True):
             row[new] = events.columns[name]
-        for row, name in zip(own.floats, self._floats, strict=True):
+        for row, name in zip(table.floats, self._floats, strict=True):
             row[new] = _as_floats(events.columns[name])
-        columns = [own.time, own.partition, *own.integers, *own.floats.view(np.int64), own.accepted]
+        columns = [table.time, table.partition, *table.integers, *table.floats.view(np.int64), table.accepted]
         for a in range(self.copying.n_attributes):
-            own.payload[new, a] = columns[a % len(columns)][new]
-        n_partitions = int(own.partition[new].max(initial=-1)) + 1
+            table.payload[new, a] = columns[a % len(columns)][new]
+        n_partitions = int(table.partition[new].max(initial=-1)) + 1
         if n_partitions > self._n_partitions:
             wanted = n_partitions if self._n_partitions == 0 else max(n_partitions, 2 * self._n_partitions)
             per = self.pattern.n_components
@@ -305,7 +305,7 @@ class KernelMachine:
             case kernel.MORE_WIDTH:
                 self._widen_slots(need)
             case kernel.MORE_MATCHES | kernel.MORE_ITEMS:
-                found = self._take_matches()
+                matches = self._take_matches()
                 items = need * (self.pattern.n_components if reason == kernel.MORE_MATCHES else 1)
                 if items > _MOST_ITEMS:
                     raise ResultTooLargeError(
@@ -317,7 +317,7 @@ class KernelMachine:
                     room = self._item_room(max(items, room))
                     names = ("items", "component", "length", "spare")
                     self._out = self._out._replace(**dict(zip(names, room, strict=True)))
-                return found
+                return matches
         return None
 
     def _take_matches(self) -> PlainMatches:
@@ -393,8 +393,8 @@ class KernelMachine:
                 self.kernel_seconds += took
                 start = int(report[kernel.CONSUMED])
                 if report[kernel.REASON]:
-                    found = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
-                    parts += [] if found is None else [found]
+                    matches = self._make_room(int(report[kernel.REASON]), int(report[kernel.NEED]))
+                    parts += [] if matches is None else [matches]
                 # The work per event grows with the live partial matches, so calls get shorter.
                 if took > _LONG_CALL_S:
                     size = max(1, size // 2)
@@ -441,9 +441,9 @@ def _lengthen(array: np.ndarray, n: int, *, axis: int, fill: int = 0) -> np.ndar
     """Return a longer array with the same beginning."""
     shape = list(array.shape)
     shape[axis] = n
-    made = np.full(shape, fill, array.dtype)
-    made[tuple(slice(0, size) for size in array.shape)] = array
-    return made
+    longer = np.full(shape, fill, array.dtype)
+    longer[tuple(slice(0, size) for size in array.shape)] = array
+    return longer
 
 
 def _tables(

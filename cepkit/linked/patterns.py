@@ -93,8 +93,8 @@ class PlainPattern:
             self._check_component(j)
 
     def _all_conditions(self) -> list[tuple[EventComparison, bool]]:
-        own = [(condition, False) for condition in self.conditions]
-        return own + [(condition, True) for absence in self.absences for condition in absence.conditions]
+        pairs = [(condition, False) for condition in self.conditions]
+        return pairs + [(condition, True) for absence in self.absences for condition in absence.conditions]
 
     def _check(self, condition: EventComparison, is_absence: bool) -> None:
         for j in condition.components:
@@ -282,13 +282,13 @@ class PlainMatches:
         component = self.component_of_item
         if component is None:
             return [tuple((x,) for x in match) for match in self.positions.tolist()]
-        made = []
+        bound_events = []
         for start, stop in zip(self.first_item_of_match[:-1], self.first_item_of_match[1:], strict=True):
-            of = [[] for _ in range(self.n_components)]
+            events_of_component = [[] for _ in range(self.n_components)]
             for i in range(start, stop):
-                of[component[i]].append(int(self.event_of_item[i]))
-            made.append(tuple(tuple(events) for events in of))
-        return made
+                events_of_component[component[i]].append(int(self.event_of_item[i]))
+            bound_events.append(tuple(tuple(events) for events in events_of_component))
+        return bound_events
 
 
 @dataclass

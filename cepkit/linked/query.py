@@ -61,13 +61,13 @@ def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermCompari
     a Kleene closure, that is its latest event, or each event when it is added.
 
     """
-    made = []
+    comparisons = []
     for term, holds in _conjuncts(one.term, True):
         comparison = _comparison(bound, one, term, holds) if term.op == "compare" else None
         if comparison is None:
             return None
-        made.append(comparison)
-    return tuple(made)
+        comparisons.append(comparison)
+    return tuple(comparisons)
 
 
 def _conjuncts(term: Term, wanted: bool) -> Iterator[tuple[Term, bool]]:
@@ -104,11 +104,11 @@ def _side(bound: BoundBranch, one: BoundCondition, side: Term) -> tuple[int, str
     leaves = [leaf for leaf in side.walk() if leaf.op in ("element", "group")]
     if not leaves or any(leaf.op == "group" for leaf in leaves):
         return None
-    of = one.component_of_variable
+    component = one.component_of_variable
     absence = one.condition.absence
     absent = None if absence is None else bound.branch.absences[absence].variable
-    found = {(ABSENT if leaf.data[0] == absent else of[leaf.data[0]], leaf.data[1]) for leaf in leaves}
-    return found.pop() if len(found) == 1 else None
+    sides = {(ABSENT if leaf.data[0] == absent else component[leaf.data[0]], leaf.data[1]) for leaf in leaves}
+    return sides.pop() if len(sides) == 1 else None
 
 
 def _names_one_event(bound: BoundBranch, one: BoundCondition, c: int, which: str | int) -> bool:
@@ -162,14 +162,16 @@ def linked_query_unsupported(program: BoundQuery) -> str | None:
     components, absences = bound.branch.components, bound.branch.absences
     if len(components) + len(absences) > MOST_BITS:
         return f"it runs at most {MOST_BITS} events, absent ones among them"
-    for one in bound.conditions:
-        a = one.condition.absence
+    for condition in bound.conditions:
+        a = condition.condition.absence
         if a is not None and any(
-            components[c].is_group and c > absences[a].after for c in one.component_of_variable.values()
+            components[c].is_group and c > absences[a].after for c in condition.component_of_variable.values()
         ):
-            return f"condition {one.condition.conjunct + 1} ties an absent event to a later Kleene closure"
-        if comparisons_of(bound, one) is None:
-            return f"condition {one.condition.conjunct + 1} is no comparison of two events"
+            return (
+                f"condition {condition.condition.conjunct + 1} ties an absent event to a later Kleene closure"
+            )
+        if comparisons_of(bound, condition) is None:
+            return f"condition {condition.condition.conjunct + 1} is no comparison of two events"
     window, clock = program.window, program.clock
     is_timed = window.within is not None or window.strict_time
     if is_timed and clock in program.schema and program.schema[clock].kind == FLOAT:
@@ -207,18 +209,19 @@ def _pattern(program: SequenceProgram, window_ticks: int | None) -> PlainPattern
     """Return the pattern of a program."""
     bound = program.branches[0]
     branch = bound.branch
-    own: list[EventComparison] = []
+    conditions: list[EventComparison] = []
     of_absence: list[list[EventComparison]] = [[] for _ in branch.absences]
-    for one in bound.conditions:
-        target = own if one.condition.absence is None else of_absence[one.condition.absence]
+    for condition in bound.conditions:
+        absence = condition.condition.absence
+        target = conditions if absence is None else of_absence[absence]
         target += [
             EventComparison(c.left, c.sign, c.right, _name(c.left_term), _name(c.right_term))
-            for c in comparisons_of(bound, one) or ()
+            for c in comparisons_of(bound, condition) or ()
         ]
     return PlainPattern(
         len(branch.components),
         window_ticks,
-        tuple(own),
+        tuple(conditions),
         frozenset(c for c, component in enumerate(branch.components) if component.high is None),
         tuple(
             PlainAbsence(absence.after, tuple(beside))
@@ -285,18 +288,18 @@ class PlainQuery:
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the values of all sides of comparisons, by place."""
-        compared = [comparisons_of(self.bound, one) or () for one in self.bound.conditions]
+        compared = [comparisons_of(self.bound, condition) or () for condition in self.bound.conditions]
         sides = [side for some in compared for c in some for side in (c.left_term, c.right_term)]
         terms = {_name(side): side for side in sides}
         inputs, n = self.places.inputs, self.places.n
-        made = {name: inputs.columns[term.data[-1]] for name, term in terms.items() if term.op == "element"}
-        computed = {name: term for name, term in terms.items() if name not in made}
+        arrays = {name: inputs.columns[term.data[-1]] for name, term in terms.items() if term.op == "element"}
+        computed = {name: term for name, term in terms.items() if name not in arrays}
         if computed:
             source = write_values(self.program, list(computed.values()), dtypes_of(inputs))
             outs = [np.empty(n, stored_dtype(term)) for term in computed.values()]
             kernel(self.program, source.text, "values")(0, n, *inputs.arguments(), *outs)
-            made |= dict(zip(computed, outs, strict=True))
-        return {name: _with_null(values, terms[name]) for name, values in made.items()}
+            arrays |= dict(zip(computed, outs, strict=True))
+        return {name: _with_null(values, terms[name]) for name, values in arrays.items()}
 
     def block(self, matches: PlainMatches, begin: int = 0) -> MatchBlock:
         """Return matches in canonical order, their positions shifted by ``begin``."""
