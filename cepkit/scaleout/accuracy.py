@@ -69,12 +69,12 @@ def window_partials(
     arrival = at_gather(deliveries, finished, setting, rngs[n_nodes:])
     value = np.empty(len(sent))
     for node in range(n_nodes):
-        own = deliveries.to(node)
-        value[own] = _running_sum(sent[own], weight[own], group[own], interval_s)
+        events = deliveries.to(node)
+        value[events] = _running_sum(sent[events], weight[events], group[events], interval_s)
     source = deliveries.node * (int(group.max(initial=0)) + 1) + group
-    made = ArrivingPartials(np.arange(len(sent)), source, group, value, arrival, sent)
+    partials = ArrivingPartials(np.arange(len(sent)), source, group, value, arrival, sent)
     order = np.argsort(arrival, kind="stable")
-    return made.reordered(order, arrival), exact
+    return partials.reordered(order, arrival), exact
 
 
 def join_partials(
@@ -92,29 +92,29 @@ def join_partials(
     run = simulate_join(n_nodes, setting, (length, length), layout="grouped")
     rngs = np.random.default_rng([setting.seed, n_nodes]).spawn(2 * n_nodes + 1)[n_nodes:]
     parts = []
-    for node, own in enumerate(of_node):
+    for node, events in enumerate(of_node):
         arrival = setting.gather_link.deliver(run.nodes[node].run.finish, rngs[node])
         parts.append(
             ArrivingPartials(
-                own, np.full(len(own), node), np.zeros(len(own), np.int64),
-                _join_sum(own, weight, length), arrival, sent[own],
+                events, np.full(len(events), node), np.zeros(len(events), np.int64),
+                _join_sum(events, weight, length), arrival, sent[events],
             )
         )  # fmt: skip
     names = ("event", "source", "group", "value", "arrival", "sent")
-    made = ArrivingPartials(*(np.concatenate([getattr(of, name) for of in parts]) for name in names))
-    order = np.lexsort((made.event, made.arrival))
-    return made.reordered(order, made.arrival), exact
+    partials = ArrivingPartials(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    order = np.lexsort((partials.event, partials.arrival))
+    return partials.reordered(order, partials.arrival), exact
 
 
 def _running_sum(sent: np.ndarray, weight: np.ndarray, group: np.ndarray, interval_s: float) -> np.ndarray:
     """Return for each event the sum of its group over the window that ends with it: ts > now - W."""
-    made = np.empty(len(sent))
+    sums = np.empty(len(sent))
     for g in np.unique(group):
-        own = np.flatnonzero(group == g)
-        total = np.concatenate([[0.0], np.cumsum(weight[own])])
-        first = np.searchsorted(sent[own], sent[own] - interval_s + 1e-9, "right")
-        made[own] = total[1:] - total[first]
-    return made
+        members = np.flatnonzero(group == g)
+        total = np.concatenate([[0.0], np.cumsum(weight[members])])
+        first = np.searchsorted(sent[members], sent[members] - interval_s + 1e-9, "right")
+        sums[members] = total[1:] - total[first]
+    return sums
 
 
 def _join_sum(own: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
@@ -161,9 +161,9 @@ def accuracy(
         equal_jobs(partials.arrival, costs.merge_us + costs.emit_us), setting.node, setting.duration_s
     )
     latency = done.finish + setting.link.mean_ms / 1e3 - partials.sent
-    found, right = naive_gather(partials), exact[partials.event]
+    naive, right = naive_gather(partials), exact[partials.event]
     counts = partials.sent >= from_s
-    off = np.abs(found - right)[counts] / np.maximum(np.abs(right[counts]), 1e-12)
+    off = np.abs(naive - right)[counts] / np.maximum(np.abs(right[counts]), 1e-12)
     is_last = ~pd.Series(partials.event[counts]).duplicated(keep="last").to_numpy()
     return {
         "out_of_order": in_order.out_of_order_share,

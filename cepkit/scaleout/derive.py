@@ -86,8 +86,8 @@ def plan(
     whole_number("plan: nodes", nodes, 1, MOST_NODES)
     if layout is not None:
         check_layout(layout)
-    given = read_arguments(plan, keywords)
-    value = query if type(query) in plan_of.registry else as_query(query, given)
+    arguments = read_arguments(plan, keywords)
+    value = query if type(query) in plan_of.registry else as_query(query, arguments)
     return plan_of(value, nodes, layout, groups)
 
 
@@ -102,19 +102,19 @@ def _(value: SequenceQuery, nodes: int, layout: str | None, groups: int | None) 
     chosen = layout or ("keys" if value.partition_by else "grouped")
     if chosen == "keys" and not value.partition_by:
         raise CepError("layout='keys' needs partition_by. Leave out layout, or give 'grouped'")
-    made = []
+    plans = []
     for branch in branches(value):
         states = states_of(value, branch)
-        made.append(pattern_plan(states, nodes, chosen, groups=groups, title=str(value.pattern)))
-    first, *others = made
+        plans.append(pattern_plan(states, nodes, chosen, groups=groups, title=str(value.pattern)))
+    first, *others = plans
     if not others:
         return first
     stages = tuple(
         Stage(f"{b}: {stage.name}", stage.work, stage.feeds)
-        for b, own in enumerate(made, start=1)
-        for stage in own.stages
+        for b, branch_plan in enumerate(plans, start=1)
+        for stage in branch_plan.stages
     )
-    note = f"the pattern has {len(made)} branches without alternatives, each with its own nodes"
+    note = f"the pattern has {len(plans)} branches without alternatives, each with its own nodes"
     return ScatterPlan(first.title, stages, first.gather, "pattern", chosen, note=note)
 
 

@@ -221,8 +221,8 @@ def window_node(rate_hz: float, n_events: float, n_nodes: int, n_groups: int = 1
     Source: Suhothayan, 2019, table 3.1, right apart from g: the aggregates of each group are at every node.
     Section 5 divides by n - 1, since n counts the gather there. Here, n does not count it.
     """
-    own = rate_hz / n_nodes
-    return NodeLoad(own, own, n_events / n_nodes + n_groups, 2 * own)
+    node_rate_hz = rate_hz / n_nodes
+    return NodeLoad(node_rate_hz, node_rate_hz, n_events / n_nodes + n_groups, 2 * node_rate_hz)
 
 
 def printed_window_gather(rate_hz: float, n_nodes: int) -> NodeLoad:

@@ -104,9 +104,9 @@ class SlackBuffer:
 
     def copy(self) -> SlackBuffer:
         """Return a buffer with the same rows and numbers."""
-        made = copy.copy(self)
-        made._waiting = list(self._waiting)
-        return made
+        buffer = copy.copy(self)
+        buffer._waiting = list(self._waiting)
+        return buffer
 
     def save(self) -> dict[str, Any]:
         """Return the numbers of the buffer."""
@@ -116,10 +116,10 @@ class SlackBuffer:
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> SlackBuffer:
         """Return the buffer that `save` described."""
-        made = cls()
-        vars(made).update(saved)
-        made._waiting = [(time, number) for time, number in saved["_waiting"]]
-        return made
+        buffer = cls()
+        vars(buffer).update(saved)
+        buffer._waiting = [(time, number) for time, number in saved["_waiting"]]
+        return buffer
 
 
 def reorder(
@@ -319,17 +319,17 @@ class KSlack:
     def unpack(cls, saved: Saved, schema: StreamSchema) -> KSlack:
         """Return the buffer that `pack` described."""
         header = saved.header
-        made = cls(**header["given"])
-        made._order_by, made._late = header["order_by"], header["late"]
-        made._schema, made._kind = schema, Kind(header["frame"])
-        made._buffer = SlackBuffer.load(header["buffer"])
-        made._table = saved.tables["waiting"].cast(schema.arrow)
-        made._rows = {number: row for row, number in enumerate(header["numbers"])}
-        made._waiting_time = dict(zip(header["numbers"], made._times(made._table), strict=True))
-        made._newest_out, made._waited = header["newest_out"], header["waited"]
-        made._before, made._after = OrderMetrics(**header["before"]), OrderMetrics(**header["after"])
-        made._dropped = [saved.tables["dropped"].cast(schema.arrow)]
-        return made
+        k_slack = cls(**header["given"])
+        k_slack._order_by, k_slack._late = header["order_by"], header["late"]
+        k_slack._schema, k_slack._kind = schema, Kind(header["frame"])
+        k_slack._buffer = SlackBuffer.load(header["buffer"])
+        k_slack._table = saved.tables["waiting"].cast(schema.arrow)
+        k_slack._rows = {number: row for row, number in enumerate(header["numbers"])}
+        k_slack._waiting_time = dict(zip(header["numbers"], k_slack._times(k_slack._table), strict=True))
+        k_slack._newest_out, k_slack._waited = header["newest_out"], header["waited"]
+        k_slack._before, k_slack._after = OrderMetrics(**header["before"]), OrderMetrics(**header["after"])
+        k_slack._dropped = [saved.tables["dropped"].cast(schema.arrow)]
+        return k_slack
 
     def _release(self, numbers: list[int]) -> list[int]:
         """Count rows that leave the buffer; return those that are not dropped."""
@@ -390,7 +390,7 @@ class KSlack:
     def _open(self, schema: StreamSchema, *, holds_ties: bool = False) -> None:
         columns = schema.columns
         if self._order_by is None:
-            times = [name for name, of in columns.items() if of.kind == TIME]
+            times = [name for name, column_type in columns.items() if column_type.kind == TIME]
             if len(times) != 1:
                 raise CepError(
                     f"KSlack: name the clock with order_by='…'; the columns of times are {times}, and the "
@@ -463,12 +463,12 @@ class KSlack:
         return self._native(pa.concat_tables([self._schema.arrow.empty_table(), *self._dropped]))
 
     def __repr__(self) -> str:
-        said = [repr(self._given["slack"])] if self._given["slack"] is not None else []
-        said += [
+        words = [repr(self._given["slack"])] if self._given["slack"] is not None else []
+        words += [
             f"{name}={self._given[name]!r}" for name in ("most", "order_by") if self._given[name] is not None
         ]
-        said += ["late='drop'"] if self._late == "drop" else []
-        return f"KSlack({', '.join(said)}): {self.before.n:,} rows, {self.waiting:,} waiting, K {self.slack}"
+        words += ["late='drop'"] if self._late == "drop" else []
+        return f"KSlack({', '.join(words)}): {self.before.n:,} rows, {self.waiting:,} waiting, K {self.slack}"
 
 
 class SortedStream:

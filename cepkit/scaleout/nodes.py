@@ -167,9 +167,9 @@ def _bin(moment: np.ndarray, n_bins: int) -> np.ndarray:
 def joined(*parts: Jobs) -> Jobs:
     """Return several groups of jobs as one."""
     return Jobs(
-        np.concatenate([of.ready for of in parts]),
-        np.concatenate([of.service for of in parts]),
-        np.concatenate([of.change for of in parts]),
+        np.concatenate([part.ready for part in parts]),
+        np.concatenate([part.service for part in parts]),
+        np.concatenate([part.change for part in parts]),
     )
 
 
@@ -239,17 +239,17 @@ class SimulatedRun:
         """Return means over the nodes of each stage."""
         rows = []
         for stage in dict.fromkeys(node.stage for node in self.nodes):
-            own = [node for node in self.nodes if node.stage == stage]
-            last = len(own[0].run.held) * 4 // 5
+            stage_nodes = [node for node in self.nodes if node.stage == stage]
+            last = len(stage_nodes[0].run.held) * 4 // 5
             rows.append(
                 {
                     "stage": stage,
-                    "nodes": len(own),
-                    "in_hz": np.mean([node.in_hz for node in own]),
-                    "out_hz": np.mean([node.out_hz for node in own]),
-                    "utilisation": np.mean([node.run.utilisation[last:].mean() for node in own]),
-                    "held": np.mean([node.run.held[last:].mean() for node in own]),
-                    "most_held": max(int(node.run.held.max()) for node in own),
+                    "nodes": len(stage_nodes),
+                    "in_hz": np.mean([node.in_hz for node in stage_nodes]),
+                    "out_hz": np.mean([node.out_hz for node in stage_nodes]),
+                    "utilisation": np.mean([node.run.utilisation[last:].mean() for node in stage_nodes]),
+                    "held": np.mean([node.run.held[last:].mean() for node in stage_nodes]),
+                    "most_held": max(int(node.run.held.max()) for node in stage_nodes),
                 }
             )
         return pd.DataFrame(rows)

@@ -67,8 +67,8 @@ class Partials:
         length = size.sum(axis=1)
         width = int(length.max(initial=0)) + 1
         place = np.full((len(parent), width), -1, np.int64)
-        known = min(width, self.place.shape[1])
-        place[:, :known] = self.place[parent, :known]
+        old_width = min(width, self.place.shape[1])
+        place[:, :old_width] = self.place[parent, :old_width]
         place[np.arange(len(parent)), length] = event
         size[:, component] += 1
         return Partials(place, size)
@@ -196,8 +196,8 @@ class PatternNodes:
                 frontier = frontier.grown(takes[0], takes[1], c)
                 self._check_size(sum(map(len, following)) + sum(map(len, complete)) + len(frontier))
             current = together(following, self.n_components)
-        found = together(complete, self.n_components)
-        return self.without_absent(found).block(self.places, self.number)
+        matches = together(complete, self.n_components)
+        return self.without_absent(matches).block(self.places, self.number)
 
     # --- states
 
@@ -210,8 +210,8 @@ class PatternNodes:
         owners[sent.item[::-1]] = sent.node[::-1]  # the first node that gets an event begins with it
         parts = []
         for node in range(stage.n_nodes):
-            own = begun(np.sort(events[owners == node]), self.n_components)
-            parts.append(own.take(self.holds(own, 0, each=True)))
+            partials = begun(np.sort(events[owners == node]), self.n_components)
+            parts.append(partials.take(self.holds(partials, 0, each=True)))
             self.work[stage.name, node] += np.array([len(sent.to(node)), 0, 0, len(parts[-1])])
         return together(parts, self.n_components)
 
@@ -238,24 +238,24 @@ class PatternNodes:
         step = component.step if begins else component.inner
         events = self._events_of(c)
         sent_events = self._sent_events(c)
-        own = frontier.take(rows)
+        partials = frontier.take(rows)
         of_matches = stage.feeds[1].routing
-        key = self._key_of_place[own.first] if len(own) else None
-        sent = of_matches.sends(Traffic(len(own), key))
+        key = self._key_of_place[partials.first] if len(partials) else None
+        sent = of_matches.sends(Traffic(len(partials), key))
 
         def join(node: int) -> tuple[np.ndarray, np.ndarray]:
             here = sent.to(node)
             its_events = np.sort(events[sent_events.to(node)])
-            mine, made = own.take(here), []
+            mine, pairs = partials.take(here), []
             counts = np.array([0, len(here), 0, 0], np.int64)
             for parent, event in pairs_in_reach(self.places, mine, its_events, step):
                 longer = mine.grown(parent, event, c)
                 fits = self.holds(longer, c, each=True)
                 counts += np.array([0, 0, len(parent), int(fits.sum())])
-                made.append((here[parent[fits]], event[fits]))
+                pairs.append((here[parent[fits]], event[fits]))
             self.work[stage.name, node] += counts
-            parents, found = zip(*made, strict=True) if made else ((), ())
-            return _concatenated(parents), _concatenated(found)
+            parents, new_events = zip(*pairs, strict=True) if pairs else ((), ())
+            return _concatenated(parents), _concatenated(new_events)
 
         parts = run_on_threads(join, stage.n_nodes, self.threads)
         parent, event = (_concatenated([part[i] for part in parts]) for i in (0, 1))
@@ -293,12 +293,12 @@ class PatternNodes:
         ]
         if not numbers or not len(partials):
             return np.ones(len(partials), bool)
-        made = holding(self.places, None, self.bound, partials.items, partials.size, numbers)
-        return np.asarray(made.all(axis=1))
+        fulfilled = holding(self.places, None, self.bound, partials.items, partials.size, numbers)
+        return np.asarray(fulfilled.all(axis=1))
 
     def joined(self, partials: Partials, events: np.ndarray, c: int) -> Partials:
         """Return what a node makes of partial matches and its events, at rising places, for component c."""
-        made = []
+        parts = []
         closed = partials.take(self.holds(partials, c - 1, each=False))
         for parent, event in pairs_in_reach(
             self.places, closed, events, self.bound.branch.components[c].step
@@ -306,8 +306,8 @@ class PatternNodes:
             longer = closed.grown(parent, event, c)
             longer = longer.take(self.holds(longer, c, each=True))
             is_last = c == self.n_components - 1
-            made.append(longer.take(self.holds(longer, c, each=False)) if is_last else longer)
-        return together(made, self.n_components)
+            parts.append(longer.take(self.holds(longer, c, each=False)) if is_last else longer)
+        return together(parts, self.n_components)
 
     def without_absent(self, found: Partials) -> Partials:
         """Return the matches that no absent event rules out."""
@@ -365,6 +365,6 @@ def find_scattered(
     if program.window.is_empty or not events.n_events:
         return joined([]), [ScatterRun(plan, {}) for plan in plans]
     accept = accepted(places)
-    made = [PatternNodes(places, accept, b, plan, threads) for b, plan in enumerate(plans)]
-    block = joined([nodes.find() for nodes in made]).sorted()
-    return block, [ScatterRun(nodes.plan, dict(nodes.work)) for nodes in made]
+    nodes_of_branch = [PatternNodes(places, accept, b, plan, threads) for b, plan in enumerate(plans)]
+    block = joined([nodes.find() for nodes in nodes_of_branch]).sorted()
+    return block, [ScatterRun(nodes.plan, dict(nodes.work)) for nodes in nodes_of_branch]

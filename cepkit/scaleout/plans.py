@@ -78,19 +78,19 @@ class ScatterPlan:
         """Return the plan as lines of text."""
         width = max(len("gather"), *(len(stage.name) for stage in self.stages))
         many = f"{self.n_nodes} nodes" if self.n_nodes > 1 else "1 node"
-        made = [f"{self.title}: {many} and a gather"]
+        lines = [f"{self.title}: {many} and a gather"]
         for stage in self.stages:
             pad = " " * (width + 4)
             first, *rest = [feed.words() for feed in stage.feeds]
-            made += [f"  {stage.name:<{width}}  {first}"]
-            made += [f"{pad}{text}" for text in rest]
+            lines += [f"  {stage.name:<{width}}  {first}"]
+            lines += [f"{pad}{text}" for text in rest]
             if any(feed.heartbeat for feed in stage.feeds):
-                made.append(f"{pad}number and time of every event to all nodes")
-            made += [f"{pad}{text}" for text in stage.work.split("; ")]
-        made.append(f"  {'gather':<{width}}  {self.gather}")
-        made += [f"  note: {self.note}"] if self.note else []
-        made += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]
-        return made
+                lines.append(f"{pad}number and time of every event to all nodes")
+            lines += [f"{pad}{text}" for text in stage.work.split("; ")]
+        lines.append(f"  {'gather':<{width}}  {self.gather}")
+        lines += [f"  note: {self.note}"] if self.note else []
+        lines += [] if self.is_exact else ["  not exact: the result can differ from that of a single node"]
+        return lines
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
@@ -124,14 +124,14 @@ def node_loads(plan: ScatterPlan) -> pd.DataFrame:
 
 def load_lines(plan: ScatterPlan) -> list[str]:
     """Return the loads as lines of text, one per stage."""
-    made = []
-    for name, own in node_loads(plan).groupby("stage", sort=False):
+    lines = []
+    for name, loads in node_loads(plan).groupby("stage", sort=False):
         parts = [
             f"{measure} {corrected}" + ("" if corrected == printed else f" (printed {printed})")
-            for measure, printed, corrected in own[["measure", "printed", "corrected"]].values.tolist()
+            for measure, printed, corrected in loads[["measure", "printed", "corrected"]].values.tolist()
         ]
-        made.append(f"{name}: {', '.join(parts)}")
-    return made
+        lines.append(f"{name}: {', '.join(parts)}")
+    return lines
 
 
 def _formulas(plan: ScatterPlan, stage: Stage, *, is_first: bool) -> Formulas | None:
@@ -322,7 +322,7 @@ def pattern_plan(
         raise CepError(f"groups={groups} needs layout='grouped', and the layout is {layout!r}")
     of_events, of_matches = state_routings(layout, nodes, groups, printed=printed)
     first = {"states": RoundRobin(1), "keys": ByKey(nodes)}.get(layout, RoundRobin(nodes))
-    made = []
+    stages = []
     for k, state in enumerate(states):
         feeds = [Feed(state.events, of_events if k else first)]
         if k:
@@ -343,12 +343,12 @@ def pattern_plan(
             everywhere = ByKey(nodes) if layout == "keys" else ToAll(of_events.n_nodes)
             feeds += [Feed(name, everywhere) for name in state.absent]
             work += "; drops matches with an absent event, at the watermark"
-        made.append(Stage(state.name, work, tuple(feeds)))
+        stages.append(Stage(state.name, work, tuple(feeds)))
     is_grid = layout == "grouped" and grid_of(nodes, groups)[0] > 1
     wrong = printed and is_grid
     return ScatterPlan(
         title,
-        tuple(made),
+        tuple(stages),
         "all matches, in canonical order",
         "pattern",
         layout,

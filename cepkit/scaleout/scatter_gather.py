@@ -92,10 +92,10 @@ class ScatterGather(EngineValue):
             grid_of(self.nodes, self.groups)
 
     def __repr__(self) -> str:
-        said = [f"nodes={self.nodes}"]
-        said += [f"layout={self.layout!r}"] if self.layout != LAYOUTS[2] else []
-        said += [f"groups={self.groups}"] if self.groups is not None else []
-        return f"ScatterGather({', '.join(said)})"
+        arguments = [f"nodes={self.nodes}"]
+        arguments += [f"layout={self.layout!r}"] if self.layout != LAYOUTS[2] else []
+        arguments += [f"groups={self.groups}"] if self.groups is not None else []
+        return f"ScatterGather({', '.join(arguments)})"
 
     def planned(self, *, trace: bool) -> Engine:
         """Return the planner's engine for this value; see `EngineValue.planned`."""
@@ -153,8 +153,8 @@ class ScatterGather(EngineValue):
     def run_join(self, plan: PlannedJoin, sources: Sources) -> JoinRows:
         """Return the result of a join over two sources, computed by nodes; see `cepkit.join`."""
         small = small_side(plan.join, self.nodes) or "right"
-        made = join_plan(self.nodes, self.layout, groups=self.groups, small=small)
-        return run_join(plan, sources, find_pairs=partial(pairs_of_nodes, plan=made))
+        scatter_plan = join_plan(self.nodes, self.layout, groups=self.groups, small=small)
+        return run_join(plan, sources, find_pairs=partial(pairs_of_nodes, plan=scatter_plan))
 
     # --- patterns
 

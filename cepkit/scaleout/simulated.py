@@ -61,20 +61,20 @@ def simulate_join(
     of_node = events_of_nodes(len(sent), routings)
     rngs = np.random.default_rng([setting.seed, n_nodes]).spawn(2 * n_nodes + 1)
     finished, nodes, costs = [], [], setting.costs
-    for node, own in enumerate(of_node):
-        partners, held, n_left = _windows_of(own, lengths)
+    for node, events in enumerate(of_node):
+        partners, held, n_left = _windows_of(events, lengths)
         probes = partners * (1 + n_left)
-        ready = setting.link.deliver(sent[own], rngs[node])
+        ready = setting.link.deliver(sent[events], rngs[node])
         service = costs.arrival_us + costs.emit_us + costs.probe_us * probes
         run = run_node(equal_jobs(ready, service, np.diff(held, prepend=0)), setting.node, setting.duration_s)
         finished.append(run.finish)
-        rate = len(own) / setting.duration_s
+        rate = len(events) / setting.duration_s
         nodes.append(SimulatedNode(JOIN, run, rate, rate))
     if n_nodes == 1:
         received = setting.link.deliver(finished[0], rngs[-1])
         return SimulatedRun(tuple(nodes), sent, received, setting.duration_s)
     arrival = np.concatenate(
-        [setting.gather_link.deliver(of, rng) for of, rng in zip(finished, rngs[n_nodes:], strict=False)]
+        [setting.gather_link.deliver(ends, rng) for ends, rng in zip(finished, rngs[n_nodes:], strict=False)]
     )
     merged = run_node(equal_jobs(arrival, costs.merge_us), setting.node, setting.duration_s)
     rate = len(arrival) / setting.duration_s
@@ -209,9 +209,9 @@ def simulate_pattern(
         )
         parts = [
             _state_jobs(
-                setting, stream.sent[of], ready[of], of, made, np.ones(len(made.enter), bool), arrives=0.0
+                setting, stream.sent[at], ready[at], at, queue, np.ones(len(queue.enter), bool), arrives=0.0
             )
-            for of, made in ((np.flatnonzero(small), made_first), (large, made_second))
+            for at, queue in ((np.flatnonzero(small), made_first), (large, made_second))
         ]
         run = run_node(joined(*parts), setting.node, setting.duration_s)
         nodes.append(SimulatedNode("all states", run, setting.rate_hz, 0.0))
@@ -220,25 +220,25 @@ def simulate_pattern(
     else:
         of_events, of_matches = state_routings(layout, replicas, groups)
         first = RoundRobin(1 if layout == STATES else replicas)
-        made = np.empty(len(begin))
+        begun_at = np.empty(len(begin))
         deliveries = first.sends(Traffic(len(begin)))
         for node in range(first.n_nodes):
-            own = deliveries.to(node)
-            ready = setting.link.deliver(stream.sent[begin[own]], rng)
+            starts = deliveries.to(node)
+            ready = setting.link.deliver(stream.sent[begin[starts]], rng)
             run = run_node(
                 equal_jobs(ready, costs.arrival_us + costs.emit_us), setting.node, setting.duration_s
             )
-            made[own] = run.finish
-            nodes.append(SimulatedNode("state 1", run, *(len(own) / setting.duration_s,) * 2))
-        waiting = WaitingMatches(stream.sent[begin], expire, second, made)
-        done_at, own = _state(setting, "state 2", stream, begin, waiting, of_events, of_matches, rng)
-        nodes += own
+            begun_at[starts] = run.finish
+            nodes.append(SimulatedNode("state 1", run, *(len(starts) / setting.duration_s,) * 2))
+        waiting = WaitingMatches(stream.sent[begin], expire, second, begun_at)
+        done_at, state_nodes = _state(setting, "state 2", stream, begin, waiting, of_events, of_matches, rng)
+        nodes += state_nodes
         keep = np.flatnonzero(has_second)
         keep = keep[np.argsort(second[keep], kind="stable")]
         event_number = np.searchsorted(begin, second[keep])
         waiting = WaitingMatches(stream.sent[second[keep]], expire[keep], third[keep], done_at[event_number])
-        done, own = _state(setting, "state 3", stream, large, waiting, of_events, of_matches, rng)
-        nodes += own
+        done, state_nodes = _state(setting, "state 3", stream, large, waiting, of_events, of_matches, rng)
+        nodes += state_nodes
     complete = third[third >= 0]
     finish = done[np.searchsorted(large, complete)] + setting.link.mean_ms / 1e3
     return SimulatedRun(tuple(nodes), stream.sent[complete], finish, setting.duration_s)
@@ -255,20 +255,20 @@ def _state(setting, name, stream, events, waiting, of_events, of_matches, rng):
     matches = of_matches.sends(Traffic(len(waiting.enter)))
     done, nodes = np.zeros(len(events)), []
     for node in range(of_events.n_nodes):
-        own, held = sends.to(node), matches.to(node)
+        rows, held = sends.to(node), matches.to(node)
         mine = WaitingMatches(
             waiting.enter[held], waiting.expire[held], waiting.next_event[held], waiting.ready[held]
         )
-        reaches = np.isin(mine.next_event, events[own])
-        ready = setting.link.deliver(stream.sent[events[own]], rng)
+        reaches = np.isin(mine.next_event, events[rows])
+        ready = setting.link.deliver(stream.sent[events[rows]], rng)
         jobs = _state_jobs(
-            setting, stream.sent[events[own]], ready, events[own], mine, reaches,
+            setting, stream.sent[events[rows]], ready, events[rows], mine, reaches,
             arrives=setting.costs.arrival_us, link_s=setting.link.mean_ms / 1e3,
         )  # fmt: skip
         run = run_node(jobs, setting.node, setting.duration_s)
-        done[own] = np.maximum(done[own], run.finish[: len(own)])
+        done[rows] = np.maximum(done[rows], run.finish[: len(rows)])
         per_s = 1 / setting.duration_s
-        nodes.append(SimulatedNode(name, run, (len(own) + len(held)) * per_s, reaches.sum() * per_s))
+        nodes.append(SimulatedNode(name, run, (len(rows) + len(held)) * per_s, reaches.sum() * per_s))
     return done, nodes
 
 
@@ -343,17 +343,17 @@ def window_nodes(
     costs, finished, nodes = setting.costs, np.empty(len(sent)), []
     deliveries = routing.sends(Traffic(len(sent)))
     for node in range(routing.n_nodes):
-        own = deliveries.to(node)
-        ready = setting.link.deliver(sent[own], rngs[node])
+        events = deliveries.to(node)
+        ready = setting.link.deliver(sent[events], rngs[node])
         if interval_s is not None:
-            due = sent[own] + interval_s
+            due = sent[events] + interval_s
             due = np.maximum(due[due < setting.duration_s], ready[: (due < setting.duration_s).sum()])
             arrivals = equal_jobs(ready, costs.arrival_us + costs.emit_us, 1)
             jobs = joined(arrivals, equal_jobs(due, costs.expiry_us, -1))
         else:
-            jobs = _length_jobs(ready, own, int(length or 0), setting)
+            jobs = _length_jobs(ready, events, int(length or 0), setting)
         run = run_node(jobs, setting.node, setting.duration_s)
-        finished[own] = run.finish[: len(own)]
+        finished[events] = run.finish[: len(events)]
         rate = setting.rate_hz * routing.share
         nodes.append(SimulatedNode(WINDOW, run, rate, rate))
     return np.maximum(finished, sent), nodes
@@ -365,8 +365,8 @@ def at_gather(
     """Return when the gather gets the partial result of each delivery; ``finished`` is by delivery, too."""
     arrival = np.empty(len(finished))
     for node in range(int(deliveries.node.max(initial=-1)) + 1):
-        own = np.flatnonzero(deliveries.node == node)
-        arrival[own] = setting.gather_link.deliver(finished[own], rngs[node])
+        rows = np.flatnonzero(deliveries.node == node)
+        arrival[rows] = setting.gather_link.deliver(finished[rows], rngs[node])
     return arrival
 
 

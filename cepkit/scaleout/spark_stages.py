@@ -63,16 +63,16 @@ class ScatteredOnSpark(SequencesOnSpark):
         work = NodeWork(self.program.query, self.program.schema, tuple(names), os.environ.get("CEPKIT_CACHE"))
         worker_python(self.frame.sparkSession)  # functions on groups keep the Python that is set here
         marked = self._marked(names, work)
-        found = None
+        matches = None
         for branch, plan in enumerate(self._plans):
-            own = self._branch(marked, plan, work, branch)
-            found = own if found is None else found.unionAll(own)
-        assert found is not None
+            branch_matches = self._branch(marked, plan, work, branch)
+            matches = branch_matches if matches is None else matches.unionAll(branch_matches)
+        assert matches is not None
         source, program = self.source, self.program
         nothing = tasks.Searched(program, source, KnownMatches(build_events(source, program), EMPTY), names)
         types, output = result_types(next(iter(tell(nothing))), source)
         n = max(plan.stages[-1].n_nodes for plan in self._plans)
-        gathered = found.selectExpr("*", f"pmod(element_at(items, -1).seq, {n}) as node").groupBy("node")
+        gathered = matches.selectExpr("*", f"pmod(element_at(items, -1).seq, {n}) as node").groupBy("node")
         return gathered.applyInArrow(_gather(work, tell, output, limit), types)
 
     def _marked(self, names: list[str], work: NodeWork) -> Frame:
@@ -103,9 +103,9 @@ class ScatteredOnSpark(SequencesOnSpark):
         key = f"xxhash64({', '.join(self._key_columns(work)) or '0'})"
         matches = None
         for k, (component, stage) in enumerate(zip(bound.branch.components, plan.stages, strict=True)):
-            own = _fulfils([bound.accepts[k]], self.program)
+            fulfils = _fulfils([bound.accepts[k]], self.program)
             to_nodes = _nodes(stage.feeds[0].routing, "seq", key)
-            routed = marked.where(own).selectExpr(*events, "true as joins", to_nodes)
+            routed = marked.where(fulfils).selectExpr(*events, "true as joins", to_nodes)
             is_last = k == len(plan.stages) - 1
             if matches is None:
                 matches = routed.groupBy("node").applyInArrow(_begin(work, branch), schema)
@@ -138,7 +138,7 @@ class ScatteredOnSpark(SequencesOnSpark):
 
 def _fulfils(terms, program: SequenceProgram) -> str:
     """Return the condition on ``marks`` that an event fulfils one of these conjunctions."""
-    bits = sum({1 << test_of(program, own) for own in terms})
+    bits = sum({1 << test_of(program, term) for term in terms})
     return f"(marks & {bits}L) != 0"
 
 
@@ -188,8 +188,8 @@ class NodeEvents:
             items = matches.column("items").combine_chunks()
             flat = items.flatten() if isinstance(items, pa.ListArray) else pa.concat_arrays([items]).flatten()
             fields = {flat.type.field(i).name: flat.field(i) for i in range(flat.type.num_fields)}
-            own = pa.table({name: fields[name] for name in names})
-            parts.append(own.cast(parts[0].schema))
+            match_events = pa.table({name: fields[name] for name in names})
+            parts.append(match_events.cast(parts[0].schema))
         table = pa.concat_tables(parts).combine_chunks()
         seq, first = np.unique(table.column("seq").to_numpy(), return_index=True)
         self.table = table.take(pa.array(first)).combine_chunks()
@@ -222,8 +222,8 @@ class NodeEvents:
         arrays = [column.combine_chunks() for column in taken.columns]
         flat = pa.StructArray.from_arrays(arrays, fields=list(taken.schema))
         offsets = pa.array(np.arange(len(found) + 1, dtype=np.int32) * length, pa.int32())
-        made = pa.ListArray.from_arrays(offsets, flat)
-        return pa.table({"branch": pa.array(np.full(len(found), branch, np.int32)), "items": made})
+        lists = pa.ListArray.from_arrays(offsets, flat)
+        return pa.table({"branch": pa.array(np.full(len(found), branch, np.int32)), "items": lists})
 
 
 def _mark(work: NodeWork) -> Callable:
@@ -231,11 +231,11 @@ def _mark(work: NodeWork) -> Callable:
         program = work.program()
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            own = NodeEvents(work, program, table, None)
-            bits = np.zeros(len(own.seq), np.int64)
-            for test, row in enumerate(accepted(own.places)):
-                bits |= row[own.place_of_row].astype(np.int64) << test
-            yield from own.table.append_column("marks", pa.array(bits)).to_batches()
+            node_events = NodeEvents(work, program, table, None)
+            bits = np.zeros(len(node_events.seq), np.int64)
+            for test, row in enumerate(accepted(node_events.places)):
+                bits |= row[node_events.place_of_row].astype(np.int64) << test
+            yield from node_events.table.append_column("marks", pa.array(bits)).to_batches()
 
     return mark
 
@@ -243,11 +243,11 @@ def _mark(work: NodeWork) -> Callable:
 def _begin(work: NodeWork, branch: int) -> Callable:
     def begin(events: pa.Table) -> pa.Table:
         program = work.program()
-        own = NodeEvents(work, program, events, None)
-        node = PatternNodes(own.places, accepted(own.places), branch, _NO_PLAN, 1)
-        found = begun(own.places_of(own.seq), node.n_components)
-        keep = node.holds(found, 0, each=True) & (not program.window.is_empty)
-        return own.sent(found.take(keep), branch)
+        node_events = NodeEvents(work, program, events, None)
+        node = PatternNodes(node_events.places, accepted(node_events.places), branch, _NO_PLAN, 1)
+        partials = begun(node_events.places_of(node_events.seq), node.n_components)
+        keep = node.holds(partials, 0, each=True) & (not program.window.is_empty)
+        return node_events.sent(partials.take(keep), branch)
 
     return begin
 
@@ -257,16 +257,16 @@ def _join(work: NodeWork, branch: int, component: int, plan: ScatterPlan) -> Cal
         program = work.program()
         if not len(events) or not len(matches):
             return _no_matches(work, events if len(events) else matches, branch)
-        own = NodeEvents(work, program, events, matches)
-        node = PatternNodes(own.places, accepted(own.places), branch, plan, 1)
-        partials = own.partials(matches, node.n_components)
+        node_events = NodeEvents(work, program, events, matches)
+        node = PatternNodes(node_events.places, accepted(node_events.places), branch, plan, 1)
+        partials = node_events.partials(matches, node.n_components)
         joining = events.filter(events.column("joins")).column("seq").to_numpy()
-        here = np.sort(own.places_of(joining))
-        found = node.joined(partials, here, component)
+        here = np.sort(node_events.places_of(joining))
+        longer = node.joined(partials, here, component)
         is_last = component == node.n_components - 1
         if is_last and node.bound.branch.components[component].step != "next":
-            found = node.without_absent(found)
-        return own.sent(found, branch)
+            longer = node.without_absent(longer)
+        return node_events.sent(longer, branch)
 
     return join
 
@@ -278,9 +278,9 @@ def _check_absences(work: NodeWork, branch: int, plan: ScatterPlan) -> Callable:
             return _no_matches(work, events, branch)
         if not len(events):
             return matches.select(["branch", "items"])
-        own = NodeEvents(work, program, events, matches)
-        node = PatternNodes(own.places, accepted(own.places), branch, plan, 1)
-        return own.sent(node.without_absent(own.partials(matches, node.n_components)), branch)
+        node_events = NodeEvents(work, program, events, matches)
+        node = PatternNodes(node_events.places, accepted(node_events.places), branch, plan, 1)
+        return node_events.sent(node.without_absent(node_events.partials(matches, node.n_components)), branch)
 
     return check
 
@@ -288,8 +288,8 @@ def _check_absences(work: NodeWork, branch: int, plan: ScatterPlan) -> Callable:
 def _no_matches(work: NodeWork, like: pa.Table, branch: int) -> pa.Table:
     if "items" in like.schema.names:
         return like.select(["branch", "items"]).slice(0, 0)
-    own = NodeEvents(work, work.program(), like.slice(0, 0), None)
-    return own.sent(begun(np.empty(0, np.int64), 1), branch)
+    node_events = NodeEvents(work, work.program(), like.slice(0, 0), None)
+    return node_events.sent(begun(np.empty(0, np.int64), 1), branch)
 
 
 def _gather(work: NodeWork, tell: tasks.Tell, output: pa.Schema, limit: int | None) -> Callable:
@@ -299,18 +299,18 @@ def _gather(work: NodeWork, tell: tasks.Tell, output: pa.Schema, limit: int | No
         program = work.program()
         items = found.column("items").combine_chunks().flatten()
         events = pa.table({items.type.field(i).name: items.field(i) for i in range(items.type.num_fields)})
-        own = NodeEvents(work, program, events, None)
+        node_events = NodeEvents(work, program, events, None)
         blocks = []
         branches = found.column("branch").to_numpy()
         for branch in np.unique(branches).tolist():
             rows = found.take(pa.array(np.flatnonzero(branches == branch))).combine_chunks()
             n_components = len(program.branches[branch].branch.components)
-            blocks.append(own.partials(rows, n_components).block(own.places, branch))
-        matches = KnownMatches(own.events, joined(blocks).sorted())
+            blocks.append(node_events.partials(rows, n_components).block(node_events.places, branch))
+        matches = KnownMatches(node_events.events, joined(blocks).sorted())
         if limit is not None and matches.count() > limit:
             raise ResultTooLargeError(too_many(limit))
-        told = tell(tasks.Searched(program, own.source, matches, work.columns))
-        batches = [batch for results in told for batch in sent_batches(results, own.source, output)]
+        parts = tell(tasks.Searched(program, node_events.source, matches, work.columns))
+        batches = [batch for results in parts for batch in sent_batches(results, node_events.source, output)]
         return pa.Table.from_batches(batches, schema=output)
 
     return gather

@@ -74,10 +74,10 @@ def merge_sums(
     digits = np.zeros((len(infinite), scale.n_digits), np.int64)
     squares = np.zeros((len(infinite), 2 * scale.n_digits), np.int64)
     for share in shares:
-        own = exact.numbers_of(values[share.place], present[share.place], scale)
-        digits += exact.partial_sums(own, share.start, share.stop)
+        numbers = exact.numbers_of(values[share.place], present[share.place], scale)
+        digits += exact.partial_sums(numbers, share.start, share.stop)
         if count is not None:
-            squares += exact.partial_squares(own, share.start, share.stop)
+            squares += exact.partial_squares(numbers, share.start, share.stop)
     if count is not None:
         deviation = exact.round_deviations(digits, squares, count, scale)
         return np.where((count > 0) & (infinite == 0), deviation, np.nan)
@@ -87,14 +87,14 @@ def merge_sums(
 
 def _infinities(values: np.ndarray, present: np.ndarray, shares: Sequence[NodeShare]) -> np.ndarray:
     """Return the infinite part of each sum: 0, an infinity, or NaN for both."""
-    found = np.zeros(len(shares[0].start))
+    infinities = np.zeros(len(shares[0].start))
     for sign in (1, -1):
         is_infinite = (present & (values == sign * np.inf)).astype(np.int64)
         if is_infinite.any():
             n = sum(_sum_of_integers(is_infinite[share.place], share) for share in shares)
             with np.errstate(invalid="ignore"):
-                found = np.where(n > 0, found + sign * np.inf, found)
-    return found
+                infinities = np.where(n > 0, infinities + sign * np.inf, infinities)
+    return infinities
 
 
 # Windows over nodes: each node computes partial aggregates of its own rows, and the gather merges them.
@@ -112,8 +112,8 @@ class WindowNodes(WindowEvaluator):
         node_of_place = node_of_event[emitted.row_of_place]
         self._shares = [
             [
-                share_of(node, node_of_place, self.emitted.start[own], self.emitted.stop[own])
-                for own in self._families
+                share_of(node, node_of_place, self.emitted.start[family], self.emitted.stop[family])
+                for family in self._families
             ]
             for node in range(routing.n_nodes)
         ]
@@ -121,21 +121,21 @@ class WindowNodes(WindowEvaluator):
     def _gathered(self, merge, dtype: type) -> np.ndarray:
         """Return what ``merge`` makes of the nodes' shares, for rows that arrive and for those that leave."""
         out = np.empty(len(self.emitted.start), dtype)
-        for k, own in enumerate(self._families):
-            if own.stop > own.start:
-                out[own] = merge([shares[k] for shares in self._shares], own)
+        for k, family in enumerate(self._families):
+            if family.stop > family.start:
+                out[family] = merge([shares[k] for shares in self._shares], family)
         return out
 
     def _count(self, present: np.ndarray) -> np.ndarray:
-        return self._gathered(lambda shares, own: merge_counts(present, shares), np.int64)
+        return self._gathered(lambda shares, family: merge_counts(present, shares), np.int64)
 
     def _extreme_places(self, ranks: np.ndarray, present: np.ndarray, is_max: bool) -> np.ndarray:
-        def merge(shares: list[NodeShare], own: slice) -> np.ndarray:
-            best = np.full(own.stop - own.start, -1, np.int64)
+        def merge(shares: list[NodeShare], family: slice) -> np.ndarray:
+            best = np.full(family.stop - family.start, -1, np.int64)
             for share in shares:
-                mine, known = ranks[share.place], present[share.place]
-                found = extreme_places(mine, known, is_max, share.start, share.stop)
-                place = np.where(found < 0, -1, share.place[found] if len(share.place) else -1)
+                mine, is_present = ranks[share.place], present[share.place]
+                extremes = extreme_places(mine, is_present, is_max, share.start, share.stop)
+                place = np.where(extremes < 0, -1, share.place[extremes] if len(share.place) else -1)
                 better = ranks[place] > ranks[best] if is_max else ranks[place] < ranks[best]
                 best = np.where((place >= 0) & ((best < 0) | better), place, best)
             return best
@@ -147,12 +147,12 @@ class WindowNodes(WindowEvaluator):
         largest = max(abs(int(kept.max(initial=0))), abs(int(kept.min(initial=0))))
         if largest * len(kept) >= 1 << 63:  # the single node says what is too large
             return super()._integer_sums(values, present, name)
-        return self._gathered(lambda shares, own: merge_integers(kept, shares), np.int64)
+        return self._gathered(lambda shares, family: merge_integers(kept, shares), np.int64)
 
     def _sums(self, values: np.ndarray, present: np.ndarray, name: str) -> np.ndarray:
         if values.dtype.kind == "i":
             return self._integer_sums(values, present, name)
-        return self._gathered(lambda shares, own: merge_sums(values, present, shares), np.float64)
+        return self._gathered(lambda shares, family: merge_sums(values, present, shares), np.float64)
 
     def _deviations(self, values: np.ndarray, present: np.ndarray, count: np.ndarray) -> np.ndarray:
         def merge(shares: list[NodeShare], own: slice) -> np.ndarray:
@@ -175,22 +175,22 @@ def pairs_of_nodes(
     """Return the pairs of all nodes in the order of a single node."""
     feeds = plan.stages[0].feeds
     sent = [
-        feed.routing.sends(Traffic(len(own), np.maximum(own, 0)))
-        for feed, own in zip(feeds, keys, strict=True)
+        feed.routing.sends(Traffic(len(key_codes), np.maximum(key_codes, 0)))
+        for feed, key_codes in zip(feeds, keys, strict=True)
     ]
 
     def find(node: int) -> Pairs:
-        own = []
+        visible_codes = []
         for deliveries, codes in zip(sent, keys, strict=True):
             mine = np.full(len(codes), -1, np.int64)  # the node does not have the other rows
             rows = deliveries.to(node)
             mine[rows] = codes[rows]
-            own.append(mine)
-        return pairs_of(meeting, (own[0], own[1]), n_keys, triggers)
+            visible_codes.append(mine)
+        return pairs_of(meeting, (visible_codes[0], visible_codes[1]), n_keys, triggers)
 
     n_nodes = plan.stages[0].n_nodes
-    found = run_on_threads(find, n_nodes, min(n_nodes, os.cpu_count() or 1))
-    event, left, right = (np.concatenate([getattr(part, name) for part in found]) for name in Pairs._fields)
+    parts = run_on_threads(find, n_nodes, min(n_nodes, os.cpu_count() or 1))
+    event, left, right = (np.concatenate([getattr(part, name) for part in parts]) for name in Pairs._fields)
     partner = np.where(meeting.side[event] == 0, right, left)
     order = np.lexsort([partner, event])
     return Pairs(event[order], left[order], right[order])
