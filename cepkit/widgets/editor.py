@@ -216,13 +216,15 @@ class DataBar(View):
         return key_text(self.key)
 
     def _summary(self) -> str:
-        said = (self.language, self.rows, self.key_text)
-        return ", ".join(part for part in said if part)
+        parts = (self.language, self.rows, self.key_text)
+        return ", ".join(part for part in parts if part)
 
     def _still(self) -> str:
-        chosen = (f"{one['label']}: {', '.join(one['chosen'])}" for one in self.fields if one["chosen"])
-        said = "; ".join([*chosen, self.key_text]).strip("; ")
-        return lines_svg([said or "No columns are chosen."])
+        chosen = (
+            f"{field['label']}: {', '.join(field['chosen'])}" for field in self.fields if field["chosen"]
+        )
+        line = "; ".join([*chosen, self.key_text]).strip("; ")
+        return lines_svg([line or "No columns are chosen."])
 
 
 def key_text(key: dict[str, Any]) -> str:

@@ -78,7 +78,7 @@ class NfaView(View):
         """Return the picture, with the current live and lit states, as a plotly figure."""
         from cepkit.plots.automata.nfa import nfa_figure
 
-        live = {one["state"]: one["n"] for one in self.live}
+        live = {live_state["state"]: live_state["n"] for live_state in self.live}
         return nfa_figure(self.states, self.transitions, self.width, self.height, live=live, lit=self.lit)
 
     def svg(self) -> str:
@@ -106,8 +106,8 @@ class NfaView(View):
         parts = [head, *map(_transition, self.transitions), *(self._state(state) for state in self.states)]
         label = f"automaton with {counted(len(self.states), 'state')}"
         width, height = self.width, self.height
-        for one in self.conditions:
-            words = f"{one['name']}: {one['text']}"
+        for condition in self.conditions:
+            words = f"{condition['name']}: {condition['text']}"
             height += 18
             width = max(width, len(words) * drawing.FONT_SIZE * drawing.ADVANCE)
             parts.append(drawing.text(0, height - 6, words))

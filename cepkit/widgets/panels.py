@@ -52,13 +52,13 @@ class CaseView(View):
         super().__init__(cases=list(cases), offers=list(offers), stale=stale, wanted=wanted or {})
 
     def _summary(self) -> str:
-        n_held = sum(one["holds"] is True for one in self.cases)
+        n_held = sum(case["holds"] is True for case in self.cases)
         return f"{counted(len(self.cases), 'case')}, {n_held} hold" if self.cases else "0 cases"
 
     def _still(self) -> str:
         if not self.cases:
             return lines_svg(["No cases are kept."])
-        rows = [(_MARKS[one["holds"]], _wish(one["must"]), one["label"]) for one in self.cases]
+        rows = [(_MARKS[case["holds"]], _wish(case["must"]), case["label"]) for case in self.cases]
         return table_svg(("", "case", "rows"), rows)
 
 
@@ -322,7 +322,7 @@ class TakeBar(View):
         super().__init__(items=list(items), told=told, wanted=wanted or {})
 
     def _summary(self) -> str:
-        return ", ".join([*(one["title"] for one in self.items), *([self.told] if self.told else [])])
+        return ", ".join([*(item["title"] for item in self.items), *([self.told] if self.told else [])])
 
     def _still(self) -> str:
         return lines_svg([f"Take away: {self._summary()}"])

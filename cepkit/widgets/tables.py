@@ -313,8 +313,8 @@ class LineageView(View):
             ],
             "axes": [{"name": name, "texts": list(texts)} for name, texts in page.axes],
             "matches": [
-                {"number": str(number), "events": events, "variables": of}
-                for number, (events, of) in zip(page.numbers, items, strict=True)
+                {"number": str(number), "events": events, "variables": variables}
+                for number, (events, variables) in zip(page.numbers, items, strict=True)
             ],
             "chains": drawn,
             "lanes": lanes,
@@ -328,13 +328,13 @@ class LineageView(View):
         if self._chains is None or not len(page.positions):
             return [], [], ""
         column = {at: e for e, at in enumerate(page.positions.tolist())}
-        whole = self._chains.groupby("chain")["position"].transform(lambda of: of.isin(column).all())
+        whole = self._chains.groupby("chain")["position"].transform(lambda places: places.isin(column).all())
         numbers = self._chains.loc[whole.astype(bool), "chain"].unique()
         shown = self._chains[self._chains["chain"].isin(numbers[:MOST_CHAINS])]
         last = int(self._chains["component"].max())
         lanes: list[dict] = []
         until: list[int] = []  # last used column of each lane
-        made = []
+        drawn = []
         for number, rows in shown.sort_values(["component", "chain", "position"]).groupby(
             ["component", "chain"], sort=True
         ):
@@ -342,7 +342,7 @@ class LineageView(View):
             events = [column[at] for at in rows["position"].tolist()]
             name = str(rows["variable"].iloc[0])
             lane = next(
-                (i for i, own in enumerate(lanes) if own["variable"] == name and until[i] < events[0]),
+                (i for i, other in enumerate(lanes) if other["variable"] == name and until[i] < events[0]),
                 len(lanes),
             )
             if lane == len(lanes):
@@ -351,7 +351,7 @@ class LineageView(View):
             until[lane] = events[-1]
             before, shared = int(rows["before"].iloc[0]), int(rows["shared"].iloc[0])
             tail = self._chains.loc[self._chains["chain"] == before, "position"].tolist()[:shared]
-            made.append(
+            drawn.append(
                 {
                     "chain": chain, "variable": name, "lane": lane, "events": events, "before": before,
                     "tail": column.get(tail[-1]) if tail else None, "shared": shared,
@@ -359,14 +359,16 @@ class LineageView(View):
                 }
             )  # fmt: skip
         cut = f", the first {MOST_CHAINS} of {len(numbers):,} chains" if len(numbers) > MOST_CHAINS else ""
-        return made, lanes, cut
+        return drawn, lanes, cut
 
     def _matches_of(self, page: LineagePage, chain: int) -> list[int]:
         """Return the rows of the matches that have one event of each level of a chain."""
         levels = [events for _, events in levels_of(self._chains, chain)]
-        found = []
+        matching_rows = []
         for row in range(len(page.numbers)):
-            own = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
-            if len(own) == len(levels) and all(at in events for at, events in zip(own, levels, strict=True)):
-                found.append(row)
-        return found
+            items = page.positions[page.event_of_item[page.match_of_item == row]].tolist()
+            if len(items) == len(levels) and all(
+                at in events for at, events in zip(items, levels, strict=True)
+            ):
+                matching_rows.append(row)
+        return matching_rows

@@ -92,8 +92,8 @@ def _times(view: Any, axis: _Axis) -> list[str]:
 def _local(view: Any, time: float) -> float:
     """Return a time as the clocks of its zone show it."""
     offsets = np.frombuffer(view.zone_offsets).reshape(-1, 2)
-    own = int(np.searchsorted(offsets[:, 0], time, "right")) - 1
-    return time + (float(offsets[max(0, own), 1]) if len(offsets) else 0.0)
+    place = int(np.searchsorted(offsets[:, 0], time, "right")) - 1
+    return time + (float(offsets[max(0, place), 1]) if len(offsets) else 0.0)
 
 
 def _line(view: Any, px: np.ndarray, y: np.ndarray) -> list[str]:
@@ -129,9 +129,9 @@ def _selected(view: Any, axis: _Axis) -> list[str]:
     if view.selected is None:
         return []
     ids = np.frombuffer(view.span_ids)
-    own = np.flatnonzero(ids == view.selected)
-    if len(own):
-        span = np.frombuffer(view.spans)[2 * own[0] : 2 * own[0] + 2].tolist()
+    places = np.flatnonzero(ids == view.selected)
+    if len(places):
+        span = np.frombuffer(view.spans)[2 * places[0] : 2 * places[0] + 2].tolist()
     else:
         span = [view.points[0]["x"], view.points[-1]["x"]] if view.points else []
     if not span or span[1] < axis.low or span[0] > axis.high:
@@ -151,7 +151,7 @@ def _selected(view: Any, axis: _Axis) -> list[str]:
 
 def _partials(view: Any, axis: _Axis) -> list[str]:
     """Return partial matches as bars up to the event where they ended, with what failed there."""
-    parts, bars = [], [bar for one in view.asked for bar in one.get("partials", ())]
+    parts, bars = [], [bar for clicked in view.asked for bar in clicked.get("partials", ())]
     for row, bar in enumerate(bars):
         times = [bar["end"], *(event["x"] for event in bar["events"])]
         if bar["end"] < axis.low or min(times) > axis.high:
@@ -174,8 +174,11 @@ def _partials(view: Any, axis: _Axis) -> list[str]:
 
 def _strip(view: Any) -> tuple[list[str], float]:
     """Return the numbers of all matches over the whole time, and the height of the picture."""
-    every, own = np.frombuffer(view.strip_all), np.frombuffer(view.strip_key)
-    rows = [("all keys" if len(own) else "matches", every, theme.INK), ("this key", own, theme.PALETTE[0])]
+    every, keyed = np.frombuffer(view.strip_all), np.frombuffer(view.strip_key)
+    rows = [
+        ("all keys" if len(keyed) else "matches", every, theme.INK),
+        ("this key", keyed, theme.PALETTE[0]),
+    ]
     rows = [row for row in rows if len(row[1])]
     if not rows:
         return [], _HEIGHT + 16
