@@ -91,7 +91,7 @@ def _of_sequence(program: SequenceProgram) -> Automaton:
     labels, ways, accepting, of_component = [""], [], [], []
     tooltips: dict[str, str] = {}
     for branch in drawn:
-        prefix, state, own = (), 0, []
+        prefix, state, state_numbers = (), 0, []
         for c, component in enumerate(branch.components):
             name = _name(branch, c)
             prefix = (*prefix, (name, component.low, component.high))
@@ -102,14 +102,14 @@ def _of_sequence(program: SequenceProgram) -> Automaton:
                 if component.high is None or component.high > 1:
                     ways.append((number[prefix], _loop_label(component), number[prefix]))
             state = number[prefix]
-            own.append(state)
+            state_numbers.append(state)
             tooltips[name] = "\n".join([name, *_conditions(branch, c)])
         accepting.append(state)
-        of_component.append(tuple(own))
+        of_component.append(tuple(state_numbers))
     left = len(program.branches) - len(drawn)
     note = f"{left} more alternatives are not drawn" if left else ""
-    made = States(len(labels), tuple(ways), tuple(dict.fromkeys(accepting)), (0,) * len(labels))
-    return Automaton(made, tuple(labels), tooltips, tuple(of_component), note)
+    states = States(len(labels), tuple(ways), tuple(dict.fromkeys(accepting)), (0,) * len(labels))
+    return Automaton(states, tuple(labels), tooltips, tuple(of_component), note)
 
 
 def _name(branch: Branch, c: int) -> str:
@@ -129,8 +129,8 @@ def _loop_label(component: Component) -> str:
 
 
 def _conditions(branch: Branch, c: int) -> list[str]:
-    own = (one for one in branch.conditions if one.absence is None and one.decided_at == c)
-    return [str(one.expression) for one in own]
+    decided = (test for test in branch.conditions if test.absence is None and test.decided_at == c)
+    return [str(test.expression) for test in decided]
 
 
 # --- drawing
@@ -138,22 +138,22 @@ def _conditions(branch: Branch, c: int) -> list[str]:
 
 def draw_automaton(automaton: Automaton) -> dict[str, Any]:
     """Return the traits of an automaton's widget: ``states``, ``transitions``, ``width``, ``height``."""
-    made = automaton.states
-    if made.n_states > MOST_STATES:
-        raise CepError(f"the automaton has {made.n_states} states; at most {MOST_STATES} are drawn")
-    placed = places(made)
+    states = automaton.states
+    if states.n_states > MOST_STATES:
+        raise CepError(f"the automaton has {states.n_states} states; at most {MOST_STATES} are drawn")
+    placed = places(states)
     left, top, right, bottom = extent(placed)
 
     def move(point: re.Match[str]) -> str:
         return f"{float(point[1]) - left:g},{float(point[2]) - top:g}"
 
     circles = []
-    for state in range(made.n_states):
+    for state in range(states.n_states):
         x, y = placed.centre(state)
         circles.append(
             {
                 "id": state, "label": str(state), "x": round(x - left, 1), "y": round(y - top, 1),
-                "is_start": state == 0, "is_final": state in made.accepting,
+                "is_start": state == 0, "is_final": state in states.accepting,
                 "tooltip": f"after {automaton.labels[state]}" if state else "before the first event",
             }
         )  # fmt: skip
@@ -202,8 +202,8 @@ def state_of_events(
     if components is not None:
         if branch >= len(automaton.state_of_component):
             return []
-        own = automaton.state_of_component[branch]
-        return [own[c] for c in components]
+        states = automaton.state_of_component[branch]
+        return [states[c] for c in components]
     if not automaton.states.transitions:
         return []
     follow = {(state, name): target for state, name, target in automaton.states.transitions}

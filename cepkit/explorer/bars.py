@@ -61,8 +61,8 @@ def group_fates(fates: Sequence[Fate]) -> list[FateGroup]:
         key = fate.end, fate.taken, fate.wanted, fate.rival, fate.is_match
         groups.setdefault(key, []).append(fate)
     return [
-        FateGroup(min(own, key=lambda fate: fate.start), tuple(sorted(fate.start for fate in own)))
-        for own in groups.values()
+        FateGroup(min(members, key=lambda fate: fate.start), tuple(sorted(fate.start for fate in members)))
+        for members in groups.values()
     ]
 
 
@@ -106,12 +106,12 @@ def describe_group(
 
 def as_traits(bars: Sequence[PartialBar], places: Callable[[Sequence[int]], Any]) -> list[dict[str, Any]]:
     """Return bars for the timeline widget; ``places`` returns times and values of events."""
-    made = []
+    traits = []
     for bar in bars:
         at = places([*(position for position, _ in bar.events), bar.end])[:, 0].tolist()
         events = [{"x": x, "label": label} for x, (_, label) in zip(at, bar.events, strict=False)]
-        made.append({"events": events, "end": at[-1], "outcome": bar.outcome, "text": list(bar.text)})
-    return made
+        traits.append({"events": events, "end": at[-1], "outcome": bar.outcome, "text": list(bar.text)})
+    return traits
 
 
 # The partial matches of MATCH_RECOGNIZE after each row, for the stepper of a board.
@@ -192,12 +192,12 @@ class RowStepping:
                 self._is_cut = True  # the newest ones are left out
         going = {}
         for start, (reader, ways) in self._live.items():
-            if k < self._stop_of_start.get(start, self.n) and (made := reader.advance(ways, k)).ways:
-                going[start] = reader, made.ways
+            if k < self._stop_of_start.get(start, self.n) and (advanced := reader.advance(ways, k)).ways:
+                going[start] = reader, advanced.ways
         self._live = going
         completed = tuple((match.start, k) for match in self._matches_at.get(k, ()))
         for resumes in self._resumes_at.get(k, ()):
-            self._live = {start: own for start, own in self._live.items() if start >= resumes}
+            self._live = {start: reading for start, reading in self._live.items() if start >= resumes}
         return Snapshot(self._count(k), completed, not self._is_cut)
 
     def _find(self, searched: SearchedRows) -> None:
@@ -222,8 +222,8 @@ class RowStepping:
             for state in dict.fromkeys(self._shown[way.state] for way in ways):
                 starts_of_state.setdefault(state, []).append(start)
         return tuple(
-            (state, len(own), tuple(self._words(start, k) for start in own[:EXAMPLES]))
-            for state, own in sorted(starts_of_state.items())
+            (state, len(starts), tuple(self._words(start, k) for start in starts[:EXAMPLES]))
+            for state, starts in sorted(starts_of_state.items())
         )
 
     def _words(self, start: int, k: int) -> str:

@@ -122,7 +122,7 @@ class Verdict:
 def holds(case: Case, matches: Iterable[Iterable[int]]) -> bool:
     """Return whether a case holds for matches that are few enough to list."""
     rows, is_found = set(case.rows), FOUND_BY_RELATION[case.relation]
-    return case.must == any(is_found(len(rows & set(own)), len(set(own)), len(rows)) for own in matches)
+    return case.must == any(is_found(len(rows & set(items)), len(set(items)), len(rows)) for items in matches)
 
 
 def judge(case: Case, result: Result, position_of_row: np.ndarray) -> Verdict:
@@ -326,8 +326,8 @@ def _columns_to_read(program: BoundQuery) -> list[str]:
     names = [*query.partition_by, *query.order_by]
     names += [getattr(query, "event_type", None)]
     for name in program.columns_to_read:
-        of = program.derived.get(name)
-        names.append(name if of is None else of.column)
+        derived = program.derived.get(name)
+        names.append(name if derived is None else derived.column)
     return [name for name in dict.fromkeys(names) if name is not None]
 
 
@@ -353,7 +353,7 @@ def _smallest(
         columns = [_column(result.data.source.arrow(name, rows)) for name in names]
         if any(column is None for column in columns):
             return None
-        frame = pd.DataFrame({name: of[0] for name, of in zip(names, columns, strict=True)}, index=rows)
+        frame = pd.DataFrame({name: pair[0] for name, pair in zip(names, columns, strict=True)}, index=rows)
         if not names:
             frame = pd.DataFrame(index=rows)
         with collect_warnings():  # the editor shows them
@@ -361,9 +361,9 @@ def _smallest(
             n = matches.count()
         if n > _MOST_MATCHES:
             return None
-        found = as_pandas(matches.to_frame("all"))
-        if holds(case, [own.index.tolist() for _, own in found.groupby("match")]) == is_held:
-            lines = [_entry(name, of[1]) for name, of in zip(names, columns, strict=True)]
+        matched = as_pandas(matches.to_frame("all"))
+        if holds(case, [match_rows.index.tolist() for _, match_rows in matched.groupby("match")]) == is_held:
+            lines = [_entry(name, pair[1]) for name, pair in zip(names, columns, strict=True)]
             return rows.tolist(), "".join(lines)
     return None
 
@@ -376,53 +376,55 @@ def _parts(case: Case, result: Result, margins: Sequence[int | None]) -> Iterato
     keys = [np.flatnonzero(of_event == key) for key in np.unique(of_event[positions])]
     for margin in margins:
         parts = []
-        for own in keys:
-            place = np.searchsorted(own, positions[np.isin(positions, own)])
-            more = len(own) if margin is None else margin
-            parts.append(own[max(0, place[0] - more) : place[-1] + 1 + more])
+        for key_positions in keys:
+            place = np.searchsorted(key_positions, positions[np.isin(positions, key_positions)])
+            more = len(key_positions) if margin is None else margin
+            parts.append(key_positions[max(0, place[0] - more) : place[-1] + 1 + more])
         yield events.rows(np.sort(np.concatenate(parts)))
 
 
 def _column(values: pa.Array) -> tuple[Any, tuple[str, list[str], str]] | None:
     """Return a column and its text in three parts: beginning, values, end. None if text cannot have it."""
-    of = values.type
-    if pa.types.is_dictionary(of):
-        values = values.cast(of.value_type)
-        of = values.type
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.cast(kind.value_type)
+        kind = values.type
     plain, has_null = values.to_pylist(), values.null_count > 0
-    if pa.types.is_timestamp(of):
-        zone = f", {of.tz}" if of.tz else ""
-        dtype = f"datetime64[{of.unit}{zone}]"
-        texts = [None if one is None else str(one) for one in values.cast(pa.timestamp(of.unit)).to_pandas()]
-        texts = [None if one in (None, "NaT") else f"{one}{'+00:00' if of.tz else ''}" for one in texts]
+    if pa.types.is_timestamp(kind):
+        zone = f", {kind.tz}" if kind.tz else ""
+        dtype = f"datetime64[{kind.unit}{zone}]"
+        texts = [
+            None if cell is None else str(cell) for cell in values.cast(pa.timestamp(kind.unit)).to_pandas()
+        ]
+        texts = [None if cell in (None, "NaT") else f"{cell}{'+00:00' if kind.tz else ''}" for cell in texts]
         return pd.array(texts, dtype=dtype), ("pd.array([", list(map(_spell, texts)), f'], dtype="{dtype}")')
-    if pa.types.is_duration(of):
-        dtype, ticks = f"timedelta64[{of.unit}]", values.cast(pa.int64()).to_pylist()
+    if pa.types.is_duration(kind):
+        dtype, ticks = f"timedelta64[{kind.unit}]", values.cast(pa.int64()).to_pylist()
         if has_null:
             return None
         return pd.array(ticks, dtype=dtype), ("pd.array([", list(map(repr, ticks)), f'], dtype="{dtype}")')
-    if pa.types.is_integer(of) or pa.types.is_boolean(of):
-        dtype = "boolean" if pa.types.is_boolean(of) else "UInt64" if str(of) == "uint64" else "Int64"
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        dtype = "boolean" if pa.types.is_boolean(kind) else "UInt64" if str(kind) == "uint64" else "Int64"
         if has_null:
             texts = list(map(repr, plain))
             return pd.array(plain, dtype=dtype), ("pd.array([", texts, f'], dtype="{dtype}")')
-        dtype = "bool" if pa.types.is_boolean(of) else dtype.lower()
+        dtype = "bool" if pa.types.is_boolean(kind) else dtype.lower()
         return np.array(plain, dtype=dtype), ("[", list(map(repr, plain)), "]")
-    if pa.types.is_floating(of):
-        numbers = [math.nan if one is None else one for one in plain]
-        texts = [repr(one) if math.isfinite(one) else f'float("{one}")' for one in numbers]
+    if pa.types.is_floating(kind):
+        numbers = [math.nan if cell is None else cell for cell in plain]
+        texts = [repr(cell) if math.isfinite(cell) else f'float("{cell}")' for cell in numbers]
         return np.array(numbers, np.float64), ("[", texts, "]")
-    if pa.types.is_string(of) or pa.types.is_large_string(of) or str(of) == "string_view":
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view":
         texts = list(map(_spell, plain))
-        if not any(one is not None for one in plain):
+        if not any(cell is not None for cell in plain):
             return pd.array(plain, dtype="str"), ("pd.array([", texts, '], dtype="str")')
         return pd.array(plain, dtype="str"), ("[", texts, "]")
-    if (pa.types.is_decimal(of) or pa.types.is_date(of)) and not has_null:
-        module = "decimal." if pa.types.is_decimal(of) else ""
-        texts = [f"{module}{one!r}" for one in plain]
+    if (pa.types.is_decimal(kind) or pa.types.is_date(kind)) and not has_null:
+        module = "decimal." if pa.types.is_decimal(kind) else ""
+        texts = [f"{module}{cell!r}" for cell in plain]
         return np.array(plain, object), ("[", texts, "]")
-    if pa.types.is_list(of) and pa.types.is_primitive(of.value_type) and not has_null:
-        if any(one is None or one != one or math.isinf(one) for row in plain for one in row):
+    if pa.types.is_list(kind) and pa.types.is_primitive(kind.value_type) and not has_null:
+        if any(cell is None or cell != cell or math.isinf(cell) for row in plain for cell in row):
             return None
         return pd.Series(plain, dtype=object).array, ("[", list(map(repr, plain)), "]")
     return None
@@ -493,14 +495,14 @@ def _labels(result: Result, rows: np.ndarray) -> list[Any] | None:
     """Return the index labels of rows if text can have them; None: use the numbers of the rows."""
     if not result.names.has_labels:
         return None
-    given = result.data.source.index_labels(rows)
-    labels = [one.item() if isinstance(one, np.generic) else one for one in given]
-    return labels if all(isinstance(one, int | str) for one in labels) else None
+    index_labels = result.data.source.index_labels(rows)
+    labels = [label.item() if isinstance(label, np.generic) else label for label in index_labels]
+    return labels if all(isinstance(label, int | str) for label in labels) else None
 
 
 def _set_text(labels: Sequence[Any]) -> str:
     """Return the statement that assigns a set of labels to ``rows``."""
-    if len(labels) > 1 and all(isinstance(one, int) for one in labels):
+    if len(labels) > 1 and all(isinstance(label, int) for label in labels):
         steps = {after - before for before, after in pairwise(labels)}
         if steps == {1}:
             return f"    rows = set(range({labels[0]}, {labels[-1] + 1}))\n"
@@ -513,8 +515,8 @@ def _set_text(labels: Sequence[Any]) -> str:
 
 def _sources(call: Mapping[str, Any], program: BoundQuery) -> Iterator[str]:
     """Yield the sources of the Python functions of a query."""
-    given = {of.__name__: of for of in (call.get("define") or {}).values() if callable(of)}
-    for name, function in given.items():
+    predicates = {test.__name__: test for test in (call.get("define") or {}).values() if callable(test)}
+    for name, function in predicates.items():
         try:
             source = textwrap.dedent(inspect.getsource(function)).rstrip()
             source = source[source.index("def ") :] if source.startswith("@") else source
@@ -524,5 +526,5 @@ def _sources(call: Mapping[str, Any], program: BoundQuery) -> Iterator[str]:
             raise CepError(f"the test needs the source of predicate {name!r}; define it by `def` in a cell")
         yield source
     for name in program.functions:
-        if name not in given and not any(name == own for own, _ in (call.get("define") or {}).items()):
+        if name not in predicates and not any(name == key for key, _ in (call.get("define") or {}).items()):
             yield f"# Register the function {name!r} here, as your notebook does."

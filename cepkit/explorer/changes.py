@@ -80,10 +80,10 @@ class Changes:
     def move(self, id: str, value: float, burst: Hashable = None, *, is_held: bool = False) -> None:
         """Set the constant of a slider."""
         reader, board = self._reader, self._board
-        slider = next((one for one in reader.sliders if one.id == id), None)
+        slider = next((candidate for candidate in reader.sliders if candidate.id == id), None)
         if slider is None:
-            known = [one.id for one in reader.sliders]
-            raise CepError(f"move: no slider {id!r}.{nearest(id, known)} Sliders: {known}")
+            ids = [candidate.id for candidate in reader.sliders]
+            raise CepError(f"move: no slider {id!r}.{nearest(id, ids)} Sliders: {ids}")
         if board.sliders.locked:
             raise CepError(f"move: {LOCKED[0].lower()}{LOCKED[1:]}")
         if slider.start < 0:
@@ -98,8 +98,8 @@ class Changes:
         """Write an earlier query into the editor, with its choices."""
         run = self.log.find(number)
         if run is None:
-            known = [one.number for one in self.log.runs]
-            raise CepError(f"bring_back: there is no run {number}. Runs: {known}")
+            numbers = [past_run.number for past_run in self.log.runs]
+            raise CepError(f"bring_back: there is no run {number}. Runs: {numbers}")
         state = replace(self._reader.state, text=run.text, call=dict(run.call))
         self._history.record(state, "earlier query")
         self._restore(state)

@@ -43,8 +43,8 @@ class Data:
         return [
             name
             for kind in kinds
-            for name, of in self.schema.items()
-            if of.kind == kind and name not in self.duplicates
+            for name, column_type in self.schema.items()
+            if column_type.kind == kind and name not in self.duplicates
         ]
 
 
@@ -73,18 +73,18 @@ def fields_of(
     """Return the traits of the selectors."""
     if is_rows(text):
         return _fields_of_rows(query, drawn)
-    said, is_sequence = settings_in(text), is_sase(text)
+    settings, is_sequence = settings_in(text), is_sase(text)
     keys = _columns(data, KINDS_OF_KEYS, call.get("partition_by"))
     clocks = _columns(data, KINDS_OF_CLOCKS, call.get("order_by"))
     types = _columns(data, KINDS_OF_TYPES, call.get("event_type"))
     strategies = [{"value": name, "note": note} for name, note in STRATEGIES.items()]
     only = "" if is_sequence or not text.strip() else "only for PATTERN queries"
-    strategy = said.strategy or call.get("strategy") or "any"
+    strategy = settings.strategy or call.get("strategy") or "any"
     return [
         {
-            **_field("partition_by", "Key columns", keys, said.partition_by or call.get("partition_by")),
+            **_field("partition_by", "Key columns", keys, settings.partition_by or call.get("partition_by")),
             "many": True, "empty": "none",
-            "locked": "the query names them in WHERE [ ]" if said.partition_by else "",
+            "locked": "the query names them in WHERE [ ]" if settings.partition_by else "",
         },
         {
             **_field("order_by", "Clock", clocks, call.get("order_by")),
@@ -96,7 +96,8 @@ def fields_of(
         },
         {
             **_field("strategy", "Strategy", strategies, None if only else strategy),
-            "empty": "contiguous", "locked": only or ("the query names it in WHERE" if said.strategy else ""),
+            "empty": "contiguous",
+            "locked": only or ("the query names it in WHERE" if settings.strategy else ""),
         },
         {**_field(DRAWN, "Drawn", [{"value": name, "note": ""} for name in drawn[0]], drawn[1] or None)},
         {
@@ -110,7 +111,7 @@ def _fields_of_rows(query: Any, drawn: tuple[list[str], str]) -> list[dict[str, 
     """Return the selectors for MATCH_RECOGNIZE, whose clauses say everything but the drawn column."""
     is_bound = isinstance(query, RowsQuery)
     measures = [name for name, _ in query.rows.measures] if is_bound else []
-    said = {
+    roles = {
         "partition_by": ("Key columns", query.partition_by if is_bound else (), "PARTITION BY"),
         "order_by": ("Clock", [key.column for key in query.keys] if is_bound else (), "ORDER BY"),
         "event_type": ("Event type", (), "DEFINE"),
@@ -120,10 +121,10 @@ def _fields_of_rows(query: Any, drawn: tuple[list[str], str]) -> list[dict[str, 
     empty = {"order_by": "order of the rows", "strategy": "preference", "measures": "default"}
     fields = [
         {
-            **_field(name, label, [{"value": one, "note": ""} for one in chosen], list(chosen)),
+            **_field(name, label, [{"value": choice, "note": ""} for choice in chosen], list(chosen)),
             "many": True, "empty": empty.get(name, "none"), "locked": f"SQL says it in {clause}",
         }
-        for name, (label, chosen, clause) in said.items()
+        for name, (label, chosen, clause) in roles.items()
     ]  # fmt: skip
     choices = [{"value": name, "note": ""} for name in drawn[0]]
     return [*fields[:4], _field(DRAWN, "Drawn", choices, drawn[1] or None), fields[4]]
@@ -137,8 +138,8 @@ def _field(name: str, label: str, choices: list[dict[str, str]], chosen: Any) ->
 
 def _columns(data: Data, kinds: tuple[str, ...], chosen: Any) -> list[dict[str, str]]:
     """Return columns as choices; a chosen column is a choice whatever its type is."""
-    given = [chosen] if isinstance(chosen, str) else list(chosen or ())
-    names = dict.fromkeys([*data.columns(kinds), *(name for name in given if name in data.schema)])
+    chosen_names = [chosen] if isinstance(chosen, str) else list(chosen or ())
+    names = dict.fromkeys([*data.columns(kinds), *(name for name in chosen_names if name in data.schema)])
     return [{"value": name, "note": str(data.schema[name])} for name in names]
 
 
@@ -182,10 +183,10 @@ def measures_offered(data: Data, query: RegexQuery | SequenceQuery | RowsQuery |
 def _measures(
     data: Data, call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
 ) -> list[dict[str, str]]:
-    own = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
+    measures = {name: _as_text(value) for name, value in (call.get("measures") or {}).items()}
     offered = {
-        **own,
-        **{name: text for name, text in measures_offered(data, query).items() if name not in own},
+        **measures,
+        **{name: text for name, text in measures_offered(data, query).items() if name not in measures},
     }
     return [{"value": name, "note": text} for name, text in offered.items()]
 
@@ -193,8 +194,8 @@ def _measures(
 def _chosen_measures(
     call: Mapping[str, Any], query: RegexQuery | SequenceQuery | RowsQuery | None
 ) -> list[str]:
-    own = call.get("measures")
-    return list(measures_of_default(query) if own is None else own)
+    measures = call.get("measures")
+    return list(measures_of_default(query) if measures is None else measures)
 
 
 def _as_text(value: Any) -> str:
@@ -208,20 +209,20 @@ def choose_measures(
     names: Iterable[str],
 ) -> dict[str, Any] | None:
     """Return the measures with these names or texts ``name = expression``; None for the default ones."""
-    known = {**measures_offered(data, query), **(call.get("measures") or {})}
+    measures = {**measures_offered(data, query), **(call.get("measures") or {})}
     chosen: dict[str, Any] = {}
     for name in names:
-        own, equals, expression = name.partition("=")
+        label, equals, expression = name.partition("=")
         if not equals:
-            if name not in known:
+            if name not in measures:
                 raise CepError(f"measures: {name!r} is not known; write 'name = expression'")
-            chosen[name] = known[name]
+            chosen[name] = measures[name]
             continue
-        own, expression = own.strip(), expression.strip()
-        if not own.isidentifier():
-            raise CepError(f"measures: {own!r} is no name; write 'name = expression', as in rows = count()")
-        parse_expression(expression, role=f"measure {own!r}")
-        chosen[own] = expression
+        label, expression = label.strip(), expression.strip()
+        if not label.isidentifier():
+            raise CepError(f"measures: {label!r} is no name; write 'name = expression', as in rows = count()")
+        parse_expression(expression, role=f"measure {label!r}")
+        chosen[label] = expression
     is_default = [(name, _as_text(value)) for name, value in chosen.items()] == list(
         measures_of_default(query).items()
     )

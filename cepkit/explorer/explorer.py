@@ -378,11 +378,11 @@ class Explorer:
         CepError
             When the query calls a Python function that has no registered name.
         """
-        of = {name: str(self._data.schema[name]) for name in self._reader.needed_columns()}
-        own = self._present.runs.engine
-        engine = own if isinstance(own, str) else "auto"
+        types = {name: str(self._data.schema[name]) for name in self._reader.needed_columns()}
+        chosen_engine = self._present.runs.engine
+        engine = chosen_engine if isinstance(chosen_engine, str) else "auto"
         runs, key_order = self._changes.log.runs, self._present.keys.order
-        save_board(path, SavedBoard(self._reader.state, engine, of, runs, self.cases, key_order))
+        save_board(path, SavedBoard(self._reader.state, engine, types, runs, self.cases, key_order))
 
     @classmethod
     def load(cls, path: str | os.PathLike, frame: Frame | None = None) -> Explorer:
@@ -462,7 +462,7 @@ class Explorer:
         is_list = isinstance(positions, Iterable) and not isinstance(positions, str | bytes | Mapping)
         if not is_list or not getattr(positions, "ndim", 1):
             raise CepError(f"why_not: positions={short_text(repr(positions))}: give a list, such as [3, 4]")
-        self._present.answers.why_not([whole_number("why_not: position", one, _LEAST) for one in positions])
+        self._present.answers.why_not([whole_number("why_not: position", at, _LEAST) for at in positions])
 
     def run_on_all(self) -> None:
         """Run the query on the whole Spark frame instead of the shown part.
@@ -592,12 +592,12 @@ class Explorer:
 
     def __repr__(self) -> str:
         result = self._present.shown.result
-        found = "no result yet" if result is None else "matches not counted"
+        summary = "no result yet" if result is None else "matches not counted"
         if result is not None and result.is_counted:
-            found = count_of_matches(result.count())
+            summary = count_of_matches(result.count())
         n_rows = self._data.source.n_rows
         rows = f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}"
-        return f"Explorer({rows}, {self.status['state']}, {found})"
+        return f"Explorer({rows}, {self.status['state']}, {summary})"
 
     def _ipython_display_(self) -> None:
         def still() -> str:

@@ -55,15 +55,15 @@ class PastRun:
 
 def choices_text(call: Mapping[str, Any]) -> str:
     """Return keywords of a call in a few words."""
-    said = ((_WORDS.get(name, name), value) for name, value in call.items() if value not in (None, [], {}))
-    return "; ".join(f"{word} {_value_text(value)}" for word, value in said)
+    pairs = ((_WORDS.get(name, name), value) for name, value in call.items() if value not in (None, [], {}))
+    return "; ".join(f"{word} {_value_text(value)}" for word, value in pairs)
 
 
 def _value_text(value: Any) -> str:
     if isinstance(value, ex.Expression):
         return print_expression(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} = {_value_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name} = {_value_text(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return getattr(value, "__name__", None) or str(value)
@@ -88,8 +88,8 @@ class QueryLog:
             kept = self.runs[1:] if step == self._step else self.runs
             kept = tuple(run for run in kept if (run.text, run.call) != (text, call))
             self._n += 1
-            made = PastRun(self._n, text, dict(call), n_matches, seconds, datetime.datetime.now())
-            self.runs, self._step = (made, *kept)[:MOST_RUNS], step
+            new_run = PastRun(self._n, text, dict(call), n_matches, seconds, datetime.datetime.now())
+            self.runs, self._step = (new_run, *kept)[:MOST_RUNS], step
 
     def add_older(self, runs: Iterable[PastRun]) -> None:
         """Add runs of an earlier session after those of this one."""
@@ -322,11 +322,11 @@ def _call_as_json(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keyword_as_json(name: str, value: Any) -> Any:
     if name == "params":
-        return {of: param_as_json(of, one) for of, one in value.items()}
+        return {key: param_as_json(key, part) for key, part in value.items()}
     if name == "within":
         return duration_as_json(value)
     if name in ("define", "measures"):
-        return {of: _expression_as_json(name, of, one) for of, one in value.items()}
+        return {key: _expression_as_json(name, key, part) for key, part in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -61,13 +61,13 @@ class CaseKeeper:
     @cases.setter
     def cases(self, cases: Iterable[Case]) -> None:
         is_many = isinstance(cases, Iterable) and getattr(cases, "ndim", 1)
-        given = tuple(cases) if is_many else (cases,)
-        wrong = [one for one in given if not isinstance(one, Case)]
+        candidates = tuple(cases) if is_many else (cases,)
+        wrong = [case for case in candidates if not isinstance(case, Case)]
         if wrong:
             raise CepError(
                 f"cases: {short_text(repr(wrong[0]))} is no Case; make one with keep() or Case.from_dict()"
             )
-        kept = tuple(dict.fromkeys(given))
+        kept = tuple(dict.fromkeys(candidates))
         if len(kept) > MOST_CASES:
             raise CepError(f"cases: {len(kept)} are too many; an explorer keeps at most {MOST_CASES}")
         self._cases = kept
@@ -79,11 +79,11 @@ class CaseKeeper:
     @property
     def verdicts(self) -> tuple[bool | None, ...]:
         """Whether each case holds for the last result; None if it is not known."""
-        return tuple(one.holds if (one := self._verdicts.get(case)) else None for case in self._cases)
+        return tuple(verdict.holds if (verdict := self._verdicts.get(case)) else None for case in self._cases)
 
     def said(self) -> list[tuple[str, bool | None]]:
         """Return the cases in words, each with whether it holds."""
-        words = (f"must {'match' if one.must else 'not match'}: {one.label}" for one in self._cases)
+        words = (f"must {'match' if case.must else 'not match'}: {case.label}" for case in self._cases)
         return list(zip(words, self.verdicts, strict=True))
 
     def doubt(self) -> None:
@@ -97,8 +97,8 @@ class CaseKeeper:
         between: Sequence[Any] | None = None, key: str | None = None,
     ) -> Case:  # fmt: skip
         """Add a case; see `Explorer.keep`."""
-        given = [value for value in (match, rows, between) if value is not None]
-        if len(given) > 1:
+        choices = [value for value in (match, rows, between) if value is not None]
+        if len(choices) > 1:
             raise CepError("keep: give one of match, rows and between")
         if key is not None and between is None:
             raise CepError("keep: key belongs to between=(first time, last time)")
@@ -115,7 +115,7 @@ class CaseKeeper:
 
     def _add(self, case: Case) -> Case:
         """Keep a case in place of one that says the same or the opposite of its rows."""
-        others = (one for one in self._cases if (one.kind, one.rows) != (case.kind, case.rows))
+        others = (old for old in self._cases if (old.kind, old.rows) != (case.kind, case.rows))
         self.cases = (*others, case)
         return case
 
@@ -135,8 +135,8 @@ class CaseKeeper:
         partition = int(result.events.partition_of_event[positions[0]])
         shown = partition if result.n_partitions > 1 else None
         series = result.series(shown)
-        own = positions[result.events.partition_of_event[positions] == partition]
-        first, last = series.x(series.index_of(own[[0, -1]])).tolist()
+        shown_positions = positions[result.events.partition_of_event[positions] == partition]
+        first, last = series.x(series.index_of(shown_positions[[0, -1]])).tolist()
         low, high = series.extent
         more = _AROUND * (last - first) or (high - low) / 200
         window = [max(low, first - more), min(high, last + more)]
@@ -199,16 +199,16 @@ class CaseKeeper:
 
     def _offers(self) -> list[dict[str, str]]:
         """Return what the board can keep now, the most likely first."""
-        timeline, shown, made = self._board.timeline, self._present.shown, []
+        timeline, shown, offers = self._board.timeline, self._present.shown, []
         if shown.chosen is not None:
-            made.append({"id": MATCH, "text": f"match {shown.chosen.number:,}"})
+            offers.append({"id": MATCH, "text": f"match {shown.chosen.number:,}"})
         if shown.asked and shown.result is not None:
             labels = [shown.result.row_of(position) for position in shown.asked]
             text = labels[0] if len(labels) == 1 else f"{len(labels)} clicked rows"
-            made.append({"id": ROWS, "text": text})
+            offers.append({"id": ROWS, "text": text})
         if timeline.window:
-            made.append({"id": RANGE, "text": "the shown time"})
-        return made
+            offers.append({"id": RANGE, "text": "the shown time"})
+        return offers
 
     def _offer(self) -> None:
         offers = self._offers()
@@ -335,22 +335,22 @@ def _times_text(first: str, last: str, *whole: str) -> str:
         last = ""
     read = [_TIME.fullmatch(text) for text in (first, last or first, *whole)]
     if all(read):
-        dates = [one[1] for one in read]
+        dates = [moment[1] for moment in read]
         is_dated = len(set(dates)) > 1
         is_long = last and read[0][0][:19] != read[1][0][:19]
-        said = [f"{one[2]}{one[3]}{'' if is_long else one[4] or ''}" for one in read[:2]]
-        first = f"{dates[0]} {said[0]}" if is_dated else said[0]
-        last = last and (f"{dates[1]} {said[1]}" if dates[0] != dates[1] else said[1])
+        clock_times = [f"{moment[2]}{moment[3]}{'' if is_long else moment[4] or ''}" for moment in read[:2]]
+        first = f"{dates[0]} {clock_times[0]}" if is_dated else clock_times[0]
+        last = last and (f"{dates[1]} {clock_times[1]}" if dates[0] != dates[1] else clock_times[1])
     return f"{first} to {last}" if last else first
 
 
 def _milliseconds(moment: Any, zone: str) -> float:
     """Return a time as milliseconds since 1970 in UTC; a time without a zone is in the zone of the clock."""
     try:
-        made = pd.Timestamp(moment)
-        made = in_zone(made, zone) if zone and made.tzinfo is None else made
+        timestamp = pd.Timestamp(moment)
+        timestamp = in_zone(timestamp, zone) if zone and timestamp.tzinfo is None else timestamp
     except (TypeError, ValueError) as error:
         raise CepError(f"keep: cannot read the time {moment!r}: {error}") from error
-    if made.tzinfo is not None and not zone:
+    if timestamp.tzinfo is not None and not zone:
         raise CepError(f"keep: the clock has no time zone, but {moment!r} has one")
-    return made.as_unit("ns").value / 1e6
+    return timestamp.as_unit("ns").value / 1e6

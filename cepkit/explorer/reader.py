@@ -93,7 +93,7 @@ class QueryReader:
 
     def take_needs_of(self, text: str) -> None:
         """Add the keywords that an example needs and the call lacks."""
-        chosen = next((one for one in self.examples or () if one.text == text), None)
+        chosen = next((example for example in self.examples or () if example.text == text), None)
         if chosen is None:
             return
         before, self.call = self.call, {**chosen.call, **self.call}
@@ -103,16 +103,16 @@ class QueryReader:
     def names(self) -> list[str]:
         """Return the types of events and the functions, for completion."""
         name = self.call.get("event_type")
-        of = None if name is None else self._data.schema.get(name)
-        texts = self._data.texts(name) if name is not None and of is not None and of.kind == TEXT else []
+        dtype = None if name is None else self._data.schema.get(name)
+        texts = self._data.texts(name) if dtype is not None and dtype.kind == TEXT else []
         return [*texts[:200], *sorted(BUILT_IN_NAMES)]
 
     def needed_columns(self) -> list[str]:
         """Return the columns that the query and the choices read."""
         program, names = self.bound, []
         for role in ("partition_by", "order_by", "event_type"):
-            given = self.call.get(role)
-            names += [given] if isinstance(given, str) else list(given or ())
+            chosen = self.call.get(role)
+            names += [chosen] if isinstance(chosen, str) else list(chosen or ())
         if program is not None:
             names += [*program.query.partition_by, *program.query.order_by, *program.columns]
         names.append(self._present.shown.value)
@@ -143,7 +143,7 @@ class QueryReader:
         self._preview()
         if self.examples is None:
             self.examples = examples_of(self._data, self.call)
-            board.set(board.editor, {"examples": [one.trait() for one in self.examples]})
+            board.set(board.editor, {"examples": [example.trait() for example in self.examples]})
 
     def _read_text(self, text: str) -> None:
         board, present, version = self._board, self._present, self._board.editor.edited
@@ -151,7 +151,7 @@ class QueryReader:
         board.set(board.sliders, {"locked": LOCKED if program is None else ""})
         if program is None:
             present.stop()
-            errors = [_as_trait(one, text) for one in self.reading.mistakes]
+            errors = [_as_trait(mistake, text) for mistake in self.reading.mistakes]
             head = self.reading.mistakes[0].message.split("\n")[0]
             kept = "" if present.shown.matches is None else f"; {OLD_RESULT}"
             board.say("failed", f"{head}{kept}", version=version, errors=errors)
@@ -184,8 +184,8 @@ class QueryReader:
             with collect_warnings() as heard:
                 program = self._data.compile(reading.query)
         except CepError as error:
-            found = mistake_of(error, text, reading.pieces)
-            return TextReading(text, None, (found,), reading.pieces), None, []
+            mistake = mistake_of(error, text, reading.pieces)
+            return TextReading(text, None, (mistake,), reading.pieces), None, []
         return reading, program, [*reading.notes, *heard]
 
     def _preview(self) -> None:
@@ -193,7 +193,7 @@ class QueryReader:
         shown = self._present.shown
         if shown.result is None and shown.unmatched is None:
             call = {**applicable(".", self.call), "measures": None, "params": None}
-            query = read_text(".", {of: one for of, one in call.items() if one is not None}).query
+            query = read_text(".", {name: value for name, value in call.items() if value is not None}).query
             if query is not None:
                 with suppress(CepError):  # the editor shows mistakes of the query itself
                     program = self._data.compile(query)
@@ -212,7 +212,7 @@ class QueryReader:
         else:
             self.sliders = with_ranges_of(sliders, self.sliders)
         self._layout, self._ranged_by = layout, ranged_by
-        board.set(board.sliders, {"sliders": [one.trait() for one in self.sliders]})
+        board.set(board.sliders, {"sliders": [slider.trait() for slider in self.sliders]})
         if shape == self._shape:
             return False
         before, selected = self.automaton.labels, board.nfa.selected
@@ -233,7 +233,7 @@ class QueryReader:
     def show_bar(self, note: str = "") -> None:
         """Show the selectors with their choices, and a note on them."""
         source, bound, text, shown = self._data.source, self.bound, self.text, self._present.shown
-        mistakes = [] if self.reading is None else [one.message for one in self.reading.mistakes]
+        mistakes = [] if self.reading is None else [mistake.message for mistake in self.reading.mistakes]
         is_needed = lacks_event_type(text, self.call, mistakes)
         if is_needed:
             note = "This query names types of events. Choose the column that has them."
@@ -266,11 +266,11 @@ def check_call(source: Source, call: Mapping[str, Any]) -> None:
     """Raise `CepError` if a keyword names a column that the frame lacks, or has a wrong type."""
     for role in ("partition_by", "order_by", "event_type"):
         check_columns(source, role, _names(role, call.get(role)))
-    for role, of in (("event_type", str), ("strategy", str), ("measures", Mapping)):
-        given = call.get(role)
-        if given is not None and not isinstance(given, of):
-            expected = "a text" if of is str else "a dict of names and expressions"
-            raise CepError(f"{role}={short_text(repr(given))}: expected {expected}")
+    for role, wanted_type in (("event_type", str), ("strategy", str), ("measures", Mapping)):
+        value = call.get(role)
+        if value is not None and not isinstance(value, wanted_type):
+            expected = "a text" if wanted_type is str else "a dict of names and expressions"
+            raise CepError(f"{role}={short_text(repr(value))}: expected {expected}")
     for name, measure in (call.get("measures") or {}).items():
         if not isinstance(name, str) or not isinstance(measure, str | Expression):
             raise CepError(f"measures: {name!r}: expected a text, got {short_text(repr(measure))}")
@@ -281,7 +281,7 @@ def check_value(source: Source, value: str | None, event_type: str | None) -> No
     if value is None or (isinstance(value, str) and value == event_type):
         return
     check_columns(source, "value", (value,))
-    numbers = [name for name, of in source.schema.items() if of.kind in NUMBERS]
+    numbers = [name for name, column_type in source.schema.items() if column_type.kind in NUMBERS]
     if value not in numbers:
         raise CepError(
             f"value: column {value!r} cannot be drawn, its type is {source.schema[value]}. "
@@ -328,7 +328,7 @@ def check_extent(window: Any) -> list[float]:
     bounds = list(window) if is_list else [None]
     if (
         len(bounds) not in (0, 2)
-        or not all(is_number(one) and isfinite(one) for one in bounds)
+        or not all(is_number(bound) and isfinite(bound) for bound in bounds)
         or (bounds and bounds[0] > bounds[1])
     ):
         raise CepError(f"zoom: window={short_text(repr(window))}: give [first, last], or [] for all")

@@ -111,12 +111,12 @@ def _section(title: str, content: str) -> str:
 def _table(frame: pd.DataFrame, told: str) -> str:
     if not len(frame):
         return "<p>No matches.</p>"
-    sides = [' class="right"' if of["align"] == "right" else "" for of in columns_of(frame)]
+    sides = [' class="right"' if column["align"] == "right" else "" for column in columns_of(frame)]
     names = zip(sides, frame.columns, strict=True)
     head = "".join(f"<th{side}>{_escape(str(name))}</th>" for side, name in names)
     rows = (
         "".join(f"<td{side}>{_escape(text)}</td>" for side, text in zip(sides, row, strict=True))
-        for row in zip(*([cell(one) for one in frame[name]] for name in frame.columns), strict=True)
+        for row in zip(*([cell(value) for value in frame[name]] for name in frame.columns), strict=True)
     )
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     note = f'<p class="soft">{_escape(told)}</p>' if told else ""
@@ -211,7 +211,7 @@ class Taker:
         )
         n, command = matches.count(), self._command()
         frame = as_pandas(matches.head(MOST_ON_PAGE))
-        told = f"The first {len(frame)} of {count_text(n)} matches." if n > len(frame) else ""
+        note = f"The first {len(frame)} of {count_text(n)} matches." if n > len(frame) else ""
         fields = [field for field in board.bar.fields if field["name"] in OF_PAGE and field["chosen"]]
         chosen = (f"{field['label']}: {', '.join(field['chosen'])}" for field in fields)
         key = board.bar.key_text
@@ -227,7 +227,7 @@ class Taker:
                 pictures=[widget._still() for widget in (board.timeline, board.nfa)],
                 text=board.editor.text,
                 frame=frame,
-                told=told,
+                told=note,
                 cases=self._cases(),
                 code=board.editor.code,
                 command="\n".join(filter(None, [command.note and f"# {command.note}", command.line]))
@@ -291,25 +291,25 @@ class Taker:
         command, code = self._command(), board.editor.code
         filtered = "" if n is None else board.table.filtered
         warning = "" if n is None or n <= MOST_ROWS else _limit_note(n)
-        found = "" if n is None else _found_text(n)
-        notes, told = dict(_NOTES), {LINE: command.note}
+        summary = "" if n is None else _found_text(n)
+        notes, remarks = dict(_NOTES), {LINE: command.note}
         for name, format in _TABLES.items():
-            of_all = warning or f"Download {found} as {_TITLES[format]}"
+            of_all = warning or f"Download {summary} as {_TITLES[format]}"
             is_part = filtered and name == format
             notes[name] = f"Download {filtered} as {_TITLES[format]}" if is_part else of_all
-            told[name] = "" if is_part else warning
+            remarks[name] = "" if is_part else warning
         copies = {CELL: code, LINE: command.line}
         locked = dict.fromkeys((*_TABLES, HTML), unknown)
         locked |= {CELL: "" if code else "Write a query first", LINE: "" if command.line else command.reason}
         items = [
             {
-                "id": name, "title": title, "note": notes[name], "told": told.get(name, ""),
+                "id": name, "title": title, "note": notes[name], "told": remarks.get(name, ""),
                 "copies": copies.get(name, ""), "locked": locked.get(name, ""),
             }
             for name, title in _TITLES.items()
             if filtered or name not in (ALL_CSV, ALL_PARQUET)
         ]  # fmt: skip
-        board.set(board.take, {"items": items, "told": filtered or found})
+        board.set(board.take, {"items": items, "told": filtered or summary})
 
     def _n(self) -> int:
         return self._present.shown.matches.count()
@@ -320,12 +320,12 @@ class Taker:
     def _send(self, wish: dict[str, Any]) -> None:
         answer = {"by": wish.get("by"), "n": wish.get("n")}
         try:
-            made = self.parcel(wish["id"])
+            parcel = self.parcel(wish["id"])
         except Exception as error:  # the browser waits for an answer
             self._board.take.send({**answer, "error": str(error).split("\n")[0] or type(error).__name__})
             return
-        size = {"file": made.file, "mime": made.mime, "note": made.note}
-        self._board.take.send({**answer, **size}, buffers=[made.content])
+        size = {"file": parcel.file, "mime": parcel.mime, "note": parcel.note}
+        self._board.take.send({**answer, **size}, buffers=[parcel.content])
 
 
 def _found_text(n: int) -> str:

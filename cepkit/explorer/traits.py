@@ -92,9 +92,9 @@ def funnels(result: Result) -> Iterator[tuple[list[dict[str, Any]], bool]]:
     if not result.is_sequence:
         yield _of_rows(result) if result.is_rows else _of_regex(result), True
         return
-    made = _count_sequence(result, _LITTLE_WORK)
-    is_final = all(step.partial.exact for branch in made.branches for step in branch.steps)
-    yield _funnel_of_sequence(made), is_final
+    funnel = _count_sequence(result, _LITTLE_WORK)
+    is_final = all(step.partial.exact for branch in funnel.branches for step in branch.steps)
+    yield _funnel_of_sequence(funnel), is_final
     if not is_final:
         yield _funnel_of_sequence(_count_sequence(result, MOST_WORK)), True
 
@@ -177,9 +177,9 @@ def reasons_of_rows(
     """
     searched = result.data.searched(result.program)
     ordered = np.array(sorted(set(positions)), np.int64)
-    own = searched.events.partition_of_event[ordered]
-    part = searched.partition(int(own[-1]))
-    places = np.searchsorted(part.positions, ordered[own == own[-1]]).tolist()
+    partition_of_row = searched.events.partition_of_event[ordered]
+    part = searched.partition(int(partition_of_row[-1]))
+    places = np.searchsorted(part.positions, ordered[partition_of_row == partition_of_row[-1]]).tolist()
     if len(places) == 1:
         return _reading_of_row(result, source, part, places[0])
     low, high = places[0], min(places[-1], places[0] + MOST_ROWS - 1)
@@ -213,8 +213,8 @@ def _reading_of_row(
             lines.append({"text": f"{text}, which needs the rows before in the match", "is_met": None})
         else:
             is_met = name in fitting
-            said = f"{sql_variable(name)} {'holds' if is_met else 'does not hold'}: {print_sql(tree)}"
-            lines.append({"text": said, "is_met": is_met})
+            words = f"{sql_variable(name)} {'holds' if is_met else 'does not hold'}: {print_sql(tree)}"
+            lines.append({"text": words, "is_met": is_met})
     high = _longest(reader, k)
     answer = _explain(result, source, part, k, high)
     row = result.row_of(int(part.positions[k]))
@@ -237,10 +237,10 @@ def _longest(reader: RowReader, k: int) -> int:
     ways, row = reader.beginning(), k
     whole = None
     while row < reader.part.n_rows and row < k + MOST_ROWS:
-        made = reader.advance(ways, row)
-        if not made.ways:
+        advanced = reader.advance(ways, row)
+        if not advanced.ways:
             break
-        ways = made.ways
+        ways = advanced.ways
         row += 1
         if reader.ending(ways, row) is not None:
             whole = row - 1
@@ -250,14 +250,14 @@ def _longest(reader: RowReader, k: int) -> int:
 def _place_of_row(result: Result, part: RowPartition, k: int) -> str:
     """Return in words which match contains a row."""
     position = int(part.positions[k])
-    found = result.matches._found.whole
-    own = np.flatnonzero((found.first <= position) & (found.last >= position))
-    own = own[found.partition[own] == part.code]
-    if not len(own):
+    whole = result.matches._found.whole
+    numbers = np.flatnonzero((whole.first <= position) & (whole.last >= position))
+    numbers = numbers[whole.partition[numbers] == part.code]
+    if not len(numbers):
         return "in no match"
-    chosen = result.choose(int(own[0]))
+    chosen = result.choose(int(numbers[0]))
     variable = dict(zip(chosen.positions, chosen.variables, strict=True))[position]
-    return f"in match {int(own[0]):,}, as {sql_variable(variable)}"
+    return f"in match {int(numbers[0]):,}, as {sql_variable(variable)}"
 
 
 def _bar(answer: WhyNot, part: RowPartition, low: int, high: int) -> PartialBar:
@@ -265,16 +265,16 @@ def _bar(answer: WhyNot, part: RowPartition, low: int, high: int) -> PartialBar:
     table = answer.table
     names = ["" if name is None or name is pd.NA else str(name) for name in table["variable"]]
     positions = part.positions[low : high + 1].tolist()
-    own = [
+    reached = [
         (position, name)
         for position, name, is_reached in zip(positions, names, table["reached"], strict=True)
         if is_reached
     ]
     if answer.matches:
-        return PartialBar(tuple(own), positions[-1], MATCHED, ("a match",))
-    end = positions[min(len(own), len(positions) - 1)]
+        return PartialBar(tuple(reached), positions[-1], MATCHED, ("a match",))
+    end = positions[min(len(reached), len(positions) - 1)]
     outcome = REPLACED if answer.kinds and answer.kinds[0] in _RIVALS else FAILED
-    return PartialBar(tuple(own) or ((end, ""),), end, outcome, tuple(dict.fromkeys(answer.reasons))[:3])
+    return PartialBar(tuple(reached) or ((end, ""),), end, outcome, tuple(dict.fromkeys(answer.reasons))[:3])
 
 
 # Traits of the widget that shows why events are not a match.
@@ -330,15 +330,15 @@ def _bar_of_events(answer: WhyNot, positions: list[int], texts: list[str]) -> li
     """Return the bar of the longest partial match among the events; ``answer.table`` has a row for each."""
     table = answer.table
     names = ["" if name is None or name is pd.NA else str(name) for name in table["variable"]]
-    own = [
+    reached = [
         (position, name)
         for position, name, is_reached in zip(positions, names, table["reached"], strict=True)
         if is_reached
     ]
     if answer.matches:
-        return [PartialBar(tuple(own), positions[-1], MATCHED, ("all conditions hold",))]
-    end = positions[min(len(own), len(positions) - 1)]
-    return [PartialBar(tuple(own) or ((end, ""),), end, FAILED, tuple(texts[:MOST_CONDITIONS]))]
+        return [PartialBar(tuple(reached), positions[-1], MATCHED, ("all conditions hold",))]
+    end = positions[min(len(reached), len(positions) - 1)]
+    return [PartialBar(tuple(reached) or ((end, ""),), end, FAILED, tuple(texts[:MOST_CONDITIONS]))]
 
 
 def _of_row(result: Result, position: int) -> tuple[dict[str, Any], list[PartialBar]]:
@@ -389,8 +389,8 @@ def _bar_of_fate(stepping: Stepping, group: FateGroup, failing: tuple[str, ...])
     starts = group.starts[:MOST_STARTS]
     end = stepping.position_of(min(group.fate.end, stepping.n - 1))
     words = {MATCHED: ("complete",), OPEN: ("still open",), REPLACED: ("ended by another match",)}
-    told = tuple(text.replace(" there: ", ": ").removesuffix(" there") for text in failing[:MOST_CONDITIONS])
-    text = words.get(group.outcome, told)
+    texts = tuple(text.replace(" there: ", ": ").removesuffix(" there") for text in failing[:MOST_CONDITIONS])
+    text = words.get(group.outcome, texts)
     return PartialBar(tuple((stepping.position_of(start), "") for start in starts), end, group.outcome, text)
 
 
@@ -399,11 +399,11 @@ def _failing(result: Result, stepping: Stepping, fate: Fate, there: str) -> list
     program = result.program
     wanted = names_in(program.automaton.names, fate.wanted)
     failing = failing_conditions(program, result.data.source, stepping, wanted, fate.start, fate.end)
-    told = [f"{name} fails{there}: {text}" for name, text in failing]
+    reasons = [f"{name} fails{there}: {text}" for name, text in failing]
     within = program.query.within
-    if not told and within is not None:
-        told.append(f"the window of {duration_text(within)} is over{there}")
-    return list(dict.fromkeys(told))
+    if not reasons and within is not None:
+        reasons.append(f"the window of {duration_text(within)} is over{there}")
+    return list(dict.fromkeys(reasons))
 
 
 def _late(result: Result, stepping: Stepping, group: FateGroup) -> str:
@@ -442,13 +442,12 @@ def _time(result: Result, position: int) -> str:
 
 def _place(result: Result, position: int) -> str:
     """Return in words which match contains the row."""
-    found = result.matches._found.whole
-    own = np.flatnonzero((found.first <= position) & (found.last >= position))
+    whole = result.matches._found.whole
+    numbers = np.flatnonzero((whole.first <= position) & (whole.last >= position))
     partition = result.events.partition_of_event
-    own = own[partition[found.last[own]] == partition[position]]
-    if not len(own):
+    numbers = numbers[partition[whole.last[numbers]] == partition[position]]
+    if not len(numbers):
         return "in no match"
-    chosen = result.choose(int(own[0]))
-    return (
-        f"in match {int(own[0]):,}, as {dict(zip(chosen.positions, chosen.variables, strict=True))[position]}"
-    )
+    chosen = result.choose(int(numbers[0]))
+    variable = dict(zip(chosen.positions, chosen.variables, strict=True))[position]
+    return f"in match {int(numbers[0]):,}, as {variable}"

@@ -56,7 +56,7 @@ class AnswerPresenter:
 
         def show() -> None:
             board.set(board.stepper, traits)
-            board.nfa.live = [{"state": one["state"], "n": one["n"]} for one in traits["live"]]
+            board.nfa.live = [{"state": entry["state"], "n": entry["n"]} for entry in traits["live"]]
             board.timeline.cursor = cursor
 
         turn.deliver(show)
@@ -67,7 +67,7 @@ class AnswerPresenter:
         """Show why events are not a match."""
         result, asked = self._shown.result_for("why_not"), list(positions)
         n = result.events.n_events
-        odd = next((one for one in asked if not 0 <= one < n), None)
+        odd = next((position for position in asked if not 0 <= position < n), None)
         if odd is not None:
             raise CepError(f"why_not: no event has the position {odd:,}; there are {n:,}, numbered from 0")
         self._shown.asked = list(positions)
@@ -87,7 +87,7 @@ class AnswerPresenter:
         if not len(series):
             return
         position = series.position_of(series.nearest(x))
-        kept = [one for one in self._shown.asked if one != position]
+        kept = [clicked for clicked in self._shown.asked if clicked != position]
         is_new = len(kept) == len(self._shown.asked)
         asked = [*kept, position][-ROWS_NAMED:] if is_new else kept
         if asked:
@@ -120,8 +120,8 @@ class AnswerPresenter:
 
     def hide_other_keys(self, result: Result, partition: int | None) -> None:
         """Hide the reasons of clicked events of another key than the shown one; the events stay chosen."""
-        own, asked = result.events.partition_of_event, self._shown.asked
-        if asked and partition is not None and int(own[asked[-1]]) != partition:
+        partition_of_event, asked = result.events.partition_of_event, self._shown.asked
+        if asked and partition is not None and int(partition_of_event[asked[-1]]) != partition:
             self._board.give_reasons("")
 
     def hide_old(self) -> None:
@@ -135,7 +135,7 @@ class AnswerPresenter:
         board = self._board
         for stages, is_final in funnels(result):
             traits = {"stages": stages, "busy": not is_final}
-            if [one["label"] for one in stages] != [one["label"] for one in board.funnel.stages]:
+            if [stage["label"] for stage in stages] != [stage["label"] for stage in board.funnel.stages]:
                 traits["selected"] = None
             turn.deliver(lambda traits=traits: board.set(board.funnel, traits))
 

@@ -59,11 +59,11 @@ def first_look(result: Result) -> dict[str, Any] | None:
     """Return a table of matches that are cheap to find, or None if these are all matches."""
     if not result.is_sequence:
         return None
-    found = result.matches._found.whole
-    n, is_exact = found.at_least()
+    whole = result.matches._found.whole
+    n, is_exact = whole.at_least()
     if is_exact:
         return None
-    frame = as_pandas(result.matches._frame(found.glance(PAGE)))
+    frame = as_pandas(result.matches._frame(whole.glance(PAGE)))
     return {
         **columns_and_rows(frame), "numbers": [""] * len(frame), "page": 1, "n_pages": "1",
         "can_filter": True, "filtered": "",
@@ -412,9 +412,9 @@ class RunPresenter:
         def show() -> None:
             self._shown.all = matches
             self._board.set(self._board.table, table)
-            found = f"{count_of_matches(n)} in all rows, in {seconds_text(took)}"
+            summary = f"{count_of_matches(n)} in all rows, in {seconds_text(took)}"
             notes.append("timeline, funnel and steps show the sample")
-            self._board.say("done", "; ".join([found, *notes]), version=version)
+            self._board.say("done", "; ".join([summary, *notes]), version=version)
 
         turn.deliver(show)
 
@@ -450,8 +450,8 @@ class RunPresenter:
         n, notes = result.count(), [*asked.notes, *notes_on_rows(result)]
         if not n and result.events.n_events:
             notes.append("click an event on the timeline to ask why")
-        said = (self._shown.sampled, f"{count_of_matches(n)} in {seconds_text(took)}", *notes)
-        self._board.say("done", "; ".join(part for part in said if part), version=asked.version)
+        parts = (self._shown.sampled, f"{count_of_matches(n)} in {seconds_text(took)}", *notes)
+        self._board.say("done", "; ".join(part for part in parts if part), version=asked.version)
         self.ended(result.program, n, took)
 
 

@@ -120,8 +120,8 @@ class KeyPresenter:
         if keys is None:
             return
         counts = result.counts_by_partition if result is not None and result.is_counted else None
-        found = keys.find(search, order, page, shown.partition, counts)
-        turn.deliver(lambda: board.set(board.bar, {"found": found}))
+        page_of_keys = keys.find(search, order, page, shown.partition, counts)
+        turn.deliver(lambda: board.set(board.bar, {"found": page_of_keys}))
 
 
 # The timeline on a board: events, bands of matches, marks of a state, and the shown key.
@@ -313,8 +313,8 @@ class TimelinePresenter:
             partition = int(keys.partitions[0])
         series = series_of(program, data.source, events, partition, self._shown.value)
         choices = drawable(program, data.source)
-        told = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
-        timeline = {**describe(series, window), **told}
+        choice_traits = {"choices": choices, "value": series.y_label if choices else "", "busy": False}
+        timeline = {**describe(series, window), **choice_traits}
         key = {} if keys is None else keys.describe(partition or 0)
 
         def show() -> None:

@@ -78,20 +78,20 @@ def _query_words(
 ) -> Iterator[str]:
     """Yield the pattern and the options."""
     text = reading.text
-    said = [(piece.name, text[piece.start : piece.stop].strip()) for piece in reading.pieces]
+    pieces = [(piece.name, text[piece.start : piece.stop].strip()) for piece in reading.pieces]
     define = call.pop("define", None) or {}
     if is_rows(text) or is_sase(text):
         yield text.strip()
     else:
-        yield next(own for name, own in said if name is None)
-        for name, own in said:
+        yield next(words for name, words in pieces if name is None)
+        for name, words in pieces:
             if name not in (None, "within"):
-                yield from _option("--define", f"{name}={own}")
+                yield from _option("--define", f"{name}={words}")
         for name, value in define.items():
             yield from _named("--define", "predicate", name, value)
-        for own in (own for name, own in said if name == "within"):
-            call["within"] = EXCLUSIVE.sub("", own).strip().strip("'\"")
-            call["within_closed"] = EXCLUSIVE.search(own) is None
+        for words in (words for name, words in pieces if name == "within"):
+            call["within"] = EXCLUSIVE.sub("", words).strip().strip("'\"")
+            call["within_closed"] = EXCLUSIVE.search(words) is None
     within, closed = call.pop("within", None), call.pop("within_closed", True)
     if within is not None:
         yield from _option("--within", _window(within, call.get("order_by"), schema))
@@ -113,11 +113,11 @@ def _keyword(name: str, value: Any) -> Iterator[str]:
     elif name in _WORDS:
         yield from _option(_WORDS[name], value)
     elif name == "measures":
-        for own, measure in value.items():
-            yield from _named("--measure", "measure", own, measure)
+        for key, measure in value.items():
+            yield from _named("--measure", "measure", key, measure)
     elif name == "params":
-        for own, given in value.items():
-            yield from _option("--param", f"{own}={_value_text(own, given)}")
+        for key, param in value.items():
+            yield from _option("--param", f"{key}={_value_text(key, param)}")
     elif name != "engine":
         raise CepError(f"{name}: a command line has no option for it")
 
@@ -172,8 +172,8 @@ def file_of_frame(frame: Any, name: str) -> tuple[str, bool]:
 
     """
     shell = sys.modules.get("IPython")
-    found = shell.get_ipython() if shell is not None else None
-    space = getattr(found, "user_ns", {})
+    interpreter = shell.get_ipython() if shell is not None else None
+    space = getattr(interpreter, "user_ns", {})
     read = file_in_cells(space.get("In", []), name) if space.get(name) is frame else None
     return (f"{name}.parquet", False) if read is None else (read, True)
 
@@ -190,10 +190,10 @@ def file_in_cells(cells: Sequence[str], name: str) -> str | None:
             return None
         assigned: list[ast.AST] = []  # names that a statement of the cell assigns to
         for node in ast.walk(tree):
-            own = [one for one in getattr(node, "targets", ()) if _is_name(one, name)]
-            if own and isinstance(node, ast.Assign) and node in tree.body:
+            targets = [target for target in getattr(node, "targets", ()) if _is_name(target, name)]
+            if targets and isinstance(node, ast.Assign) and node in tree.body:
                 read = _file_of_call(node.value)
-                assigned += own
+                assigned += targets
             elif node not in assigned and _may_change(node, name):
                 read = None
     return read
@@ -207,7 +207,7 @@ def _file_of_call(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Call) or len(node.args) != 1 or not isinstance(node.args[0], ast.Constant):
         return None
     reader = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    file, keywords = node.args[0].value, {one.arg for one in node.keywords}
+    file, keywords = node.args[0].value, {keyword.arg for keyword in node.keywords}
     if reader not in _READERS or not keywords <= _HARMLESS or not isinstance(file, str):
         return None
     return f"sample:{file}" if reader == "load_sample" else file
@@ -218,7 +218,7 @@ def _may_change(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Call):
         is_method = isinstance(node.func, ast.Attribute) and _is_name(node.func.value, name)
         is_in_place = is_method and node.func.attr in _IN_PLACE
-        return is_in_place or (is_method and any(one.arg == "inplace" for one in node.keywords))
+        return is_in_place or (is_method and any(keyword.arg == "inplace" for keyword in node.keywords))
     if isinstance(node, ast.Attribute | ast.Subscript):
         is_store = isinstance(node.ctx, ast.Store | ast.Del)
         root: ast.AST = node
@@ -238,20 +238,20 @@ def code_of(reading: TextReading, call: Mapping[str, Any], name: str = "df") -> 
         lines = [_quote(text.strip())]
         call = dict(call)
     else:
-        said = [(piece.name, text[piece.start : piece.stop]) for piece in reading.pieces]
-        lines = [_quote(own.strip()) for of, own in said if of is None]
-        define = {of: _quote(own) for of, own in said if of not in (None, "within")}
-        define |= {of: _spell(value) for of, value in (call.get("define") or {}).items()}
+        pieces = [(piece.name, text[piece.start : piece.stop]) for piece in reading.pieces]
+        lines = [_quote(words.strip()) for key, words in pieces if key is None]
+        define = {key: _quote(words) for key, words in pieces if key not in (None, "within")}
+        define |= {key: _spell(value) for key, value in (call.get("define") or {}).items()}
         if define:
-            entries = "".join(f"        {_quote(of)}: {value},\n" for of, value in define.items())
+            entries = "".join(f"        {_quote(key)}: {value},\n" for key, value in define.items())
             lines.append(f"define={{\n{entries}    }}")
-        call = {of: value for of, value in call.items() if of != "define"}
-        for own in (own for of, own in said if of == "within"):
-            amount = EXCLUSIVE.sub("", own).strip().strip("'\"")
+        call = {key: value for key, value in call.items() if key != "define"}
+        for words in (words for key, words in pieces if key == "within"):
+            amount = EXCLUSIVE.sub("", words).strip().strip("'\"")
             lines.append(f"within={amount if amount.isascii() and amount.isdecimal() else _quote(amount)}")
-            if EXCLUSIVE.search(own):
+            if EXCLUSIVE.search(words):
                 lines.append("within_closed=False")
-    lines += [f"{of}={_spell(value)}" for of, value in call.items() if value is not None]
+    lines += [f"{key}={_spell(value)}" for key, value in call.items() if value is not None]
     return f"matches = {name}.cep.match(\n" + "".join(f"    {line},\n" for line in lines) + ")"
 
 
@@ -276,8 +276,8 @@ def _spell(value: Any) -> str:
     if isinstance(value, ex.Expression):
         return _quote(print_expression(value))
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_spell(key)}: {_spell(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return "{" + ", ".join(f"{_spell(key)}: {_spell(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
         return "[" + ", ".join(map(_spell, value)) + "]" if len(value) != 1 else _spell(value[0])
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
@@ -287,6 +287,6 @@ def _spell(value: Any) -> str:
 def name_of_frame(frame: Any) -> str:
     """Return the name of a frame in the notebook, or ``df`` if it has none."""
     shell = sys.modules.get("IPython")
-    found = shell.get_ipython() if shell is not None else None
-    names = getattr(found, "user_ns", {})
-    return next((name for name, one in names.items() if one is frame and not name.startswith("_")), "df")
+    interpreter = shell.get_ipython() if shell is not None else None
+    names = getattr(interpreter, "user_ns", {})
+    return next((name for name, value in names.items() if value is frame and not name.startswith("_")), "df")

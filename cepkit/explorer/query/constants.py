@@ -61,10 +61,10 @@ class Ranges:
         self, comparison: ex.Comparison, constant: ex.Expression, value: float, own: str | None = None
     ) -> Range:
         """Return the range of a constant in a comparison; ``own`` is the variable of its columns."""
-        known = None
+        thresholds = None
         if self._rows is not None and len(self._rows):
-            known = thresholds_of(comparison, constant, self._rows, self._variables, own)
-        return around(value) if known is None else range_of(known, value)
+            thresholds = thresholds_of(comparison, constant, self._rows, self._variables, own)
+        return around(value) if thresholds is None else range_of(thresholds, value)
 
     def has_fractions(self, tree: ex.Expression) -> bool:
         """Return whether ``tree`` contains a column of floats, or a division."""
@@ -99,8 +99,8 @@ def range_of(known: np.ndarray, value: float) -> Range:
     if low == high:  # most values are equal; the others are of interest
         used = known[known != low]
         if not len(used):
-            own = around(value)
-            return Range(min(own.low, float(low)), max(own.high, float(low)))
+            nearby = around(value)
+            return Range(min(nearby.low, float(low)), max(nearby.high, float(low)))
         used = np.append(used, low)
         low, high = np.quantile(used, [_TAIL, 1 - _TAIL])
     least, greatest, width = float(used.min()), float(used.max()), high - low
@@ -127,13 +127,13 @@ def stops_of(reach: Range, value: float, *, is_whole: bool) -> tuple[float, ...]
     lowest = 1.0 if is_whole else reach.high / 10**6
     low = min(reach.low or max(lowest, min(value, reach.high / 10**4)), value)
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(reach.high) - 1e-9)
-    numbers = next((own for own in _STOPS if (last - first) * len(own) < POSITIONS), _STOPS[-1])
-    made = [
+    numbers = next((digits for digits in _STOPS if (last - first) * len(digits) < POSITIONS), _STOPS[-1])
+    stops = [
         float(f"{number}e{power - 1}") for power in range(first, last + 1) for number in numbers
     ]  # as text, so that 0.3 is 0.3
-    below = max((stop for stop in made if stop <= low), default=low)
-    above = min((stop for stop in made if stop >= reach.high), default=reach.high)
-    kept = {stop for stop in made if below <= stop <= above} | {value}
+    below = max((stop for stop in stops if stop <= low), default=low)
+    above = min((stop for stop in stops if stop >= reach.high), default=reach.high)
+    kept = {stop for stop in stops if below <= stop <= above} | {value}
     kept |= {0.0} if reach.low == 0 else set()
     if is_whole:
         return tuple(sorted({int(stop) for stop in kept if stop == int(stop)}))
@@ -221,9 +221,9 @@ def sliders_of(
     parts = query.pattern.walk() if isinstance(query, SequenceQuery) else ()
     types = {part.variable: part.event_type for part in parts if isinstance(part, EventPattern)}
     ranges = Ranges(dict(schema or {}), rows, Variables(types, dict(query.params)))
-    found = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
-    found.sort(key=lambda slider: slider.start)
-    numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(found)]
+    sliders = [*_in_conditions(reading, ranges), *_windows(reading, ranges)]
+    sliders.sort(key=lambda slider: slider.start)
+    numbered = [replace(slider, id=f"c{i}") for i, slider in enumerate(sliders)]
     return (*numbered, *_rounds(reading), *_parameters(reading, ranges))
 
 
@@ -260,10 +260,10 @@ def with_ranges_of(sliders: Sequence[Slider], before: Sequence[Slider]) -> tuple
     A value beyond the ends moves an end.
 
     """
-    known = {(slider.id, slider.kind): slider for slider in before}
+    old_sliders = {(slider.id, slider.kind): slider for slider in before}
     kept = []
     for slider in sliders:
-        old = known.get((slider.id, slider.kind))
+        old = old_sliders.get((slider.id, slider.kind))
         kept.append(slider if old is None else _with_range_of(slider, old))
     return tuple(kept)
 
@@ -330,8 +330,8 @@ def _trees(reading: TextReading) -> Iterator[tuple[str, ex.Expression, int]]:
         return
     for piece in reading.pieces:
         if piece.name not in (None, "within"):
-            own = text[piece.start : piece.stop]
-            yield piece.name, parse_expression(own, role=f"predicate {piece.name!r}"), piece.start
+            condition = text[piece.start : piece.stop]
+            yield piece.name, parse_expression(condition, role=f"predicate {piece.name!r}"), piece.start
 
 
 def _of_condition(
@@ -341,8 +341,8 @@ def _of_condition(
         if not isinstance(comparison, ex.Comparison) or comparison.span is None:
             continue
         low, high = comparison.span[0] + offset, comparison.span[1] + offset
-        said = " ".join(text[low:high].split())
-        label = f"{name}: {said}" if name else said
+        words = " ".join(text[low:high].split())
+        label = f"{name}: {words}" if name else words
         label = label if len(label) <= _LABEL else label[: _LABEL - 1] + "…"
         for side, other in ((comparison.left, comparison.right), (comparison.right, comparison.left)):
             for value, span in _constants(side):
@@ -415,18 +415,18 @@ def _tidy(value: float) -> float:
 
 def _duration(text: str, label: str, start: int, end: int, column_unit: str | None) -> Iterator[Slider]:
     """Yield the slider of the text from ``start`` to ``end`` if it is a duration."""
-    own = text[start:end]
+    words = text[start:end]
     try:
-        nanoseconds = parse_duration(own)
+        nanoseconds = parse_duration(words)
     except CepError:
         return
-    one = _ONE_PART.fullmatch(own.strip())
-    unit = UNITS[one["unit"].lower()] if one else "s"
+    part = _ONE_PART.fullmatch(words.strip())
+    unit = UNITS[part["unit"].lower()] if part else "s"
     names = list(NANOSECONDS)
-    if one is None or nanoseconds < 5 * NANOSECONDS[unit]:
+    if part is None or nanoseconds < 5 * NANOSECONDS[unit]:
         # Choose a unit that fits at least five times into the duration, but is no finer than the column's.
         finest = names.index(column_unit) if column_unit in names else len(names) - 1
-        places = range(names.index(unit if one else "w"), finest + 1)
+        places = range(names.index(unit if part else "w"), finest + 1)
         unit = next(
             (n for n in (names[i] for i in places) if nanoseconds >= 5 * NANOSECONDS[n]), names[finest]
         )
@@ -442,9 +442,9 @@ def _duration(text: str, label: str, start: int, end: int, column_unit: str | No
 
 
 def _rounds(reading: TextReading) -> Iterator[Slider]:
-    for i, one in enumerate(repetitions_in(reading)):
-        kind = _ROUNDS if one.is_open else _FEWEST_ROUNDS
-        yield Slider(f"n{i}", one.label, kind, one.value, one.low, one.high, 1, "", one.start, one.end)
+    for i, loop in enumerate(repetitions_in(reading)):
+        kind = _ROUNDS if loop.is_open else _FEWEST_ROUNDS
+        yield Slider(f"n{i}", loop.label, kind, loop.value, loop.low, loop.high, 1, "", loop.start, loop.end)
 
 
 def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
@@ -463,11 +463,11 @@ def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
     else:
         places = [("within", piece.start, piece.stop) for piece in reading.pieces if piece.name == "within"]
     for label, start, stop in places:
-        found = _AMOUNT.fullmatch(text, start, stop)
-        if found is None:
+        window = _AMOUNT.fullmatch(text, start, stop)
+        if window is None:
             continue
-        first, last = found.span("amount")
-        amount = found["amount"]
+        first, last = window.span("amount")
+        amount = window["amount"]
         if count := _COUNT.fullmatch(amount):
             value = int(count["number"])
             yield Slider(
@@ -485,16 +485,16 @@ def _windows(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
 
 def _window_of_rows(text: str) -> Iterator[Slider]:
     """Yield the slider of Flink's ``WITHIN INTERVAL '2' HOUR``."""
-    for found in _INTERVAL.finditer(text):
-        unit = UNITS.get(found["unit"].lower())
+    for interval in _INTERVAL.finditer(text):
+        unit = UNITS.get(interval["unit"].lower())
         if unit is not None:
-            value = int(found["amount"])
+            value = int(interval["amount"])
             high = max(10, 4 * value)
             step = max(1, round(nice_step(high / POSITIONS)))
             low, high = min(step, value), value + -(-(high - value) // step) * step
             low = value - (value - low) // step * step
-            yield Slider("", f"within, {found['unit'].lower()}", _WHOLE, value, low, high, step, "",
-                         *found.span("amount"))  # fmt: skip
+            yield Slider("", f"within, {interval['unit'].lower()}", _WHOLE, value, low, high, step, "",
+                         *interval.span("amount"))  # fmt: skip
 
 
 def _parameters(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
@@ -507,12 +507,12 @@ def _parameters(reading: TextReading, ranges: Ranges) -> Iterator[Slider]:
 
 def _reach_of_parameter(reading: TextReading, name: str, value: float, ranges: Ranges) -> Range:
     """Return the range of a parameter from the first comparison that names it."""
-    for own, tree, _ in _trees(reading):
+    for variable, tree, _ in _trees(reading):
         for comparison in tree.walk():
             if isinstance(comparison, ex.Comparison):
                 for node in comparison.walk():
                     if isinstance(node, ex.Parameter) and node.name == name:
-                        return ranges.of_constant(comparison, node, value, own)
+                        return ranges.of_constant(comparison, node, value, variable)
     return around(value)
 
 

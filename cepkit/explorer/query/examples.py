@@ -110,13 +110,13 @@ def examples_of(data: SearchedFrame, call: Mapping[str, Any]) -> list[Example]:
     parts, detected = _parts_of(_head_of(data), call)
     events = _of_events(parts, "partition_by" in call)
     drafts = chain(_of_numbers(parts), events, _of_texts(parts), _of_rows(parts))
-    found: list[Example] = []
+    examples: list[Example] = []
     for title, text, needs in drafts:
-        own = {name: detected[name] for name in needs if name in detected}
-        sentence = _checked(data, text, {**call, **own})
+        keywords = {name: detected[name] for name in needs if name in detected}
+        sentence = _checked(data, text, {**call, **keywords})
         if sentence is not None:
-            found.append(Example(title, text, own, sentence))
-    return found[:MOST_EXAMPLES]
+            examples.append(Example(title, text, keywords, sentence))
+    return examples[:MOST_EXAMPLES]
 
 
 def _head_of(data: SearchedFrame) -> SearchedFrame:
@@ -145,14 +145,14 @@ def _parts_of(data: SearchedFrame, call: Mapping[str, Any]) -> tuple[_Parts, dic
     """Return the columns for the examples, and those of them that the call does not name."""
     detected: dict[str, Any] = {}
     n_values = {name: _n_values(data, name) for name in data.schema if _can_be_counted(data, name)}
-    given = call.get("order_by")
-    clock = next(iter([given] if isinstance(given, str) else given or ()), None)
+    chosen = call.get("order_by")
+    clock = next(iter([chosen] if isinstance(chosen, str) else chosen or ()), None)
     if clock is None:
         clock = next(iter(_columns(data, TIME)), None)
         detected |= {} if clock is None else {"order_by": clock}
     event_type = call.get("event_type")
-    given = call.get("partition_by")
-    keys = (given,) if isinstance(given, str) else tuple(given or ())
+    chosen = call.get("partition_by")
+    keys = (chosen,) if isinstance(chosen, str) else tuple(chosen or ())
     if event_type is None:
         few = [name for name, n in n_values.items() if 2 <= n <= MOST_TYPES and name not in keys]
         few = [name for name in few if _suits(name, _TYPE_NAMES) or not _suits(name, _KEY_NAMES)]
@@ -160,9 +160,9 @@ def _parts_of(data: SearchedFrame, call: Mapping[str, Any]) -> tuple[_Parts, dic
         detected |= {} if event_type is None else {"event_type": event_type}
     if not keys:
         n_rows, taken = data.source.n_rows, (event_type, clock)
-        found = _best([n for n, k in n_values.items() if 2 <= k <= n_rows / 4 and n not in taken], _KEY_NAMES)
-        keys = () if found is None else (found,)
-        detected |= {} if found is None else {"partition_by": [found]}
+        key = _best([n for n, k in n_values.items() if 2 <= k <= n_rows / 4 and n not in taken], _KEY_NAMES)
+        keys = () if key is None else (key,)
+        detected |= {} if key is None else {"partition_by": [key]}
     types = () if event_type not in n_values else _frequent(data.source.column(event_type))
     rows, is_first = _key_by_key(data, keys)
     return _Parts(data, keys, clock, event_type, types, rows, is_first), detected
@@ -170,14 +170,14 @@ def _parts_of(data: SearchedFrame, call: Mapping[str, Any]) -> tuple[_Parts, dic
 
 def _columns(data: SearchedFrame, *kinds: str) -> list[str]:
     """Return the columns of some kinds, the first kind first."""
-    usable = {name: of for name, of in data.schema.items() if name not in data.source.duplicates}
-    return [name for kind in kinds for name, of in usable.items() if of.kind == kind]
+    usable = {name: dtype for name, dtype in data.schema.items() if name not in data.source.duplicates}
+    return [name for kind in kinds for name, dtype in usable.items() if dtype.kind == kind]
 
 
 def _can_be_counted(data: SearchedFrame, name: str) -> bool:
-    of = data.schema[name]
-    is_key = of.kind == INTEGER and _suits(name, _KEY_NAMES + _TYPE_NAMES)
-    return (of.kind == TEXT or is_key) and name not in data.source.duplicates
+    column_type = data.schema[name]
+    is_key = column_type.kind == INTEGER and _suits(name, _KEY_NAMES + _TYPE_NAMES)
+    return (column_type.kind == TEXT or is_key) and name not in data.source.duplicates
 
 
 def _n_values(data: SearchedFrame, name: str) -> int:
@@ -348,8 +348,8 @@ def _gaps(parts: _Parts) -> np.ndarray:
 
 def _unit(parts: _Parts) -> str | None:
     """Return the unit of the clock; None for a clock of whole numbers."""
-    of = parts.data.schema[parts.clock or ""]
-    return None if of.kind == INTEGER else of.unit or "ns"
+    clock_type = parts.data.schema[parts.clock or ""]
+    return None if clock_type.kind == INTEGER else clock_type.unit or "ns"
 
 
 def _nanoseconds(window: str) -> int:
@@ -384,20 +384,20 @@ def sheet_of(schema: Mapping[str, ColumnType]) -> list[dict[str, Any]]:
 
 def _columns_of(schema: Mapping[str, ColumnType]) -> dict[str, str]:
     """Return the column of a frame for each column of the sheet, as text spells it."""
-    found: dict[str, str] = {}
-    for own, kinds in _KINDS_OF_COLUMN.items():
-        fitting = [name for kind in kinds for name, of in schema.items() if of.kind == kind]
-        free = [name for name in fitting if quoted_name(name) not in found.values()]
+    column_of: dict[str, str] = {}
+    for sheet_column, kinds in _KINDS_OF_COLUMN.items():
+        fitting = [name for kind in kinds for name, column_type in schema.items() if column_type.kind == kind]
+        free = [name for name in fitting if quoted_name(name) not in column_of.values()]
         if free or fitting:
-            found[own] = quoted_name((free or fitting)[0])
-    return found
+            column_of[sheet_column] = quoted_name((free or fitting)[0])
+    return column_of
 
 
 def _with_columns(entry: SheetEntry, column_of: Mapping[str, str]) -> str:
     """Return the text of an entry with the columns of a frame; texts in quotes stay."""
     if not column_of:
         return entry.text
-    own = re.compile(rf"(?<![\w:])({'|'.join(column_of)})(?!\w|\()")
+    name_pattern = re.compile(rf"(?<![\w:])({'|'.join(column_of)})(?!\w|\()")
     parts = _QUOTED.split(entry.text)
-    parts[::2] = [own.sub(lambda found: column_of[found[1]], part) for part in parts[::2]]
+    parts[::2] = [name_pattern.sub(lambda word: column_of[word[1]], part) for part in parts[::2]]
     return "".join(parts)

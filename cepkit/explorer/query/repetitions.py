@@ -42,20 +42,20 @@ def repetitions_in(reading: TextReading) -> Iterator[Repetition]:
     text = reading.text
     several = 2 if is_sase(text) else 1  # a sequence calls only several events a repetition
     for begin, stop in _patterns(reading):
-        for found in _BRACES.finditer(text, begin, stop):
-            low, high = (None if found[of] is None else int(found[of]) for of in ("low", "high"))
+        for braces in _BRACES.finditer(text, begin, stop):
+            low, high = (None if braces[bound] is None else int(braces[bound]) for bound in ("low", "high"))
             if low is None and high is None:
                 continue
-            label = _repeated(text[begin : found.start()]) + "".join(found[0].split())
+            label = _repeated(text[begin : braces.start()]) + "".join(braces[0].split())
             if low is not None:
-                least = min(low, 1 if found["comma"] else several)
+                least = min(low, 1 if braces["comma"] else several)
                 limit = _reach(low) if high is None else high
                 which = "" if high is None else ": at least"
-                yield Repetition(label + which, low, least, limit, high is None, *found.span("low"))
+                yield Repetition(label + which, low, least, limit, high is None, *braces.span("low"))
             if high is not None:
                 which = "" if low is None else ": at most"
                 least = max(low or 0, min(high, several))
-                yield Repetition(label + which, high, least, _reach(high), True, *found.span("high"))
+                yield Repetition(label + which, high, least, _reach(high), True, *braces.span("high"))
 
 
 def _patterns(reading: TextReading) -> Iterator[tuple[int, int]]:

@@ -104,11 +104,11 @@ def collect_warnings() -> Iterator[list[str]]:
     with _HEARING, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield heard
-    for one in caught:
-        if issubclass(one.category, CepWarning):
-            heard.append(str(one.message))
+    for warning in caught:
+        if issubclass(warning.category, CepWarning):
+            heard.append(str(warning.message))
         else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
@@ -140,13 +140,13 @@ def read_text(text: str, call: Mapping[str, Any]) -> TextReading:
         except CepError as error:
             return TextReading(text, None, (mistake_of(error, text),))
     pieces = pieces_of(text)
-    mistakes, said = _read_pieces(text, pieces)
+    mistakes, settings = _read_pieces(text, pieces)
     if not mistakes:
-        given = {**call, **said}
-        given["define"] = {**(call.get("define") or {}), **said["define"]}
+        keywords = {**call, **settings}
+        keywords["define"] = {**(call.get("define") or {}), **settings["define"]}
         try:
             with collect_warnings() as notes:
-                query = as_query(text[pieces[0].start : pieces[0].stop], Arguments(**given))
+                query = as_query(text[pieces[0].start : pieces[0].stop], Arguments(**keywords))
             return TextReading(text, query, (), pieces, tuple(notes))
         except CepError as error:
             mistakes = [mistake_of(error, text, pieces)]
@@ -196,9 +196,9 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
     settings = settings_in(text)
     dropped = dropped | {name for name in ("strategy", "partition_by") if getattr(settings, name)}
     kept = {name: value for name, value in call.items() if name not in dropped}
-    said = f"{text} {' '.join(map(str, (call.get('measures') or {}).values()))}"
+    all_text = f"{text} {' '.join(map(str, (call.get('measures') or {}).values()))}"
     if kept.get("params"):
-        named = {n: v for n, v in kept["params"].items() if re.search(rf":{re.escape(n)}(?!\w)", said)}
+        named = {n: v for n, v in kept["params"].items() if re.search(rf":{re.escape(n)}(?!\w)", all_text)}
         kept["params"] = named or None
     return {name: value for name, value in kept.items() if value is not None}
 
@@ -206,31 +206,31 @@ def applicable(text: str, call: Mapping[str, Any]) -> dict[str, Any]:
 def _read_pieces(text: str, pieces: tuple[Piece, ...]) -> tuple[list[TextMistake], dict[str, Any]]:
     mistakes: list[TextMistake] = []
     define: dict[str, str] = {}
-    said: dict[str, Any] = {"define": define}
+    settings: dict[str, Any] = {"define": define}
     for piece in pieces:
-        own = text[piece.start : piece.stop]
+        words = text[piece.start : piece.stop]
         try:
             if piece.name is None:
-                if own.strip() and not re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", own):
-                    parse_pattern(own)
-            elif piece.name in define or (piece.name == "within" and "within" in said):
+                if words.strip() and not re.match(r"\s*(?ai:SEQ|AND|OR)\s*\(", words):
+                    parse_pattern(words)
+            elif piece.name in define or (piece.name == "within" and "within" in settings):
                 at = text.rfind(piece.name, 0, piece.start)
                 message = f"{piece.name!r} is defined twice"
                 mistakes.append(_mistake(text, at, at + len(piece.name), message))
             elif piece.name == "within":
-                said |= _window(own)
+                settings |= _window(words)
             else:
-                define[piece.name] = own
-                parse_expression(own, role=f"predicate {piece.name!r}")
+                define[piece.name] = words
+                parse_expression(words, role=f"predicate {piece.name!r}")
         except CepError as error:
             mistakes.append(mistake_of(error, text, (piece,)))
-    return mistakes, said
+    return mistakes, settings
 
 
 def _window(text: str) -> dict[str, Any]:
     amount = EXCLUSIVE.sub("", text).strip()
-    said = {"within": int(amount) if amount.isdecimal() else amount.strip("'\"")}
-    return said if amount == text.strip() else {**said, "within_closed": False}
+    keywords = {"within": int(amount) if amount.isdecimal() else amount.strip("'\"")}
+    return keywords if amount == text.strip() else {**keywords, "within_closed": False}
 
 
 # --- places
@@ -249,21 +249,21 @@ def mistake_of(error: CepError, text: str, pieces: tuple[Piece, ...] = ()) -> Te
         return _mistake(text, 0, len(text.split("\n")[0]), error.message)
     carets = _CARETS.search(message)
     head = message[: carets.start()] if carets else message
-    own = next((piece for piece in pieces if _says(message, piece)), None)
-    low, high = (own.start, own.stop) if own else (0, len(text))
+    named_piece = next((piece for piece in pieces if _says(message, piece)), None)
+    low, high = (named_piece.start, named_piece.stop) if named_piece else (0, len(text))
     if carets:
         column = len(carets["pad"])
         wanted = carets["line"][column : column + len(carets["carets"])]
         at = text.find(carets["line"], low, high)
         if at >= 0:
             return _mistake(text, at + column, at + column + len(carets["carets"]), head)
-        for found in re.finditer(re.escape(wanted.strip()), text[low:high]):
-            return _mistake(text, low + found.start(), low + found.end(), head)
+        for hit in re.finditer(re.escape(wanted.strip()), text[low:high]):
+            return _mistake(text, low + hit.start(), low + hit.end(), head)
     for name in _QUOTED.findall(head):
-        if found := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text[low:high]):
-            return _mistake(text, low + found.start(), low + found.end(), head)
-    if own:
-        return _mistake(text, own.start, own.stop, head)
+        if hit := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text[low:high]):
+            return _mistake(text, low + hit.start(), low + hit.end(), head)
+    if named_piece:
+        return _mistake(text, named_piece.start, named_piece.stop, head)
     return _mistake(text, 0, len(text.split("\n")[0]), head)
 
 
@@ -315,8 +315,8 @@ def text_and_call(query: Any, call: Mapping[str, Any]) -> tuple[str, dict[str, A
         "params": dict(value.params), "measures": value.measures and dict(value.measures),
     }  # fmt: skip
     window = {"within": value.within, "within_closed": value.within_closed}
-    said = {name: given for name, given in rest.items() if given}
-    return _regex_text(print_pattern(value.pattern), {"define": define, **said, **window})
+    keywords = {name: choice for name, choice in rest.items() if choice}
+    return _regex_text(print_pattern(value.pattern), {"define": define, **keywords, **window})
 
 
 def _regex_text(pattern: str, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -347,7 +347,7 @@ def _text_of(tree: ex.Expression) -> str | None:
 
 def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
     kind, variable = query.after_match
-    said = {
+    keywords = {
         "event_type": query.event_type,
         "order_by": list(query.order_by) or None,
         "scope": None if query.scope == "run" else query.scope,
@@ -358,5 +358,5 @@ def _sequence_call(query: SequenceQuery) -> dict[str, Any]:
         "params": dict(query.params) or None,
     }
     if not query.within_closed and query.within is None and query.gap_within is None:
-        said["within_closed"] = False  # the text has no window that could carry it
-    return {name: value for name, value in said.items() if value is not None}
+        keywords["within_closed"] = False  # the text has no window that could carry it
+    return {name: value for name, value in keywords.items() if value is not None}

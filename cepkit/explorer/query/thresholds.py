@@ -182,15 +182,15 @@ class _SampleReader:
         values = self._column(str(tree.name))
         if tree.variable == self.anchor and tree.index in (None, ex.CURRENT, ex.LAST):
             return values
-        own = self.rows_of(tree.variable)
+        rows = self.rows_of(tree.variable)
         is_before = tree.variable == self.anchor and tree.index == ex.BEFORE
         distance = 1 if is_before else self.rows.distances
-        if not len(own):
+        if not len(rows):
             raise UnknownValueError
-        begin = np.searchsorted(own, self.rows.begin_of_row, "left")
-        stop = np.searchsorted(own, np.arange(len(self.rows)), "left")  # the events before the row
+        begin = np.searchsorted(rows, self.rows.begin_of_row, "left")
+        stop = np.searchsorted(rows, np.arange(len(self.rows)), "left")  # the events before the row
         place = np.maximum(stop - distance, begin)
-        return np.where(place < stop, values[own[np.minimum(place, len(own) - 1)]], np.nan)
+        return np.where(place < stop, values[rows[np.minimum(place, len(rows) - 1)]], np.nan)
 
     def _aggregate(self, tree: ex.Aggregate) -> Any:
         """Return an aggregate over the rows before, as many as `SampledRows.distances` says."""
@@ -207,7 +207,7 @@ class _SampleReader:
             return self._rows_back(values, distance)
         if function == "last":
             return self._rows_back(values, np.ones_like(distance))
-        made = np.full(len(values), np.nan)
+        aggregates = np.full(len(values), np.nan)
         run = self.rows.run_of_row
         for n in np.unique(distance):
             if len(values) <= n:
@@ -215,5 +215,5 @@ class _SampleReader:
             ends = np.flatnonzero(distance[n:] == n) + n
             ends = ends[run[ends - n] == run[ends]]
             windows = np.lib.stride_tricks.sliding_window_view(values, n)
-            made[ends] = _OVER_ROWS[function](windows[ends - n], axis=1)
-        return made
+            aggregates[ends] = _OVER_ROWS[function](windows[ends - n], axis=1)
+        return aggregates

@@ -109,13 +109,13 @@ def _in_order(
 
 def _numbers(source: Source, name: str, rows: np.ndarray) -> np.ndarray | None:
     """Return the numbers of a column at some rows; NaN for missing ones."""
-    of = source.schema.get(name)
-    if of is None or of.kind not in (INTEGER, FLOAT) or name in source.duplicates:
+    column_type = source.schema.get(name)
+    if column_type is None or column_type.kind not in (INTEGER, FLOAT) or name in source.duplicates:
         return None
-    own = source.column(name).values[rows]
-    values = own.astype(np.float64)
-    if of.kind == INTEGER and of.nullable:
-        values[own == NULL_INTEGER] = np.nan
+    stored = source.column(name).values[rows]
+    values = stored.astype(np.float64)
+    if column_type.kind == INTEGER and column_type.nullable:
+        values[stored == NULL_INTEGER] = np.nan
     return values
 
 
@@ -124,11 +124,11 @@ def _types(source: Source, name: str | None, rows: np.ndarray) -> np.ndarray | N
     if name is None or name not in source.schema or name in source.duplicates:
         return None
     column: Column = source.column(name)
-    own = column.values[rows]
+    values = column.values[rows]
     if column.type.kind != TEXT:
-        return own
+        return values
     texts = np.append(np.asarray(column.texts, object), None)
-    return texts[own]
+    return texts[values]
 
 
 # A frame that keeps its columns and events between runs, so that a run reads nothing twice.
@@ -186,7 +186,7 @@ class SearchedFrame:
         if isinstance(program, BoundRowQuery):
             return self.searched(program).events
         query = program.query
-        derived = tuple(sorted((name, repr(of)) for name, of in program.derived.items()))
+        derived = tuple(sorted((name, repr(derivation)) for name, derivation in program.derived.items()))
         key = (query.partition_by, query.order_by, program.columns_to_read, derived)
         if key not in self._events:
             self._events[key] = build_events(self.source, program)
@@ -245,13 +245,13 @@ class SearchedFrame:
 
         """
         described = []
-        for name, of in self.schema.items():
+        for name, column_type in self.schema.items():
             note = "several columns of this name" if name in self.source.duplicates else ""
-            if of.kind == TEXT and has_notes and not note:
+            if column_type.kind == TEXT and has_notes and not note:
                 texts = self.texts(name)
                 more = f", … {len(texts):,} in all" if len(texts) > FEW_TEXTS else ""
                 note = ", ".join(map(str, texts[:FEW_TEXTS])) + more
-            described.append({"name": name, "dtype": str(of), "note": note})
+            described.append({"name": name, "dtype": str(column_type), "note": note})
         return described
 
     def texts(self, name: str) -> list[str]:
@@ -278,10 +278,10 @@ class Keys:
         position = np.full(events.n_partitions, -1, np.int64)
         # The first event of a key is written last.
         position[events.partition_of_event[::-1]] = np.arange(events.n_events - 1, -1, -1)
-        own = np.flatnonzero(position >= 0)
+        partitions = np.flatnonzero(position >= 0)
         self._row_of_partition = np.full(events.n_partitions, -1, np.int64)
-        self._row_of_partition[own] = events.rows(position[own])
-        self._own = own
+        self._row_of_partition[partitions] = events.rows(position[partitions])
+        self._own = partitions
 
     def __len__(self) -> int:
         return len(self._own)
@@ -310,7 +310,7 @@ class Keys:
         """The values of every key in the order of `partitions`, as text."""
         rows = self._row_of_partition[self.partitions]
         columns = [
-            [cell(one) or "null" for one in self._source.arrow(name, rows).to_pylist()] for name in self.by
+            [cell(key) or "null" for key in self._source.arrow(name, rows).to_pylist()] for name in self.by
         ]
         return [", ".join(values) for values in zip(*columns, strict=True)]
 
@@ -343,8 +343,8 @@ class Keys:
 
     def partition_of(self, name: str) -> int | None:
         """Return the number of a key by its values as text, or None."""
-        found = self._place_of_name.get(name)
-        return None if found is None else int(self.partitions[found])
+        place = self._place_of_name.get(name)
+        return None if place is None else int(self.partitions[place])
 
     @cached_property
     def _place_of_name(self) -> dict[str, int]:
@@ -359,8 +359,8 @@ class Keys:
         if text:
             places = np.array([i for i, name in enumerate(self._folded) if text in name], np.int64)
         if counts is not None and order in (MOST, FEWEST):
-            own = counts[self.partitions[places]]
-            places = places[np.argsort(own if order == FEWEST else -own, kind="stable")]
+            place_counts = counts[self.partitions[places]]
+            places = places[np.argsort(place_counts if order == FEWEST else -place_counts, kind="stable")]
         n_pages = max(1, -(-len(places) // KEYS_PER_PAGE))
         page = min(max(page, 1), n_pages)
         partitions = self.partitions[places[(page - 1) * KEYS_PER_PAGE : page * KEYS_PER_PAGE]].tolist()

@@ -99,8 +99,8 @@ class Pages:
     def frame(self, numbers: Sequence[int]) -> pd.DataFrame:
         """Return the measures of these matches, one row each."""
         place = {number: i for i, number in enumerate(sorted(numbers))}
-        made = as_pandas(self.matches.take(sorted(numbers)))
-        return made.iloc[[place[number] for number in numbers]]
+        measures = as_pandas(self.matches.take(sorted(numbers)))
+        return measures.iloc[[place[number] for number in numbers]]
 
     def traits(
         self, page: int, order: str = CANONICAL, filters: Mapping[str, str] = NO_FILTERS
@@ -167,10 +167,10 @@ class Pages:
     def heads(self, filters: Mapping[str, str] = NO_FILTERS) -> dict[str, Any]:
         """Return the traits of the histograms; this lists the matches."""
         if self._heads is None:
-            made = {}
+            heads = {}
             for name in map(str, self.listing.empty.columns):
                 checkpoint()
-                made[name] = head_of(self.listing.column(name))
-            self._heads = made
+                heads[name] = head_of(self.listing.column(name))
+            self._heads = heads
         mask = self.listing.keep(filters).mask
         return {"heads": {name: head.trait(mask) for name, head in self._heads.items()}, "heads_busy": False}

@@ -155,9 +155,9 @@ class Result:
         self.opening = self.opener.first(MOST_BANDS, PAGE)
         if self.opening is None:
             return False
-        known = KnownMatches(self.events, self.opening.block)
-        found = SequenceFound(self.program, known)
-        self.opened = Matches(found, self.data.source, engine, self.data.native)
+        first_matches = KnownMatches(self.events, self.opening.block)
+        sequences = SequenceFound(self.program, first_matches)
+        self.opened = Matches(sequences, self.data.source, engine, self.data.native)
         return True
 
     def warm_up(self, engine: Engine) -> None:
@@ -254,17 +254,18 @@ class Result:
         if self.is_sequence:
             block = self.block_of([number])
             names = np.array(self.program.query.variables, dtype=object)
-            own = names[variables_of_items(self.program, block)]
+            variables = names[variables_of_items(self.program, block)]
             positions, branch = block.event_of_item, int(block.branch_of_match[0])
-            passed = states_of_match(self.automaton, own, block.component_of_item.tolist(), branch)
+            passed = states_of_match(self.automaton, variables, block.component_of_item.tolist(), branch)
         else:
             part = self.matches._found.whole.take(np.array([number]))
-            positions, own = part.lineage.event_of_item.astype(np.int64), self.matches._found.variables(part)
-            passed = states_of_match(self.automaton, own) if not self.is_rows else []
+            positions = part.lineage.event_of_item.astype(np.int64)
+            variables = self.matches._found.variables(part)
+            passed = states_of_match(self.automaton, variables) if not self.is_rows else []
             if self.is_rows and (reached := self.drawn_states(part.state_of_item)):
                 passed = list(dict.fromkeys([0, *reached]))
         partition = int(self.events.partition_of_event[positions[-1]])
-        return Chosen(number, tuple(positions.tolist()), tuple(own), tuple(passed), partition)
+        return Chosen(number, tuple(positions.tolist()), tuple(variables), tuple(passed), partition)
 
     def drawn_states(self, states: np.ndarray) -> list[int]:
         """Return the drawn state of each state of a query of MATCH_RECOGNIZE; none if nothing is drawn."""
@@ -282,8 +283,8 @@ class Result:
         """Return the events of a partition for a timeline."""
         key = partition, self.value
         if key not in self._drawn:
-            made = series_of(self.program, self.data.source, self.events, partition, self.value)
-            self._drawn[key] = made
+            series = series_of(self.program, self.data.source, self.events, partition, self.value)
+            self._drawn[key] = series
             while len(self._drawn) > 3:
                 self._drawn.popitem(last=False)
         return self._drawn[key]
@@ -330,15 +331,15 @@ class Result:
         key = partition, self.is_counted
         if key not in self._steppings:
             ends = self.ends if self.is_counted else None
-            made: Stepping | RowStepping
+            stepping: Stepping | RowStepping
             if isinstance(self.program, BoundRowQuery):
-                made = RowStepping(
+                stepping = RowStepping(
                     self.data.searched(self.program), partition, self._shown_states, ends, self.names.row_of
                 )
             else:
                 name = self.names.row_of
-                made = Stepping(self.program, self.events, partition, self.automaton, ends, name)
-            self._steppings = {key: made}
+                stepping = Stepping(self.program, self.events, partition, self.automaton, ends, name)
+            self._steppings = {key: stepping}
         return self._steppings[key]
 
     def label_of(self, position: int) -> Any:

@@ -47,11 +47,11 @@ def offsets_of(zone: str, low: float, high: float) -> tuple[tuple[float, float],
         offsets = _offsets_at(zone, moments)
     except (KeyError, ValueError, OSError):  # a zone that this computer does not know
         return ()
-    made = [(float(low), float(offsets[0]))]
+    changes = [(float(low), float(offsets[0]))]
     for k in np.flatnonzero(np.diff(offsets)).tolist():
         change = _first_after(zone, int(moments[k]), int(moments[k + 1]), int(offsets[k]))
-        made.append((float(change), float(offsets[k + 1])))
-    return tuple(made) if any(offset for _, offset in made) else ()
+        changes.append((float(change), float(offsets[k + 1])))
+    return tuple(changes) if any(offset for _, offset in changes) else ()
 
 
 def _offsets_at(zone: str, moments: np.ndarray) -> np.ndarray:
@@ -114,8 +114,8 @@ class Series:
 
     def ticks(self, index: Any) -> np.ndarray:
         """Return the clock of these events as int64 if a float64 cannot hold it, otherwise nothing."""
-        own = np.empty(0) if self.is_exact else self.time[index]
-        return np.asarray(own, np.int64) + np.int64(self.origin)
+        times = np.empty(0) if self.is_exact else self.time[index]
+        return np.asarray(times, np.int64) + np.int64(self.origin)
 
     def nearest(self, x: float | str) -> int:
         """Return the event nearest to a time of the axis, or the first event at a tick, given as text."""
@@ -193,19 +193,19 @@ class Clock:
 def clock_of(program: BoundQuery, source: Source, events: Events, positions: np.ndarray | None) -> Clock:
     """Return the clock of the events at these positions of the stream; of all events for None."""
     order_by = program.query.order_by
-    of = source.schema[order_by[0]] if order_by else None
-    if of is None or of.kind not in (INTEGER, FLOAT, TIME, DURATION):
+    dtype = source.schema[order_by[0]] if order_by else None
+    if dtype is None or dtype.kind not in (INTEGER, FLOAT, TIME, DURATION):
         return Clock(np.arange(events.n_events, dtype=np.int64) if positions is None else positions)
     name, rows = order_by[0], events.row_of_event if positions is None else events.rows(positions)
     values = source.column(name).values
     time = values if rows is None else values[rows]
     ends = values[events.rows(np.array([0, -1]) % events.n_events)].tolist() if events.n_events else [0]
-    is_exact = of.kind == FLOAT or max(map(abs, ends)) <= _EXACT
-    if of.kind == TIME:
-        zone, label = of.timezone or "", name + (f" ({of.timezone})" if of.timezone else "")
-        return Clock(time, "datetime", _MILLISECONDS[of.unit], label, zone, is_exact=is_exact)
-    if of.kind == DURATION:
-        return Clock(time, "number", _MILLISECONDS[of.unit] / 1e3, f"{name} (s)")
+    is_exact = dtype.kind == FLOAT or max(map(abs, ends)) <= _EXACT
+    if dtype.kind == TIME:
+        zone, label = dtype.timezone or "", name + (f" ({dtype.timezone})" if dtype.timezone else "")
+        return Clock(time, "datetime", _MILLISECONDS[dtype.unit], label, zone, is_exact=is_exact)
+    if dtype.kind == DURATION:
+        return Clock(time, "number", _MILLISECONDS[dtype.unit] / 1e3, f"{name} (s)")
     origin = 0 if is_exact else _round_origin(*ends)
     return Clock(time - np.int64(origin) if origin else time, label=name, origin=origin, is_exact=is_exact)
 
@@ -247,26 +247,28 @@ def _numbers(column: Column) -> np.ndarray:
 def _lanes(column: Column, query: Any) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the lane of every event, and the names of the lanes: types of the pattern, then other types."""
     named = list(dict.fromkeys(event.event_type for event in event_patterns(query.pattern)))
-    wanted = [of for of in named if of is not None][: LANES - 1]
+    wanted = [kind for kind in named if kind is not None][: LANES - 1]
     if column.type.kind == TEXT:
         texts = [str(text) for text in column.categories]
         code_of = {text: code for code, text in enumerate(texts)}
         if None in named:  # the pattern accepts any type
             wanted += [text for text in texts if text not in wanted][: LANES - 1 - len(wanted)]
         lane_of_code = np.full(len(texts) + 1, len(wanted), np.int8)
-        for lane, of in enumerate(wanted):
-            if of in code_of:
-                lane_of_code[code_of[of]] = lane
+        for lane, kind in enumerate(wanted):
+            if kind in code_of:
+                lane_of_code[code_of[kind]] = lane
         lane = lane_of_code[column.values]  # a missing type, -1, reads the last entry
     else:
         values = column.values
         if None in named and column.type.kind in (INTEGER, BOOLEAN):
-            there = [of for of in np.unique(values[:10_000]).tolist() if of not in (NULL_INTEGER, NULL_CODE)]
-            wanted += [of for of in there if of not in wanted][: LANES - 1 - len(wanted)]
+            there = [
+                kind for kind in np.unique(values[:10_000]).tolist() if kind not in (NULL_INTEGER, NULL_CODE)
+            ]
+            wanted += [kind for kind in there if kind not in wanted][: LANES - 1 - len(wanted)]
         lane = np.full(len(values), len(wanted), np.int8)
-        for number, of in enumerate(wanted):
-            lane[values == of] = number
-    names = [of if isinstance(of, str) else type_text(of) for of in wanted]
+        for number, kind in enumerate(wanted):
+            lane[values == kind] = number
+    names = [kind if isinstance(kind, str) else type_text(kind) for kind in wanted]
     has_other = bool((lane == len(wanted)).any())
     return lane, (*names, *([OTHER_TYPES] if has_other else []))
 
@@ -327,14 +329,14 @@ def _thin_line(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
 
 
 def _extremes(values: np.ndarray, low: int, high: int) -> list[int]:
-    own = values[low:high]
-    if own.dtype.kind == "f":
-        present = ~np.isnan(own)
+    window = values[low:high]
+    if window.dtype.kind == "f":
+        present = ~np.isnan(window)
         if not present.any():
             return [low]
-        least, most = np.where(present, own, np.inf), np.where(present, own, -np.inf)
+        least, most = np.where(present, window, np.inf), np.where(present, window, -np.inf)
         return [low + int(least.argmin()), low + int(most.argmax())]
-    return [low + int(own.argmin()), low + int(own.argmax())]
+    return [low + int(window.argmin()), low + int(window.argmax())]
 
 
 def _thin_lanes(series: Series, low: int, high: int, buckets: int) -> np.ndarray:
@@ -375,8 +377,8 @@ class Ends:
         if self.before is None:
             return np.diff(bounds).astype(np.float64)
         if isinstance(self.before, list):  # numbers beyond int64
-            own = [self.before[bound] for bound in bounds]
-            return np.array([float(b - a) for a, b in pairwise(own)])
+            sums = [self.before[bound] for bound in bounds]
+            return np.array([float(b - a) for a, b in pairwise(sums)])
         return np.diff(np.asarray(self.before)[bounds]).astype(np.float64)
 
     def of(self, own: np.ndarray) -> Ends:

@@ -48,14 +48,14 @@ def strip_of(result: Result, partition: int | None) -> dict[str, Any]:
     ends = np.array([0, -1] if result.events.n_events else [], np.int64) % max(1, result.events.n_events)
     whole = clock_of(result.program, result.data.source, result.events, ends)
     is_one = partition is None or result.n_partitions < 2
-    own = None if is_one or not result.is_counted else result.ends_of(partition)
-    return strip_traits(whole, result.all_ends if result.is_counted else None, own)
+    key_ends = None if is_one or not result.is_counted else result.ends_of(partition)
+    return strip_traits(whole, result.all_ends if result.is_counted else None, key_ends)
 
 
 def crowd_of(result: Result, partition: int | None, window: Sequence[float] | None) -> dict[str, Any]:
     """Return the traits that replace the bands of a key in a window, if there are too many."""
-    own = result.ends_of(partition) if result.is_counted else None
-    return crowd_traits(own, result.series(partition), window)
+    ends = result.ends_of(partition) if result.is_counted else None
+    return crowd_traits(ends, result.series(partition), window)
 
 
 def spans_of(
@@ -97,18 +97,18 @@ def _opened_spans(
     """
     is_one = partition is None or result.n_partitions < 2
     if is_one and not low:
-        found, ids = result.opening, np.arange(len(result.opening.block), dtype=np.float64)
+        opening, ids = result.opening, np.arange(len(result.opening.block), dtype=np.float64)
     else:
         positions = np.arange(result.events.n_events) if series.positions is None else series.positions
-        found = result.opener.first_of(positions, low, MOST_BANDS)
-        ids = np.full(0 if found is None else len(found.block), np.nan)
-    if found is None or not (len(found.block) or found.is_all):
+        opening = result.opener.first_of(positions, low, MOST_BANDS)
+        ids = np.full(0 if opening is None else len(opening.block), np.nan)
+    if opening is None or not (len(opening.block) or opening.is_all):
         return np.empty((0, 2)), np.empty(0), "the matches appear when all are counted"
-    first, last = found.block.first, found.block.last
+    first, last = opening.block.first, opening.block.last
     here = first <= stop
     where = " here" if is_window else ""
     key = "" if is_one else " of this key"
-    note = "" if found.is_all else f"first {np.count_nonzero(here):,} matches{key}{where}"
+    note = "" if opening.is_all else f"first {np.count_nonzero(here):,} matches{key}{where}"
     return _drawn_bands(series, first[here], last[here]), ids[here], note
 
 
@@ -121,25 +121,25 @@ def _bands(
     more, its total leaves out those that end after ``stop``.
 
     """
-    own = result.ends_of(partition)
-    low, high = np.searchsorted(own.position, [begin, stop + 1]).tolist()
+    ends = result.ends_of(partition)
+    low, high = np.searchsorted(ends.position, [begin, stop + 1]).tolist()
     if result.is_rows:  # they may overlap
-        found = result.matches._found.whole
-        here = own.index[(found.last[own.index] >= begin) & (found.first[own.index] <= stop)]
+        whole = result.matches._found.whole
+        here = ends.index[(whole.last[ends.index] >= begin) & (whole.first[ends.index] <= stop)]
         kept = here[:MOST_BANDS]
-        return found.first[kept], found.last[kept], kept.astype(np.float64), len(here)
+        return whole.first[kept], whole.last[kept], kept.astype(np.float64), len(here)
     if not result.is_sequence:
-        found = result.matches._found.whole
-        high += int(np.searchsorted(found.first[own.index[high:]], stop, "right"))  # they do not overlap
-        kept = own.index[low : min(high, low + MOST_BANDS)]
-        return found.first[kept], found.last[kept], kept.astype(np.float64), high - low
-    if own.count(0, len(own.index)) <= MOST_BANDS:
+        whole = result.matches._found.whole
+        high += int(np.searchsorted(whole.first[ends.index[high:]], stop, "right"))  # they do not overlap
+        kept = ends.index[low : min(high, low + MOST_BANDS)]
+        return whole.first[kept], whole.last[kept], kept.astype(np.float64), high - low
+    if ends.count(0, len(ends.index)) <= MOST_BANDS:
         first, last, numbers = _bands_of_key(result, partition)
         here = (last >= begin) & (first <= stop)
         return first[here], last[here], numbers[here], int(np.count_nonzero(here))
-    first, last, numbers = _bands_from(result, own.index[low : low + MOST_BANDS])
+    first, last, numbers = _bands_from(result, ends.index[low : low + MOST_BANDS])
     here = first <= stop
-    n_there = max(own.count(low, high), int(np.count_nonzero(here)))
+    n_there = max(ends.count(low, high), int(np.count_nonzero(here)))
     return first[here], last[here], numbers[here], n_there
 
 
@@ -177,8 +177,8 @@ def marks_of(
     positions, n_matches = events_in_state(result, state, partition, window)
     names, n = result.automaton.names_of(state), len(positions)
     events = f"{n:,} {'event' if n == 1 else 'events'} of {count_of_matches(n_matches)}"
-    told = f"{events} on the timeline marked as {' or '.join(names)}" if state else ""
-    return {"marks": result.places(positions, partition), "names": names, "told": told}
+    words = f"{events} on the timeline marked as {' or '.join(names)}" if state else ""
+    return {"marks": result.places(positions, partition), "names": names, "told": words}
 
 
 def events_in_state(
@@ -193,22 +193,22 @@ def events_in_state(
     if result.is_sequence:
         block = result.block_of(numbers.tolist())
         first_item, event_of_item = block.first_item_of_match, block.event_of_item
-        told, components = [], block.component_of_item.tolist()
+        variables, components = [], block.component_of_item.tolist()
         branch_of_match = block.branch_of_match.tolist()
     else:
         part = result.matches._found.whole.take(numbers)
         first_item, event_of_item = part.lineage.first_item_of_match, part.lineage.event_of_item
-        told, components = result.matches._found.variables(part).tolist(), None
+        variables, components = result.matches._found.variables(part).tolist(), None
         branch_of_match = [0] * len(numbers)
     states_of_rows = result.drawn_states(part.state_of_item) if result.is_rows else None
     here, n_matches = [], 0
     for (low, high), branch in zip(itertools.pairwise(first_item.tolist()), branch_of_match, strict=True):
-        own = None if components is None else components[low:high]
+        match_components = None if components is None else components[low:high]
         if states_of_rows is None:
-            reached = state_of_events(result.automaton, told[low:high], own, branch)
+            reached = state_of_events(result.automaton, variables[low:high], match_components, branch)
         else:
             reached = states_of_rows[low:high]
-        kept = [low + i for i, one in enumerate(reached) if one == state]
+        kept = [low + i for i, reached_state in enumerate(reached) if reached_state == state]
         here += kept
         n_matches += bool(kept)
     return np.unique(event_of_item[np.array(here, np.int64)].astype(np.int64)), n_matches
@@ -221,13 +221,13 @@ def places_of_events(result: Result, positions: Sequence[int], partition: int | 
 
     """
     of_event = result.events.partition_of_event
-    own = [one for one in positions if partition is None or of_event[one] == partition]
+    shown_events = [event for event in positions if partition is None or of_event[event] == partition]
     explained, bars = result.bars
 
     def partials(position: int) -> list[dict[str, Any]]:
         return as_traits(bars, lambda at: result.places(at, partition)) if position == explained else []
 
-    at = zip(own, result.places(own, partition).tolist(), strict=True)
+    at = zip(shown_events, result.places(shown_events, partition).tolist(), strict=True)
     return [{"x": x, "y": y, "partials": partials(position)} for position, (x, y) in at]
 
 

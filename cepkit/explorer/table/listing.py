@@ -71,10 +71,10 @@ class ListedColumn:
         if kind in (TIME, DURATION):
             if not isinstance(series.dtype, np.dtype | pd.DatetimeTZDtype):  # Arrow
                 series = series.astype(series.dt.as_unit("ns").array.dtype)
-            own = series.array
-            local = own.tz_localize(None) if kind == TIME and own.tz is not None else own
-            per_tick = NS_OF_UNIT[own.unit]
-            return cls(kind, own.asi8, local.asi8, missing, per_tick)
+            array = series.array
+            local = array.tz_localize(None) if kind == TIME and array.tz is not None else array
+            per_tick = NS_OF_UNIT[array.unit]
+            return cls(kind, array.asi8, local.asi8, missing, per_tick)
         codes, texts = _codes_of(series)
         return cls(TEXT, codes, codes, missing, 1, texts)
 
@@ -105,7 +105,7 @@ def _codes_of(series: pd.Series) -> tuple[np.ndarray, tuple[str, ...]]:
     try:
         codes, values = pd.factorize(series, sort=True)
     except TypeError:  # values without an order, or lists
-        texts = pd.Series([full_text(one) for one in series], dtype=object).where(series.notna().to_numpy())
+        texts = pd.Series([full_text(cell) for cell in series], dtype=object).where(series.notna().to_numpy())
         codes, values = pd.factorize(texts, sort=True)
     return np.asarray(codes, np.int64), tuple(map(full_text, values))
 
@@ -180,7 +180,7 @@ class Listing:
         with self._lock:
             if name not in self._columns:
                 frame = self.frame
-                place = [str(one) for one in frame.columns].index(name)
+                place = [str(label) for label in frame.columns].index(name)
                 checkpoint()
                 self._columns[name] = ListedColumn.of(frame.iloc[:, place])
             return self._columns[name]
@@ -195,14 +195,14 @@ class Listing:
 
     def mistakes_in(self, filters: Mapping[str, str]) -> dict[str, str]:
         """Return what is wrong with filters, by column."""
-        found = {}
+        mistakes = {}
         for name, dtype in self.empty.dtypes.items():
             try:
                 if text := filters.get(str(name), "").strip():
                     read_filter(text, kind_of(dtype))
             except CepError as error:
-                found[str(name)] = str(error)
-        return found
+                mistakes[str(name)] = str(error)
+        return mistakes
 
     def valid(self, filters: Mapping[str, str]) -> dict[str, str]:
         """Return the filters that count: of columns of the table, and without mistakes."""
@@ -242,8 +242,8 @@ class Listing:
                 self._kept[key] = KeptMatches(np.flatnonzero(mask), mask, {})
                 while len(self._kept) > _KEPT:
                     self._kept.pop(next(iter(self._kept)))
-            found = self._kept[key]
-        return KeptMatches(found.numbers, found.mask, mistakes)
+            kept = self._kept[key]
+        return KeptMatches(kept.numbers, kept.mask, mistakes)
 
 
 # Histograms in the heads of the table: bars of numbers, times and durations, most frequent texts.
@@ -274,8 +274,8 @@ class Head:
         """Return the histogram with its heights; ``mask`` says which matches pass the filters."""
         kept = self._n if mask is None else np.bincount(self._bar_of_match[mask], minlength=len(self.bars))
         bars = [
-            {**bar, "n": n, "kept": own}
-            for bar, n, own in zip(self.bars, self._n.tolist(), kept.tolist(), strict=True)
+            {**bar, "n": n, "kept": n_kept}
+            for bar, n, n_kept in zip(self.bars, self._n.tolist(), kept.tolist(), strict=True)
         ]
         return {"kind": self.kind, "between": self.between, "says": self.says, "bars": bars}
 
@@ -283,14 +283,14 @@ class Head:
 def _head_of_values(column: ListedColumn) -> Head:
     values = column.local
     is_there = None if column.is_missing is None else ~column.is_missing
-    own = values if is_there is None else values[is_there]
-    finite = own[np.isfinite(own)] if own.dtype.kind == "f" else own
-    bars, places, between = _bars_of(column, own, finite)
+    present = values if is_there is None else values[is_there]
+    finite = present[np.isfinite(present)] if present.dtype.kind == "f" else present
+    bars, places, between = _bars_of(column, present, finite)
     if is_there is not None:
         of_match = np.full(len(values), len(bars), np.int64)
         of_match[is_there] = places
         places, bars = of_match, [*bars, _missing_bar()]
-    least, most = (_label(column, one) for one in (finite.min(), finite.max())) if len(finite) else ("", "")
+    least, most = (_label(column, end) for end in (finite.min(), finite.max())) if len(finite) else ("", "")
     says = f"{least} to {most}" if least != most else least
     return Head(column.kind, places, bars, between, says)
 
@@ -310,8 +310,10 @@ def _bars_of(column: ListedColumn, own: np.ndarray, finite: np.ndarray) -> tuple
     least, most = finite.min(), finite.max()
     is_whole = column.kind == NUMBER and own.dtype.kind in "iu"
     if (is_whole and int(most) - int(least) < BARS + 2) or (least == most and column.kind == NUMBER):
-        known = range(int(least), int(most) + 1) if is_whole else [float(least)]
-        bars = [{"label": number_text(one), "low": _typed(one), "high": _typed(one)} for one in known]
+        numbers = range(int(least), int(most) + 1) if is_whole else [float(least)]
+        bars = [
+            {"label": number_text(value), "low": _typed(value), "high": _typed(value)} for value in numbers
+        ]
         places = (own - own.dtype.type(least)).astype(np.int64) if is_whole else np.zeros(len(own), np.int64)
         return bars, places, ".."
     edges, texts = _edges_of(column, finite, least, most)
@@ -402,10 +404,10 @@ def _label(column: ListedColumn, value: Any, is_of_day: bool = False) -> str:
 def _head_of_texts(column: ListedColumn) -> Head:
     n_texts = len(column.texts)
     count = np.bincount(column.values + 1, minlength=n_texts + 1)
-    own = count[1:]
-    n_used = int(np.count_nonzero(own))
-    most = np.argsort(-own, kind="stable")[: TEXTS if n_used > TEXTS + 1 else n_used]
-    is_each = n_used > TEXTS + 1 and int(own.max(initial=0)) == 1  # no text is more frequent than another one
+    counts = count[1:]
+    n_used = int(np.count_nonzero(counts))
+    most = np.argsort(-counts, kind="stable")[: TEXTS if n_used > TEXTS + 1 else n_used]
+    is_each = n_used > TEXTS + 1 and int(counts.max(initial=0)) == 1  # no text is more frequent than another
     if is_each:
         most = most[:0]
     bars = [

@@ -34,15 +34,15 @@ def kind_of(dtype: Any) -> str:
 
 def columns_of(frame: pd.DataFrame) -> list[dict[str, str]]:
     """Return the columns of a frame as a trait of the table widget."""
-    made = []
+    columns = []
     for name, dtype in frame.dtypes.items():
         kind = kind_of(dtype)
         zone = getattr(dtype, "tz", None) if kind == TIME else None
         side = "right" if kind in (NUMBER, DURATION) else "left"
-        made.append(
+        columns.append(
             {"name": str(name), "align": side, "kind": kind, "zone": "" if zone is None else str(zone)}
         )
-    return made
+    return columns
 
 
 def columns_and_rows(frame: pd.DataFrame) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def full_text(value: Any) -> str:
     if isinstance(value, float | np.floating) and value == value:
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
     if isinstance(value, list | tuple | np.ndarray):
-        return f"[{', '.join(full_text(one) for one in value)}]"
+        return f"[{', '.join(full_text(part) for part in value)}]"
     return cell(value)
 
 
@@ -101,8 +101,8 @@ def number_text(value: Any) -> str:
 
 def _time_texts(values: pd.Series) -> list[str]:
     """Return times in their own zone, with equal numbers of digits; only dates if all are midnights."""
-    own = values.dt.tz_localize(None) if getattr(values.dtype, "tz", None) is not None else values
-    texts = ["" if one is pd.NaT else one.isoformat(sep=" ", timespec="nanoseconds") for one in own]
+    local = values.dt.tz_localize(None) if getattr(values.dtype, "tz", None) is not None else values
+    texts = ["" if time is pd.NaT else time.isoformat(sep=" ", timespec="nanoseconds") for time in local]
     digits = max((len(text[20:].rstrip("0")) for text in texts), default=0)
     if all(text[11:].strip("0:.") == "" for text in texts):
         return [text[:10] for text in texts]
@@ -184,12 +184,12 @@ def read_filter(text: str, kind: str) -> Filter:
     """Return the filter that a user typed for a column of this kind."""
     if kind == TEXT:
         return Filter(kind, _read_texts(text))
-    texts = [one.strip() for one in _COMMA_OF_LIST.split(text)]
-    return Filter(kind, tuple(_read_choice(one, kind) for one in texts if one or len(texts) == 1))
+    texts = [choice.strip() for choice in _COMMA_OF_LIST.split(text)]
+    return Filter(kind, tuple(_read_choice(choice, kind) for choice in texts if choice or len(texts) == 1))
 
 
 def _read_choice(text: str, kind: str) -> tuple[FilterPart, ...]:
-    return tuple(_read_part(one.strip(), kind) for one in _AND.split(text))
+    return tuple(_read_part(part.strip(), kind) for part in _AND.split(text))
 
 
 def _read_part(text: str, kind: str) -> FilterPart:
@@ -220,29 +220,29 @@ def _read_part(text: str, kind: str) -> FilterPart:
 
 def _read_bound(text: str, kind: str) -> Bound:
     read = {NUMBER: _read_number, TIME: _read_time, DURATION: _read_duration}[kind]
-    found = read(text) if text else None
-    if found is None:
+    bound = read(text) if text else None
+    if bound is None:
         noun = {NUMBER: "a number", TIME: "a time", DURATION: "a duration"}[kind]
         raise CepError(f"{text!r} is not {noun}. {HINTS[kind]}")
-    return found
+    return bound
 
 
 def _read_number(text: str) -> Bound | None:
     if text.casefold() in ("inf", "+inf", "-inf"):
         return Bound(float(text), float(text))
-    if not _NUMBER.fullmatch(text) or not any(one.isdigit() for one in text):
+    if not _NUMBER.fullmatch(text) or not any(char.isdigit() for char in text):
         return None
     digits = text.replace(",", "").replace("_", "")
-    if not any(one in digits.casefold() for one in ".e"):
+    if not any(char in digits.casefold() for char in ".e"):
         return Bound(int(digits), int(digits))
     return Bound(float(digits), float(digits))
 
 
 def _read_time(text: str) -> Bound | None:
-    found = _TIME.fullmatch(text)
-    if found is None or not any(found.groups()):
+    fields = _TIME.fullmatch(text)
+    if fields is None or not any(fields.groups()):
         return None
-    year, month, day, hour, minute, second, part = found.groups()
+    year, month, day, hour, minute, second, part = fields.groups()
     begin, length = 0, DAY_NS
     if year is not None:
         try:
@@ -270,10 +270,10 @@ def _read_duration(text: str) -> Bound | None:
     if _read_number(text) is not None and text.strip("+-0.") != "":
         raise CepError(f"The unit of {text!r} is missing. {HINTS[DURATION]}")
     try:
-        made = pd.Timedelta(text)
+        duration = pd.Timedelta(text)
     except ValueError:
         return None
-    return None if made is pd.NaT else Bound(made.value, made.value)
+    return None if duration is pd.NaT else Bound(duration.value, duration.value)
 
 
 def _read_texts(text: str) -> tuple[tuple[FilterPart, ...], ...]:
@@ -282,18 +282,18 @@ def _read_texts(text: str) -> tuple[tuple[FilterPart, ...], ...]:
     unwanted: list[FilterPart] = []
     place, sign = 0, ""
     while place < len(text):
-        found = _QUOTED.match(text, place)
-        if found is None:
+        value_match = _QUOTED.match(text, place)
+        if value_match is None:
             raise CepError(f"A quotation mark is not closed or has text after it. {HINTS[TEXT]}")
-        place = found.end()
-        sign, value = found[1] or sign, found[2]
+        place = value_match.end()
+        sign, value = value_match[1] or sign, value_match[2]
         is_quoted = value.startswith('"')
         if is_quoted:
             value = value[1:-1].replace('""', '"')
-        elif not value and not found[1]:
+        elif not value and not value_match[1]:
             continue
         elif not value:
-            raise CepError(f"A text is missing after {found[1]}. {HINTS[TEXT]}")
+            raise CepError(f"A text is missing after {value_match[1]}. {HINTS[TEXT]}")
         if value.casefold() == "empty" and not is_quoted:
             part = FilterPart("empty", ())
         elif sign in ("=", "!="):
@@ -327,12 +327,12 @@ def choose_texts(filter: Filter, texts: Sequence[str]) -> np.ndarray:
     def fulfils(part: FilterPart) -> np.ndarray:
         sign = part.sign.removeprefix("not ")
         if sign == "empty":
-            made = np.array([False] * n + [True])
+            is_met = np.array([False] * n + [True])
         elif sign == "is":
-            made = np.array([*(text == part.bounds[0] for text in texts), False])
+            is_met = np.array([*(text == part.bounds[0] for text in texts), False])
         else:
-            made = np.array([*(part.bounds[0] in text for text in folded), False])
-        return ~made if part.sign.startswith("not ") else made
+            is_met = np.array([*(part.bounds[0] in text for text in folded), False])
+        return ~is_met if part.sign.startswith("not ") else is_met
 
     return _combine(filter, fulfils)
 
@@ -378,26 +378,26 @@ def choose_times(
 
     def fulfils(part: FilterPart) -> np.ndarray:
         nonlocal of_day
-        own, bounds = values, part.bounds
+        ticks, bounds = values, part.bounds
         is_of_day = any(bound is not None and bound.is_of_day for bound in bounds)
         if is_of_day:
             of_day = values % ticks_per_day if of_day is None else of_day
-            own = of_day
+            ticks = of_day
         first = bounds[0]
         if part.sign in ("=", "!="):
-            same = (own >= ceil(first.low)) & (own < _end_of(first, False, ns_per_tick))
+            same = (ticks >= ceil(first.low)) & (ticks < _end_of(first, False, ns_per_tick))
             return same if part.sign == "=" else ~same
         if part.sign.startswith(".."):
             low = None if first is None else ceil(first.low)
             high = None if bounds[1] is None else _end_of(bounds[1], part.sign == "..<", ns_per_tick)
             if is_of_day and low is not None and high is not None and low >= high:
-                return (own >= low) | (own < high)  # over midnight
-            return _within(own, low, high, True)
+                return (ticks >= low) | (ticks < high)  # over midnight
+            return _within(ticks, low, high, True)
         if part.sign == ">":
-            return own > first.low // ns_per_tick
+            return ticks > first.low // ns_per_tick
         if part.sign == ">=":
-            return own >= ceil(first.low)
-        return own < (ceil(first.low) if part.sign == "<" else _end_of(first, False, ns_per_tick))
+            return ticks >= ceil(first.low)
+        return ticks < (ceil(first.low) if part.sign == "<" else _end_of(first, False, ns_per_tick))
 
     return _choose(filter, fulfils, len(values), is_missing)
 
@@ -412,10 +412,10 @@ def _end_of(bound: Bound, is_open: bool, ns_per_tick: int) -> int:
 
 
 def _within(values: np.ndarray, low: Any, high: Any, is_open: bool) -> np.ndarray:
-    made = np.ones(len(values), bool) if low is None else values >= low
+    is_within = np.ones(len(values), bool) if low is None else values >= low
     if high is not None:
-        made = made & (values < high if is_open else values <= high)
-    return made
+        is_within = is_within & (values < high if is_open else values <= high)
+    return is_within
 
 
 def _compare(sign: str, values: np.ndarray, bound: Any) -> np.ndarray:
@@ -440,10 +440,10 @@ def _choose(
 
 
 def _combine(filter: Filter, fulfils: Callable[[FilterPart], np.ndarray]) -> np.ndarray:
-    made = None
+    kept = None
     for choice in filter.choices:
-        own = fulfils(choice[0])
+        fits = fulfils(choice[0])
         for part in choice[1:]:
-            own = own & fulfils(part)
-        made = own if made is None else made | own
-    return made
+            fits = fits & fulfils(part)
+        kept = fits if kept is None else kept | fits
+    return kept
