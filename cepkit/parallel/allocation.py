@@ -41,15 +41,15 @@ def allocate_threads(
     if threads < sum(fewest):
         raise CepError(f"threads={threads}: {len(loads)} agents need at least {sum(fewest)}")
     shares = thread_shares(loads, threads)
-    made = [max(n, floor(share + _ROUNDING)) for n, share in zip(fewest, shares, strict=True)]
-    short = sorted(range(len(loads)), key=lambda i: (made[i] - shares[i], i))
-    for i in short[: max(threads - sum(made), 0)]:
-        made[i] += 1
-    while sum(made) > threads:
+    counts = [max(n, floor(share + _ROUNDING)) for n, share in zip(fewest, shares, strict=True)]
+    short = sorted(range(len(loads)), key=lambda i: (counts[i] - shares[i], i))
+    for i in short[: max(threads - sum(counts), 0)]:
+        counts[i] += 1
+    while sum(counts) > threads:
         # Among agents with equally many threads, the one with less load gives; at equal load, the later one.
-        giving = [i for i in range(len(loads)) if made[i] > fewest[i]]
-        made[min(giving, key=lambda i: (-made[i], shares[i], -i))] -= 1
-    return tuple(made)
+        giving = [i for i in range(len(loads)) if counts[i] > fewest[i]]
+        counts[min(giving, key=lambda i: (-counts[i], shares[i], -i))] -= 1
+    return tuple(counts)
 
 
 def split_by_load(threads: int, event_load: float, match_load: float) -> tuple[int, int]:
@@ -69,9 +69,9 @@ def pairs_to_fuse(
     nothing: list[tuple[float, tuple[int, ...]]] = [(inf, ())] * n_pairs
     best = [[(0.0, ()), *nothing]]
     for a in reversed(range(n)):
-        made = list(best[-1])
+        best_pairs = list(best[-1])
         for left in range(1, n_pairs + 1 if a in firsts else 0):
             cost, pairs = best[-2][left - 1]
-            made[left] = min(made[left], (cost + loads[a] + loads[a + 1], (a, *pairs)))
-        best.append(made)
+            best_pairs[left] = min(best_pairs[left], (cost + loads[a] + loads[a + 1], (a, *pairs)))
+        best.append(best_pairs)
     return max((pairs for cost, pairs in best[-1] if cost < inf), key=len)

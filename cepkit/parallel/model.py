@@ -225,10 +225,10 @@ def match_buffer_sizes(rates: AgentRates, model: str = "simplex", delay: Delay =
 def delays(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
     """Return the delay of every agent in seconds; raise CepError if the number of delays is wrong."""
     n = len(rates.agents)
-    made = tuple(delay) if hasattr(delay, "__len__") else (delay,) * n
-    if len(made) != n:
-        raise CepError(f"delay: {len(made)} values. There must be {n}, one per agent")
-    return made
+    delay_of_agent = tuple(delay) if hasattr(delay, "__len__") else (delay,) * n
+    if len(delay_of_agent) != n:
+        raise CepError(f"delay: {len(delay_of_agent)} values. There must be {n}, one per agent")
+    return delay_of_agent
 
 
 def shares_left(rates: AgentRates, delay: Delay) -> tuple[float, ...]:
@@ -261,9 +261,9 @@ def agent_statistics(
         plan_joins(bound, program.given_order(bound) if orders is None else orders[b])
         for b, bound in enumerate(program.branches)
     ]
-    own = OrderedEvents(program, events)
-    duration = _duration(own)
-    sample = _EventSample(own, duration, _window(own, duration), seed)
+    ordered = OrderedEvents(program, events)
+    duration = _duration(ordered)
+    sample = _EventSample(ordered, duration, _window(ordered, duration), seed)
     return tuple(sample.rates(plan) for plan in plans)
 
 
@@ -281,12 +281,12 @@ def _duration(own: OrderedEvents) -> float:
 def _window(own: OrderedEvents, duration: float) -> float:
     """Return the length of a window in seconds."""
     window = own.program.window
-    made = duration
+    length = duration
     if window.within is not None:
-        made = min(made, window.within / _ticks_per_s(own.program))
+        length = min(length, window.within / _ticks_per_s(own.program))
     if window.within_events is not None:
-        made = min(made, window.within_events * duration / max(own.places.n, 1))
-    return float(made)
+        length = min(length, window.within_events * duration / max(own.places.n, 1))
+    return float(length)
 
 
 def _ticks_per_s(program: SequenceProgram) -> int:
@@ -311,9 +311,9 @@ class _EventSample:
         return AgentRates(
             tuple(n_events[c] / self.duration for c in plan.order),
             self.window,
-            selectivities=tuple(one.first() for one in shares),
-            loop_selectivities=tuple(one.further() for one in shares),
-            passing=tuple(one.completing() if one.join.is_loop else 1.0 for one in shares),
+            selectivities=tuple(share.first() for share in shares),
+            loop_selectivities=tuple(share.further() for share in shares),
+            passing=tuple(share.completing() if share.join.is_loop else 1.0 for share in shares),
             repeats=tuple((join.low, join.high) for join in plan.joins),
             in_window=tuple(in_window[c] for c in plan.order),
             in_gap=tuple(in_gap[join.component] if _has_gap(join) else inf for join in plan.joins),
@@ -349,34 +349,34 @@ class _JoinShares:
 
     def _looks_back(self, i: int, c: int) -> bool:
         """Return whether a condition compares an event of loop ``c`` with earlier ones of the loop."""
-        one = self.bound.conditions[i]
-        back = {_looked_back_at(leaf) for leaf in one.term.walk()}
-        return any(one.component_of_variable.get(variable) == c for variable in back)
+        condition = self.bound.conditions[i]
+        back = {_looked_back_at(leaf) for leaf in condition.term.walk()}
+        return any(condition.component_of_variable.get(variable) == c for variable in back)
 
     def _condition(self, i: int, own: int | None = None) -> float:
         """Return the share that satisfies a condition; ``own``: number of events of the join's component."""
-        of = components_of_condition(self.bound.conditions[i])
+        compared = components_of_condition(self.bound.conditions[i])
         components = self.bound.branch.components
-        sizes = {c: max(components[c].low, 2 if self._looks_back(i, c) else 1) for c in of}
+        sizes = {c: max(components[c].low, 2 if self._looks_back(i, c) else 1) for c in compared}
         sizes |= {} if own is None else {self.join.component: own}
-        return self._share(f"condition {i}", of, sizes, conditions=(i,))
+        return self._share(f"condition {i}", compared, sizes, conditions=(i,))
 
     def _absence(self, a: int) -> float:
-        of = components_of_absence(self.bound, a)
-        return self._share(f"absence {a}", of, {}, absences=(a,))
+        components = components_of_absence(self.bound, a)
+        return self._share(f"absence {a}", components, {}, absences=(a,))
 
     def _share(
         self, name: str, of: Iterable[int], sizes: Mapping[int, int], conditions=(), absences=()
     ) -> float:
-        sample, own = self.sample, self.sample.own
+        sample, ordered = self.sample, self.sample.own
         size = np.array([sizes.get(c, 1) for c in range(len(self.members))], np.int64)
         first = np.concatenate([[0], np.cumsum(size)])
         drawn = frozenset(chain.from_iterable(range(first[c], first[c + 1]) for c in of or [0]))
 
         def holds(places: np.ndarray) -> np.ndarray:
-            accept = own.accept if absences else None
+            accept = ordered.accept if absences else None
             sizes_of = np.repeat(size[None, :], len(places), axis=0)
-            return holding(own.places, accept, self.bound, places.ravel(), sizes_of, conditions, absences)
+            return holding(ordered.places, accept, self.bound, places.ravel(), sizes_of, conditions, absences)
 
         members = [self.members[c] for c in np.repeat(np.arange(len(size)), size)]
         drawing = (sample.later, sample.window_end, sample.seed)
@@ -451,8 +451,8 @@ def computation(rates: AgentRates, model: str = "simplex") -> tuple[float, ...]:
 
     Source: HYPERSONIC, section IV: comp_i = 2 c_i e_i m_i W.
     """
-    made = evaluation_rates(rates, model)
-    return tuple(rates.evaluation_cost[c] * n for c, n in zip(rates.agents, made, strict=True))
+    evaluations = evaluation_rates(rates, model)
+    return tuple(rates.evaluation_cost[c] * n for c, n in zip(rates.agents, evaluations, strict=True))
 
 
 def synchronisation(
@@ -467,11 +467,11 @@ def synchronisation(
     Differs: the paper's formula assumes equally many workers of both kinds.
     """
     m, sent = arrival_rates(rates, model), sending_rates(rates, model)
-    made = []
+    times = []
     for a, c in enumerate(rates.agents):
         locks = rates.rates[c] * match_workers[a] + m[a] * event_workers[a]
-        made.append(rates.lock_cost[c] * locks + rates.send_cost[c] * sent[a])
-    return tuple(made)
+        times.append(rates.lock_cost[c] * locks + rates.send_cost[c] * sent[a])
+    return tuple(times)
 
 
 def agent_loads(

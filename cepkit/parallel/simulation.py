@@ -92,16 +92,16 @@ def _time_part(agents: Agents, crew: Crew, keep: bool, part: tuple[int, int, int
 def _fit(run: AgentRun, timed: Timed) -> Costs:
     """Return the costs that fit the steps best; ``lock`` is the whole fixed time of a step."""
     k, agents = run.k, run.agents
-    rows, times = np.concatenate([own for own, _ in timed]), np.concatenate([took for _, took in timed])
+    rows, times = np.concatenate([part for part, _ in timed]), np.concatenate([took for _, took in timed])
     steps = rows[:, k.ACTION] != k.BY_SOURCE
-    own, stage = rows[steps], rows[steps, k.OF_STAGE].astype(np.int64)
-    tested = own[:, k.WITH_TESTED]
+    step_rows, stage = rows[steps], rows[steps, k.OF_STAGE].astype(np.int64)
+    tested = step_rows[:, k.WITH_TESTED]
     by_agent = [np.where(stage == s, tested, 0.0) for s in agents.stage_of_agent]
     # A fitting pair is looped in a loop; elsewhere it is sent or becomes a match.
-    hits = np.maximum(own[:, k.WITH_LOOPED], own[:, k.WITH_SENT] + own[:, k.WITH_MATCHES])
+    hits = np.maximum(step_rows[:, k.WITH_LOOPED], step_rows[:, k.WITH_SENT] + step_rows[:, k.WITH_MATCHES])
     is_last = run.net.stages[stage, k.NEXT] < 0
     causes = [
-        np.ones(len(own)), own[:, k.WITH_ITEMS], own[:, k.WITH_LOOKED] - tested,
+        np.ones(len(step_rows)), step_rows[:, k.WITH_ITEMS], step_rows[:, k.WITH_LOOKED] - tested,
         np.where(is_last, 0.0, hits), np.where(is_last, hits, 0.0), *by_agent,
     ]  # fmt: skip
     lock, item, look, send, match, *comparison = robust_nonnegative(np.column_stack(causes), times[steps])
@@ -109,7 +109,7 @@ def _fit(run: AgentRun, timed: Timed) -> Costs:
     return Costs(
         item=item,
         look=look,
-        comparison=tuple(max(0.0, of - look) for of in comparison),  # a comparison includes a look
+        comparison=tuple(max(0.0, cost - look) for cost in comparison),  # a comparison includes a look
         lock=lock,
         send=send,
         delivery=float(np.median(of_event)) if len(of_event) else 0.0,
@@ -125,10 +125,10 @@ def _timed_steps(run: AgentRun) -> Timed:
     is_step = (rows[:, k.ACTION] == k.BY_EVENTS) | (rows[:, k.ACTION] == k.BY_PARTIALS)
     rows = rows[is_step | (is_source & (rows[:, k.OF_STAGE] < 0))]
     for r in range(run.crew.n_threads):
-        own = rows[rows[:, k.BY_THREAD] == r]
-        begun = np.append(own[1:, k.BEGIN], np.nan)
-        took = np.where(own[:, k.ACTION] == k.BY_SOURCE, begun, own[:, k.UNTIL]) - own[:, k.BEGIN]
-        timed.append((own[np.isfinite(took)], took[np.isfinite(took)]))  # the last row has no next one
+        steps = rows[rows[:, k.BY_THREAD] == r]
+        begun = np.append(steps[1:, k.BEGIN], np.nan)
+        took = np.where(steps[:, k.ACTION] == k.BY_SOURCE, begun, steps[:, k.UNTIL]) - steps[:, k.BEGIN]
+        timed.append((steps[np.isfinite(took)], took[np.isfinite(took)]))  # the last row has no next one
     return timed
 
 

@@ -112,7 +112,7 @@ class Trace:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_threads", whole_number("trace: n_threads", self.n_threads))
         object.__setattr__(self, "agents", tuple(self.agents))
-        if len(set(self.agents)) < len(self.agents) or not all(isinstance(of, str) for of in self.agents):
+        if len(set(self.agents)) < len(self.agents) or not all(isinstance(name, str) for name in self.agents):
             raise CepError(f"trace: agents {list(self.agents)}. Give each agent a text of its own")
         object.__setattr__(self, "done", Actions(*_columns(self.done, Actions)))
         object.__setattr__(self, "lengths_read", Lengths(*_columns(self.lengths_read, Lengths)))
@@ -188,11 +188,11 @@ class Trace:
         items = np.bincount(row, done.n_items, minlength=len(threads)).astype(np.int64)
         agent, action = np.full((2, len(threads)), -1)
         for r in range(len(threads)):
-            own = row == r
-            if own.any():
-                spent = done.end[own] - done.start[own]
-                agent[r] = np.argmax(np.bincount(done.agent[own] + 1, spent)) - 1
-                action[r] = np.argmax(np.bincount(done.action[own], spent))
+            of_thread = row == r
+            if of_thread.any():
+                spent = done.end[of_thread] - done.start[of_thread]
+                agent[r] = np.argmax(np.bincount(done.agent[of_thread] + 1, spent)) - 1
+                action[r] = np.argmax(np.bincount(done.action[of_thread], spent))
         makespan = self.makespan
         return pd.DataFrame(
             {
@@ -240,20 +240,20 @@ class Trace:
         whole_number("trace: n_bins", n_bins, 1)
         makespan, threads, names = self.makespan, self._threads(), (*ACTIONS, IDLE)
         edges = np.linspace(0.0, makespan, n_bins + 1)
-        found = []  # thread, agent, action and time in every bin
+        parts = []  # thread, agent, action and time in every bin
         for thread in threads if makespan else ():
-            own = np.flatnonzero(self.done.thread == thread)
-            own = own[np.lexsort((self.done.end[own], self.done.start[own]))]
-            kind = (self.done.agent[own] + 1) * len(ACTIONS) + self.done.action[own]
+            rows = np.flatnonzero(self.done.thread == thread)
+            rows = rows[np.lexsort((self.done.end[rows], self.done.start[rows]))]
+            kind = (self.done.agent[rows] + 1) * len(ACTIONS) + self.done.action[rows]
             idle = np.diff(edges)
             for code in np.unique(kind):
-                of = own[kind == code]
-                spent = np.diff(_time_until(edges, self.done.start[of], self.done.end[of]))
+                of_kind = rows[kind == code]
+                spent = np.diff(_time_until(edges, self.done.start[of_kind], self.done.end[of_kind]))
                 idle = idle - spent
-                found.append((thread, code // len(ACTIONS) - 1, code % len(ACTIONS), spent))
-            found.append((thread, NO_AGENT, len(ACTIONS), idle))
-        thread, agent, action = (np.array([row[c] for row in found], np.int64) for c in range(3))
-        share = np.array([row[3] for row in found]).reshape(-1, n_bins) / max(makespan / n_bins, 1e-300)
+                parts.append((thread, code // len(ACTIONS) - 1, code % len(ACTIONS), spent))
+            parts.append((thread, NO_AGENT, len(ACTIONS), idle))
+        thread, agent, action = (np.array([row[c] for row in parts], np.int64) for c in range(3))
+        share = np.array([row[3] for row in parts]).reshape(-1, n_bins) / max(makespan / n_bins, 1e-300)
         # Rounding leaves tiny shares in empty cells.
         group, number = np.nonzero(share > 1e-9)
         order = np.lexsort((group, number, thread[group]))
@@ -319,10 +319,10 @@ class Trace:
         import pandas as pd
 
         done, n = self.done, len(self.agents)
-        own = done.agent >= 0
+        has_agent = done.agent >= 0
 
         def total(values: np.ndarray, action: int | None = None) -> np.ndarray:
-            rows = own if action is None else own & (done.action == action)
+            rows = has_agent if action is None else has_agent & (done.action == action)
             return np.bincount(done.agent[rows], values[rows], minlength=n)
 
         columns = {"agent": self._with_labels(np.arange(n)), "busy": total(done.end - done.start)}
@@ -466,12 +466,12 @@ class Trace:
         read, makespan = self.lengths_read, self.makespan
         mean, most = np.zeros(len(self.agents)), np.zeros(len(self.agents), np.int64)
         for agent in range(len(self.agents)):
-            own = np.flatnonzero(read.agent == agent)
-            own = own[np.argsort(read.time[own], kind="stable")]
-            values = getattr(read, name)[own]
+            rows = np.flatnonzero(read.agent == agent)
+            rows = rows[np.argsort(read.time[rows], kind="stable")]
+            values = getattr(read, name)[rows]
             most[agent] = values.max(initial=0)
             if makespan:
-                held = np.diff(np.minimum([*read.time[own], makespan], makespan))
+                held = np.diff(np.minimum([*read.time[rows], makespan], makespan))
                 mean[agent] = (values * held).sum() / makespan
         return mean, most
 
@@ -483,11 +483,11 @@ def clock_unit(ns: float) -> tuple[str, float]:
 
 def _columns(rows: NamedTuple, of: type) -> list[np.ndarray]:
     """Return the checked arrays of a table, read-only and with their types."""
-    made, n_rows = [], None
+    arrays, n_rows = [], None
     for name, values in zip(of._fields, rows, strict=True):
         array = np.asarray(values)
         if array.ndim != 1 or (n_rows is not None and len(array) != n_rows):
-            shapes = {own: np.shape(column) for own, column in zip(of._fields, rows, strict=True)}
+            shapes = {field: np.shape(column) for field, column in zip(of._fields, rows, strict=True)}
             raise CepError(
                 f"trace: {of.__name__} differ in shape, {shapes}. Give one-dimensional arrays of equal length"
             )
@@ -497,8 +497,8 @@ def _columns(rows: NamedTuple, of: type) -> list[np.ndarray]:
             raise CepError(f"trace: {name} of {of.__name__} is {array.dtype}. Give {wanted.__name__}")
         array = array.astype(wanted)
         array.flags.writeable = False
-        made.append(array)
-    return made
+        arrays.append(array)
+    return arrays
 
 
 def _check(trace: Trace) -> None:

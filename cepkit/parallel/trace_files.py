@@ -36,8 +36,8 @@ def write_tables(
     try:
         for name, columns in zip(FILES, tables, strict=True):
             arrays = {
-                of: _as_words(values, words[of]) if of in words else pa.array(values)
-                for of, values in columns.items()
+                column: _as_words(values, words[column]) if column in words else pa.array(values)
+                for column, values in columns.items()
             }
             table = pa.table(arrays).replace_schema_metadata(head)
             pq.write_table(table, written / name, compression="zstd")
@@ -58,8 +58,8 @@ def read_tables(path: Path) -> tuple[dict[str, Any], list[pa.Table]]:
         tables = [pq.read_table(path / name) for name in FILES]
         about = json.loads((tables[0].schema.metadata or {}).get(_FORMAT.encode(), b"{}"))
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        said = str(error).split("\n")[0]
-        raise CepError(f"trace: {str(path)!r} is damaged: {short_text(said)}") from None
+        reason = str(error).split("\n")[0]
+        raise CepError(f"trace: {str(path)!r} is damaged: {short_text(reason)}") from None
     if about.get("version") != VERSION:
         raise CepError(
             f"trace: {str(path)!r} has version {about.get('version')}. This cepkit reads version {VERSION}"
@@ -86,5 +86,5 @@ def _as_words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
 
 def _as_codes(column: pa.ChunkedArray, words: Sequence[str]) -> np.ndarray:
     texts, values = column.cast(pa.string()), pa.array(words, pa.string())
-    found = pc.index_in(texts, value_set=values)  # pyright: ignore[reportAttributeAccessIssue]
-    return pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    codes = pc.index_in(texts, value_set=values)  # pyright: ignore[reportAttributeAccessIssue]
+    return pc.fill_null(codes, -1).to_numpy().astype(np.int64)

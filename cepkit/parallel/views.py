@@ -170,9 +170,9 @@ class BufferView(TraceView):
         return {"panels": panels, "models": models, "note": MODEL_NOTE if models else ""}
 
     def _columns(self, low: float, high: float) -> dict[str, Any]:
-        made = occupancy(self._trace, low, high)
-        columns = {name: getattr(made, name) for name in ("mean", "least", "greatest")}
-        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
+        occupied = occupancy(self._trace, low, high)
+        columns = {name: getattr(occupied, name) for name in ("mean", "least", "greatest")}
+        return {**columns, "shown": [low, high], "n_bins": occupied.mean.shape[-1]}
 
     def figure(self) -> go.Figure:
         """Return the lengths and models as a plotly figure."""
@@ -192,19 +192,19 @@ class BufferView(TraceView):
 
 
 def _buffers_svg(view: BufferView) -> str:
-    made = occupancy(view._trace, n_bins=120)
+    occupied = occupancy(view._trace, n_bins=120)
     end = view.extent[1] or 1.0
     top, width = 34, (WIDTH_OF_BUFFERS - 2 * LEFT - 40) / 2
     parts = [drawing.text(0, 18, view.title, size=15)]
-    middle = (made.edges[:-1] + made.edges[1:]) / 2
+    middle = (occupied.edges[:-1] + occupied.edges[1:]) / 2
     for p, panel in enumerate(view.panels):
         x = LEFT + (p % 2) * (width + LEFT + 30)
         y = top + 18 + (p // 2) * (PANEL + GAP + 14)
         bottom = y + PANEL
-        levels = [of for of in view.models if of["length"] == panel["length"]]
+        levels = [level for level in view.models if level["length"] == panel["length"]]
         most = max([1.0, *panel["most"]])
-        fitting = [of for of in levels if of["value"] <= 4 * most]
-        scale = PANEL / (1.06 * max([most, *(of["value"] for of in fitting)]))
+        fitting = [level for level in levels if level["value"] <= 4 * most]
+        scale = PANEL / (1.06 * max([most, *(level["value"] for level in fitting)]))
         parts.append(drawing.text(x, y - 6, panel["label"]))
         for value in drawing.ticks(0.0, PANEL / scale, 4):
             parts.append(
@@ -217,12 +217,14 @@ def _buffers_svg(view: BufferView) -> str:
             parts.append(drawing.text(at, bottom + 15, drawing.tick_text(value), anchor="middle", size=11))
         for a, agent in enumerate(view.agents):
             colour, dash = theme.PALETTE[a % len(theme.PALETTE)], drawing.DASHES[a % len(drawing.DASHES)]
-            d = drawing.line(x + middle / end * width, bottom - made.mean[p, a] * scale)
-            own = drawing.path(d, fill="none", stroke=colour, stroke_width=1.6, stroke_dasharray=dash or None)
-            parts.append(drawing.titled(own, f"agent {agent['name']}"))
-        for of in fitting:
-            a = [agent["name"] for agent in view.agents].index(of["agent"])
-            y_of = bottom - of["value"] * scale
+            d = drawing.line(x + middle / end * width, bottom - occupied.mean[p, a] * scale)
+            curve = drawing.path(
+                d, fill="none", stroke=colour, stroke_width=1.6, stroke_dasharray=dash or None
+            )
+            parts.append(drawing.titled(curve, f"agent {agent['name']}"))
+        for level in fitting:
+            a = [agent["name"] for agent in view.agents].index(level["agent"])
+            y_of = bottom - level["value"] * scale
             colour = theme.PALETTE[a % len(theme.PALETTE)]
             parts.append(
                 drawing.path(f"M{x:.1f},{y_of:.1f}h{width:.1f}", stroke=colour, stroke_dasharray="1 3")
@@ -230,7 +232,7 @@ def _buffers_svg(view: BufferView) -> str:
             words = view.agents[a]["mark"]
             parts.append(drawing.text(x + 8 + 18 * a, y_of - 3, words, size=10))
         if levels:
-            words = f"{levels[0]['model']}: {', '.join(_level(of, of in fitting) for of in levels)}"
+            words = f"{levels[0]['model']}: {', '.join(_level(level, level in fitting) for level in levels)}"
             words = drawing.fitting(words, width - 7 * len(panel["label"]), 10)
             parts.append(drawing.text(x + width, y - 6, words, anchor="end", size=10))
     y = top + 2 * (PANEL + GAP + 14) + 6
@@ -303,12 +305,12 @@ class ThreadView(TraceView):
         whole = len(self._trace.done.start) <= MOST_ACTIONS
         segments = thread_segments(self._trace, *(self.extent or [0.0, None] if whole else (low, high)))
         names = ("lane", "agent", "action", "start", "end", "low", "high", "items")
-        made = {name: getattr(segments, name) for name in names}
+        columns = {name: getattr(segments, name) for name in names}
         marks = [
             {"lane": lane, "time": time, "agent": agent}
             for lane, time, agent in agent_marks(segments, low, high)
         ]
-        return {**made, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
+        return {**columns, "marks": marks, "n_bins": segments.n_bins, "shown": [low, high]}
 
     def figure(self, what: str = "threads") -> go.Figure:
         """Return a plotly figure of the lanes, or for ``"allocation"`` of the threads of each agent."""
@@ -354,20 +356,20 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         colour = theme.INK if a < 0 else theme.PALETTE[a % len(theme.PALETTE)]
         name = SOURCE_LABEL if a < 0 else view.agents[a]["name"]
         for k, action in enumerate(ACTIONS):
-            own = np.flatnonzero((segments.agent == a) & (segments.action == k))
-            if not len(own):
+            members = np.flatnonzero((segments.agent == a) & (segments.action == k))
+            if not len(members):
                 continue
             # Ids are global in a page with several drawings, so equal ids must mean equal patterns.
             fill, pattern = colour, drawing.work_pattern(f"cepkit-{action}-{colour[1:]}", action, colour)
             if pattern:
                 parts.append(pattern)
                 fill = f"url(#cepkit-{action}-{colour[1:]})"
-            y = top + (segments.lane[own] + 1.0) * height_of_lane - 1
+            y = top + (segments.lane[members] + 1.0) * height_of_lane - 1
             rows = drawing.rectangles(
-                LABELS + segments.start[own] * scale,
-                y - segments.high[own] * (height_of_lane - 2),
-                LABELS + segments.end[own] * scale,
-                y - segments.low[own] * (height_of_lane - 2),
+                LABELS + segments.start[members] * scale,
+                y - segments.high[members] * (height_of_lane - 2),
+                LABELS + segments.end[members] * scale,
+                y - segments.low[members] * (height_of_lane - 2),
             )
             body.append(drawing.titled(drawing.path(rows, fill=fill), f"{name}, {ACTION_WORDS[action]}"))
         if a >= 0:
@@ -378,9 +380,9 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         y = top + (lane + 0.5) * height_of_lane + 4
         mark = drawing.text(LABELS + time * scale, y, view.agents[a]["mark"], anchor="middle", size=10)
         body.append(f'<g stroke="#fff" stroke-width="2.4" paint-order="stroke" fill="#222">{mark}</g>')
-    for lane, of in enumerate(view.lanes):
+    for lane, lane_trait in enumerate(view.lanes):
         y = top + (lane + 0.5) * height_of_lane + 4
-        words = drawing.fitting(of["label"], LABELS - 12, 11)
+        words = drawing.fitting(lane_trait["label"], LABELS - 12, 11)
         parts.append(drawing.text(LABELS - 8, y, words, anchor="end", size=min(11, height_of_lane)))
     for value in drawing.ticks(0.0, trace.makespan / view.unit_ns):
         x_of_tick = LABELS + value * view.unit_ns * scale
@@ -399,7 +401,7 @@ def _threads_svg(view: ThreadView, segments: Segments) -> str:
         parts.append(drawing.text((LABELS + right) / 2, (top + bottom) / 2, "no thread did anything"))
     y = bottom + AXIS + 42
     for row in view.allocation:
-        words = [f"{row[name]:.3g} {said}" for name, said in THREAD_WORDS.items() if row[name] is not None]
+        words = [f"{row[name]:.3g} {text}" for name, text in THREAD_WORDS.items() if row[name] is not None]
         parts.append(drawing.text(0, y, f"threads of agent {row['agent']}: {', '.join(words)}"))
         y += 18
     label = view.title

@@ -47,19 +47,19 @@ class AgentRun:
     def _groups(self) -> list[list[int]]:
         stages = self.agents.stage_of_agent
         self.agents.check_fused(self.crew.fused)
-        groups = [[stages[a] for a in own] for own in self.crew.fused]
-        taken = {s for own in groups for s in own}
+        groups = [[stages[a] for a in group] for group in self.crew.fused]
+        taken = {s for group in groups for s in group}
         return sorted([*groups, *([s] for s in stages if s not in taken)])
 
     def _threads_of_groups(self) -> list[int]:
         crew, n_groups = self.crew, len(self.groups)
         if crew.of_agent is not None:
-            of = list(crew.of_agent)
-            if len(of) != n_groups or sum(of) != crew.n_threads:
+            counts = list(crew.of_agent)
+            if len(counts) != n_groups or sum(counts) != crew.n_threads:
                 raise CepError(
-                    f"threads by agent {of} do not fit {n_groups} agents and {crew.n_threads} threads"
+                    f"threads by agent {counts} do not fit {n_groups} agents and {crew.n_threads} threads"
                 )
-            return of
+            return counts
         return [crew.n_threads // n_groups + (g < crew.n_threads % n_groups) for g in range(n_groups)]
 
     def _assign_work(self) -> tuple[np.ndarray, np.ndarray]:
@@ -142,10 +142,10 @@ class AgentRun:
             deliveries = np.ascontiguousarray(deliveries[:, low:high])
         n = agents.places.n
         time = np.zeros(n) if arrival is None else np.ascontiguousarray(arrival, np.float64)
-        made = (
+        arrays = (
             stages, events, agents.first_event, deliveries, by_place, time, serves, home, cost, options,
         )  # fmt: skip
-        return k.Network(*map(read_only, made))
+        return k.Network(*map(read_only, arrays))
 
     # --- arrays
 
@@ -287,32 +287,32 @@ class AgentRun:
 
     def block(self) -> MatchBlock:
         """Return the matches by branch, in the order of detection."""
-        n, places, made = int(self.shared[self.k.N_FOUND]), self.agents.places, []
+        n, places, blocks = int(self.shared[self.k.N_FOUND]), self.agents.places, []
         for b, plan in enumerate(self.agents.plans):
-            own = np.flatnonzero(self.found.branch[:n] == b)
+            rows = np.flatnonzero(self.found.branch[:n] == b)
             if not any(join.is_loop for join in plan.joins):
-                made.append(self._block_of_singles(b, own, len(plan.joins)))
+                blocks.append(self._block_of_singles(b, rows, len(plan.joins)))
                 continue
-            sizes = self.found.sizes[own, : len(plan.joins)].astype(np.int64)
+            sizes = self.found.sizes[rows, : len(plan.joins)].astype(np.int64)
             n_items = sizes.sum(axis=1)
             first = np.concatenate([[0], np.cumsum(n_items)])
             columns = np.arange(first[-1]) - np.repeat(first[:-1], n_items)
-            found = self.found.items[np.repeat(own, n_items), columns]
-            components = np.tile(np.arange(len(plan.joins), dtype=np.int16), len(own))
-            made.append(
+            items = self.found.items[np.repeat(rows, n_items), columns]
+            components = np.tile(np.arange(len(plan.joins), dtype=np.int16), len(rows))
+            blocks.append(
                 MatchBlock(
-                    places.position_of_place[found],
+                    places.position_of_place[items],
                     np.repeat(components, sizes.ravel()),
                     first,
-                    np.full(len(own), b, np.int16),
+                    np.full(len(rows), b, np.int16),
                 )
             )
-        return joined(made) if made else EMPTY
+        return joined(blocks) if blocks else EMPTY
 
     def _block_of_singles(self, b: int, own: np.ndarray, n_components: int) -> MatchBlock:
-        found = self.found.items[own, :n_components].ravel()
+        items = self.found.items[own, :n_components].ravel()
         return MatchBlock(
-            self.agents.places.position_of_place[found],
+            self.agents.places.position_of_place[items],
             np.tile(np.arange(n_components, dtype=np.int16), len(own)),
             np.arange(len(own) + 1, dtype=np.int64) * n_components,
             np.full(len(own), b, np.int16),
@@ -323,9 +323,9 @@ def _twice(array: np.ndarray, axis: int = 0) -> np.ndarray:
     """Return the array padded with zeros to twice its length along an axis."""
     shape = list(array.shape)
     shape[axis] *= 2
-    made = np.zeros(shape, array.dtype)  # pages of zeros cost nothing until they are used
-    made[tuple(map(slice, array.shape))] = array
-    return made
+    doubled = np.zeros(shape, array.dtype)  # pages of zeros cost nothing until they are used
+    doubled[tuple(map(slice, array.shape))] = array
+    return doubled
 
 
 def _of_threads(n: int, width: int) -> np.ndarray:

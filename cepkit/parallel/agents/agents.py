@@ -47,10 +47,10 @@ def parallel_note(program: SequenceProgram, engine: Engine) -> str:
     """Return the remark of `explain` on the parallel engines."""
     if reason := agents_unsupported(program):
         return f"not by agents (cep.Hybrid and others): the query {reason}"
-    given = "cep.Hybrid(threads=4) and others when given as engine"
+    hint = "cep.Hybrid(threads=4) and others when given as engine"
     if engine.name == "chain":
-        return f"{given}; they make every partial match, which counting does without"
-    return f"{given}; they make the same partial matches on several threads"
+        return f"{hint}; they make every partial match, which counting does without"
+    return f"{hint}; they make the same partial matches on several threads"
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class Agents:
         position, accept = self.places.position_of_place, self._accept
         taken = []
         for _, plan, rank in self.stages:
-            of = test_of(self.program, plan.bound.accepts[plan.joins[rank].component])
-            own = np.flatnonzero(accept[of])
-            taken.append(own if self.places.is_one_partition else own[np.argsort(position[own])])
+            test = test_of(self.program, plan.bound.accepts[plan.joins[rank].component])
+            events = np.flatnonzero(accept[test])
+            taken.append(events if self.places.is_one_partition else events[np.argsort(position[events])])
         return tuple(taken)
 
     @cached_property
@@ -174,8 +174,8 @@ class Agents:
 
     def functions(self) -> tuple[Any, Any, tuple[np.ndarray, ...]]:
         """Return `join`, `completes` and `world`: those of compiled joins as soon as they are ready."""
-        own = self._compiled if self.has_better else self
-        return own.join, own.completes, own.world
+        agents = self._compiled if self.has_better else self
+        return agents.join, agents.completes, agents.world
 
     @property
     def has_better(self) -> bool:
@@ -184,9 +184,9 @@ class Agents:
 
     @cached_property
     def _compiled(self) -> Agents:
-        made = replace(self, compiled=True)
-        vars(made).update(places=self.places, _accept=self._accept)
-        return made
+        agents = replace(self, compiled=True)
+        vars(agents).update(places=self.places, _accept=self._accept)
+        return agents
 
     @cached_property
     def _module(self):
@@ -231,10 +231,10 @@ class Agents:
         }
         starts, stops = [], []
         for table in inputs.tables:
-            own = lists[table.dtype.kind]
-            starts.append(len(own))
-            own.extend(table.tolist())
-            stops.append(len(own))
+            numbers = lists[table.dtype.kind]
+            starts.append(len(numbers))
+            numbers.extend(table.tolist())
+            stops.append(len(numbers))
         lists["i"][len(whole) : len(whole) + 2 * len(starts)] = [*starts, *stops]
         return self._arrays(
             np.array(floats, np.float64).reshape(len(floats), places.n),
@@ -256,10 +256,10 @@ def _stack(matrices: Sequence[np.ndarray], n: int) -> np.ndarray:
     """Return matrices as one array, padded with zeros, which change no sum."""
     if len(matrices) == 1:
         return np.ascontiguousarray(matrices[0], np.float64)[None]
-    made = np.zeros((len(matrices), n, max((m.shape[1] for m in matrices), default=0)))
+    stack = np.zeros((len(matrices), n, max((m.shape[1] for m in matrices), default=0)))
     for i, matrix in enumerate(matrices):
-        made[i, :, : matrix.shape[1]] = matrix
-    return made
+        stack[i, :, : matrix.shape[1]] = matrix
+    return stack
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -264,8 +264,8 @@ def outcome(
     start: float | None = None,
 ) -> ParallelRun:
     """Return the outcome of a run of agents; for ``start`` see `trace_of`."""
-    k, own, stages = run.k, run.own, list(run.agents.stage_of_agent)
-    counts = own.counts.sum(axis=0)[stages]
+    k, by_thread, stages = run.k, run.own, list(run.agents.stage_of_agent)
+    counts = by_thread.counts.sum(axis=0)[stages]
     of_model = partial(agent_statistics, run.agents.program, run.agents.events, run.agents.orders)
     n, n_kept = run.n_matches(), int(run.shared[k.N_FOUND])
     has_latency = n and not run.is_real
@@ -275,8 +275,8 @@ def outcome(
         compared=counts[:, k.COMPARED : k.COMPARED + 2], taken=counts[:, k.N_ITEMS : k.N_ITEMS + 2],
         sent=counts[:, k.N_SENT], looped=counts[:, k.N_LOOPED], n_locks=int(counts[:, k.N_LOCKS].sum()),
         most_bytes=most_bytes,
-        mean_latency=float(own.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
-        greatest_latency=float(own.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
+        mean_latency=float(by_thread.time[:, k.LATENCY].sum() / n) if has_latency else float("nan"),
+        greatest_latency=float(by_thread.time[:, k.MOST_LATENCY].max()) if has_latency else float("nan"),
         left=run.left(), trace=trace_of(run, start) if run.settings.trace else None, block=run.block(),
         found_at=run.found.time[:n_kept][np.argsort(run.found.branch[:n_kept], kind="stable")],
         _measure=of_model if run.settings.trace else None,
@@ -289,10 +289,10 @@ def sum_runs(
     """Return the runs of a stream's parts as one run; ``unit`` has the thread of each part."""
     by_agent = ("looked", "compared", "taken", "sent", "looped")
     n = sum(run.n_matches for run in runs)
-    found = [run for run in runs if run.n_matches]
+    matching_runs = [run for run in runs if run.n_matches]
     of_unit = np.zeros(len(busy))
-    for run, own in zip(runs, unit, strict=True):
-        of_unit[own] = max(of_unit[own], run.most_bytes)
+    for run, thread in zip(runs, unit, strict=True):
+        of_unit[thread] = max(of_unit[thread], run.most_bytes)
 
     return ParallelRun(
         engine=engine,
@@ -305,8 +305,8 @@ def sum_runs(
         n_locks=sum(run.n_locks for run in runs),
         n_units=len(runs),
         most_bytes=float(of_unit.sum()),
-        mean_latency=sum(r.mean_latency * r.n_matches for r in found) / n if n else float("nan"),
-        greatest_latency=max((r.greatest_latency for r in found), default=float("nan")),
+        mean_latency=sum(r.mean_latency * r.n_matches for r in matching_runs) / n if n else float("nan"),
+        greatest_latency=max((r.greatest_latency for r in matching_runs), default=float("nan")),
         left=sum(run.left for run in runs),
         trace=_join_traces([run.trace for run in runs if run.trace is not None], len(busy), unit),
         block=joined([run.block for run in runs]),
@@ -319,11 +319,11 @@ def _join_traces(traces: list[Trace], n_threads: int, unit: list[int]) -> Trace 
     if not traces:
         return None
     done = [
-        trace.done._replace(thread=np.where(trace.done.thread < 0, SOURCE_THREAD, own))
-        for trace, own in zip(traces, unit, strict=True)
+        trace.done._replace(thread=np.where(trace.done.thread < 0, SOURCE_THREAD, thread_number))
+        for trace, thread_number in zip(traces, unit, strict=True)
     ]
     read = [trace.lengths_read for trace in traces]
-    part = np.repeat(np.arange(len(traces)), [len(of.time) for of in read])
+    part = np.repeat(np.arange(len(traces)), [len(readings.time) for readings in read])
     time, agent, *lengths = (np.concatenate(column) for column in zip(*read, strict=True))
     # First the change of each reading by part and agent, then the sum of all changes by agent.
     order = np.lexsort((time, agent, part))
@@ -391,27 +391,27 @@ def _lengths(run: AgentRun, done: Actions, stage: np.ndarray) -> Lengths:
     stage_of_delivery = run.net.deliveries[0]
     is_start = run.net.stages[:, k.IS_START].astype(bool)
     cursor = np.cumsum(np.where(done.action == k.BY_SOURCE, done.n_items, 0))
-    made = []
+    parts = []
     for a, s in enumerate(agents.stage_of_agent):
-        own = stage == s
+        is_here = stage == s
         delivered = np.diff(np.concatenate([[0], np.cumsum(stage_of_delivery == s)])[cursor], prepend=0)
-        arrived = np.where(own, done.looped, 0)
+        arrived = np.where(is_here, done.looped, 0)
         if not is_start[s]:
             arrived += np.where(stage == s - 1, done.sent, 0)
         came = np.flatnonzero((delivered != 0) | (arrived != 0))
-        taken = [np.flatnonzero(own & (done.action == kind)) for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
-        left = np.flatnonzero(own & ((done.removed_events != 0) | (done.removed_partials != 0)))
+        taken = [np.flatnonzero(is_here & (done.action == kind)) for kind in (k.BY_EVENTS, k.BY_PARTIALS)]
+        left = np.flatnonzero(is_here & ((done.removed_events != 0) | (done.removed_partials != 0)))
         ends = np.cumsum([0, len(came), *map(len, taken), len(left)])
         # Order at one moment: arrivals, then taken items, then removals.
-        time = np.concatenate([done.end[came], *(done.start[of] for of in taken), done.end[left]])
+        time = np.concatenate([done.end[came], *(done.start[rows] for rows in taken), done.end[left]])
         change = np.zeros((4, ends[-1]), np.int64)  # event and partial queue, event and partial buffer
         change[:2, : ends[1]] = delivered[came], arrived[came]
-        for kind, of in enumerate(taken):
-            change[kind, ends[kind + 1] : ends[kind + 2]] = -done.n_items[of]
-            change[2 + kind, ends[kind + 1] : ends[kind + 2]] = done.n_items[of]
+        for kind, rows in enumerate(taken):
+            change[kind, ends[kind + 1] : ends[kind + 2]] = -done.n_items[rows]
+            change[2 + kind, ends[kind + 1] : ends[kind + 2]] = done.n_items[rows]
         change[2:, ends[3] :] = -done.removed_events[left], -done.removed_partials[left]
         order = np.argsort(time, kind="stable")
-        made.append((time[order], np.full(len(order), a), *np.cumsum(change[:, order], axis=1)))
-    columns = [np.concatenate(column) for column in zip(*made, strict=True)] if made else [np.zeros(0)] * 6
+        parts.append((time[order], np.full(len(order), a), *np.cumsum(change[:, order], axis=1)))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [np.zeros(0)] * 6
     # Real threads send results during an action, so others may take them before they have arrived.
     return Lengths(columns[0], *(np.maximum(column, 0).astype(np.int64) for column in columns[1:]))

@@ -81,8 +81,8 @@ def run_units(
     load_kernels(KERNELS)  # before the clock starts
 
     def loop(r: int) -> None:
-        for i, (own, make) in enumerate(parts):
-            if own == r:
+        for i, (unit, make) in enumerate(parts):
+            if unit == r:
                 checkpoint()
                 run = under_way[r] = runs[i] = make()
                 work = _worker(run.agents)
@@ -208,8 +208,8 @@ def rip_chunks(end_of_position: np.ndarray, n_events_per_chunk: int, threads: in
     high = np.minimum(low + n_events_per_chunk, len(end_of_position))
     end = np.maximum.reduceat(end_of_position, low)
     return [
-        Chunk((own, stop), last, k % threads, (own, stop))
-        for k, (own, stop, last) in enumerate(zip(*_lists(low, high, end), strict=True))
+        Chunk((begin, stop), last, k % threads, (begin, stop))
+        for k, (begin, stop, last) in enumerate(zip(*_lists(low, high, end), strict=True))
     ]
 
 
@@ -242,13 +242,13 @@ def interval_chunks(
     numbers, low = np.unique(number, return_index=True)
     high = np.append(low[1:], len(time))
     end = np.maximum(np.searchsorted(last_number, numbers, side="right"), high)
-    made = []
-    for k, own, stop, last in zip(*_lists(numbers, low, high, end), strict=True):
+    chunks = []
+    for k, begin, stop, last in zip(*_lists(numbers, low, high, end), strict=True):
         # Differences are rounded, so test the span of a match exactly as the engines do.
         while last < len(time) and time[last] - time[stop - 1] <= window:
             last += 1
-        made.append(Chunk((own, stop), last, int(k) % threads, (own, stop if start_filter else last)))
-    return made
+        chunks.append(Chunk((begin, stop), last, int(k) % threads, (begin, stop if start_filter else last)))
+    return chunks
 
 
 def keys_unsupported(program: SequenceProgram) -> str | None:

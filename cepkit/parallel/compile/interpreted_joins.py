@@ -39,7 +39,7 @@ def join_code_of(program: SequenceProgram, plans: Sequence[JoinPlan]) -> JoinCod
 
 
 def _join_code(program: SequenceProgram, plans: Sequence[JoinPlan]) -> JoinCode | str:
-    terms = [own.term for plan in plans for own in plan.bound.conditions]
+    terms = [condition.term for plan in plans for condition in plan.bound.conditions]
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason
     if any(memo_partner(plan, join) is not None for plan in plans for join in plan.joins):
@@ -96,19 +96,19 @@ class _JoinsWriter(BranchWriter):
         is_first = join is plan.joins[0]
         row = [
             self.n, c, NO_LIMIT if join.high is None else join.high, plan.is_appending(join),
-            any(one.is_loop for one in plan.joins), join is plan.joins[-1], join.low, *limits,
+            any(level.is_loop for level in plan.joins), join is plan.joins[-1], join.low, *limits,
             join.is_in_front, *spans, is_first and bool(join.taking),
         ]  # fmt: skip
         return [int(value) for value in row]
 
     def _condition_of(self, plan: JoinPlan, join: LevelJoin, i: int, *, is_taking: bool) -> None:
-        one, c = plan.bound.conditions[i], join.component
-        at = one.condition.decided_at
-        if one.condition.each and not is_taking and at != c and self.of[at].is_group:
+        condition, c = plan.bound.conditions[i], join.component
+        at = condition.condition.decided_at
+        if condition.condition.each and not is_taking and at != c and self.of[at].is_group:
             raise NotInterpretedError("decides a condition on a loop after the loop")
-        self.condition(one.term, one.component_of_variable, -1, taking=c if is_taking else None)
+        self.condition(condition.term, condition.component_of_variable, -1, taking=c if is_taking else None)
 
     def _absence_of(self, plan: JoinPlan, a: int) -> None:
-        own = [one for one in plan.bound.conditions if one.condition.absence == a]
+        conditions = [condition for condition in plan.bound.conditions if condition.condition.absence == a]
         row = test_of(self.program, plan.bound.absent_accepts[a])
-        self.absences.append([*self._absence(a, own, -1), row])
+        self.absences.append([*self._absence(a, conditions, -1), row])

@@ -40,7 +40,7 @@ class WorldWriter(PathWriter):
 
     def __init__(self, program: SequenceProgram, dtypes: Mapping[str, str], is_group: tuple[bool, ...]):
         super().__init__(program.terms(), dtypes, tuple(program.functions), is_group=is_group, python=False)
-        self.row_of_column = {name: i for own in columns_by_kind(dtypes) for i, name in enumerate(own)}
+        self.row_of_column = {name: i for names in columns_by_kind(dtypes) for i, name in enumerate(names)}
 
     def arguments(self) -> list[str]:
         """Return the names of the arguments."""
@@ -139,11 +139,11 @@ class _JoinWriter:
             options = (
                 f'nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True{cache}'
             )
-            made = line.replace("OPTIONS", options)
-            if made.startswith("@njit"):
-                for name, of in types.items():
-                    made = made.replace(name, of)
-            self.lines.append(made)
+            code = line.replace("OPTIONS", options)
+            if code.startswith("@njit"):
+                for name, type_text in types.items():
+                    code = code.replace(name, type_text)
+            self.lines.append(code)
         self.lines += ["", ""]
 
     def _conditions(self, number: int, plan: JoinPlan) -> None:
@@ -151,25 +151,29 @@ class _JoinWriter:
         writer = WorldWriter(self.program, self.dtypes, tuple(c.is_group for c in components))
         for join in plan.joins:
             for i in (*join.taking, *join.completing):
-                one = plan.bound.conditions[i]
-                is_taking, c = i in join.taking, one.condition.decided_at
+                condition = plan.bound.conditions[i]
+                is_taking, c = i in join.taking, condition.condition.decided_at
                 # Another order may decide it later, with the same meaning.
-                is_late = one.condition.each and not is_taking and c != join.component
+                is_late = condition.condition.each and not is_taking and c != join.component
                 taking = join.component if is_taking else None
                 taken = c if is_late and components[c].is_group else None
-                of, name = one.component_of_variable, f"holds{number}_{i}"
-                self._function(writer.condition(name, one.term, of, top=-1, taking=taking, taken=taken))
+                of_variable, name = condition.component_of_variable, f"holds{number}_{i}"
+                self._function(
+                    writer.condition(name, condition.term, of_variable, top=-1, taking=taking, taken=taken)
+                )
             for a in join.absences:
                 self._absence(writer, number, plan, a)
 
     def _absence(self, writer: WorldWriter, number: int, plan: JoinPlan, a: int) -> None:
         absence, n = plan.bound.branch.absences[a], len(plan.joins)
         names = []
-        for i, one in enumerate(plan.bound.conditions):
-            if one.condition.absence == a:
+        for i, condition in enumerate(plan.bound.conditions):
+            if condition.condition.absence == a:
                 names.append(f"absent{number}_{i}")
-                of = one.component_of_variable
-                self._function(writer.condition(names[-1], one.term, of, top=-1, beside=absence.variable))
+                of_variable = condition.component_of_variable
+                self._function(
+                    writer.condition(names[-1], condition.term, of_variable, top=-1, beside=absence.variable)
+                )
 
         def end(c: int) -> str:
             return f"path[first[{c + 1}] - 1]"
@@ -220,17 +224,17 @@ class _JoinWriter:
         joining = [s for s, (plan, join) in enumerate(stages) if join is not plan.joins[0] or join.is_loop]
         for stage in joining:
             plan, join = stages[stage]
-            has_loop, is_last = any(one.is_loop for one in plan.joins), join is plan.joins[-1]
+            has_loop, is_last = any(level.is_loop for level in plan.joins), join is plan.joins[-1]
             test = ["    compared = 0", *(_COUNT if is_last else ()), *_TEST]
             lines = self._scan_of_loops(len(plan.joins), test) if has_loop else self._scan(plan, join, test)
             if not is_last:
                 lines = [lines[0], "    counted = 0  # fitting pairs go to the next join", *lines[1:]]
             scan = "\n".join(lines).replace("STAGE", str(stage)).replace("WORLD", world)
             self._function(scan.splitlines())
-        given = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
-        lines = [f"def scan(stage, {given}, {world}):"]
+        arguments = "c, items, sizes, b, row, path, first, events, low, high, n, rising, counted, out, memo"
+        lines = [f"def scan(stage, {arguments}, {world}):"]
         for stage in joining:
-            lines += [f"    if stage == {stage}:", f"        return scan{stage}({given}, {world})"]
+            lines += [f"    if stage == {stage}:", f"        return scan{stage}({arguments}, {world})"]
         self._function([*lines, "    return n, 0, 0, high"])
 
     def _scan_of_loops(self, n: int, test: list[str]) -> list[str]:
@@ -248,16 +252,16 @@ class _JoinWriter:
         Their path is a tuple. The loop cannot write to it, so the values of its events are read once.
 
         """
-        known = plan.order[: plan.joins.index(join)]
-        first = [sum(of < c for of in (*known, join.component)) for c in range(len(plan.joins) + 1)]
+        bound = plan.order[: plan.joins.index(join)]
+        first = [sum(other < c for other in (*bound, join.component)) for c in range(len(plan.joins) + 1)]
         h = first[join.component]
-        parts = [f"items[b, row, {d}]" for d in range(len(known))]
-        names = [f"p{d}" for d in range(len(known))]
+        parts = [f"items[b, row, {d}]" for d in range(len(bound))]
+        names = [f"p{d}" for d in range(len(bound))]
         loads = [f"    {name} = {part}" for name, part in zip(names, parts, strict=True)]
         whole = [*names[:h], "e", *names[h:]]
         partner = memo_partner(plan, join)
         if partner is not None:
-            d = sum(of < partner for of in known)
+            d = sum(other < partner for other in bound)
             test = [line.replace("PARTNER", f"p{d}") for line in (*_SCAN_BY_WORDS, *_SCAN_WITH_MEMO)]
         body = [line.replace("path[h] = e", f"path = ({', '.join(whole)},)") for line in test]
         return [
@@ -310,12 +314,12 @@ def memo_partner(plan: JoinPlan, join: LevelJoin) -> int | None:
 
     """
     rank = plan.joins.index(join)
-    if rank < 2 or any(one.is_loop for one in plan.joins):
+    if rank < 2 or any(level.is_loop for level in plan.joins):
         return None  # with one bound event, every pair occurs once
-    own = [plan.bound.conditions[i] for i in join.taking]
-    of = {c for one in own for c in one.component_of_variable.values()} - {join.component}
-    is_costly = any(part.op in ("call", "similarity") for one in own for part in one.term.walk())
-    return of.pop() if is_costly and len(of) == 1 else None
+    tests = [plan.bound.conditions[i] for i in join.taking]
+    partners = {c for test in tests for c in test.component_of_variable.values()} - {join.component}
+    is_costly = any(part.op in ("call", "similarity") for test in tests for part in test.term.walk())
+    return partners.pop() if is_costly and len(partners) == 1 else None
 
 
 def memo_size(n: int) -> int:

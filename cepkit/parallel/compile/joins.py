@@ -81,7 +81,7 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
     for rank, c in enumerate(order):
         component = bound.branch.components[c]
         bound_before = order[:rank]
-        numbers = [i for i, one in enumerate(bound.conditions) if _rank_of_condition(one, order) == rank]
+        numbers = [i for i, test in enumerate(bound.conditions) if _rank_of_condition(test, order) == rank]
         conditions = [i for i in numbers if bound.conditions[i].condition.absence is None]
         taking = tuple(i for i in conditions if _is_taking(bound.conditions[i], c))
         joins.append(
@@ -119,7 +119,7 @@ def _rank_of_absence(bound: BoundBranch, number: int, absence: Absence, order: t
     if absence.spanning or absence.after < 0 or absence.before >= n:
         return n - 1  # it depends on both ends of the match
     needed = {absence.after, absence.before}
-    for one in bound.conditions:
-        if one.condition.absence == number:
-            needed |= set(one.component_of_variable.values())
+    for condition in bound.conditions:
+        if condition.condition.absence == number:
+            needed |= set(condition.component_of_variable.values())
     return max(order.index(c) for c in needed)

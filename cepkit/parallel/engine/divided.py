@@ -75,11 +75,11 @@ class _Divided(ParallelEngine):
         settings = RunSettings(keep=keep or self._filters(program), trace=trace)
         for _, agents, _ in parts:  # make code and arrays, which parts may share, before the clock starts
             _ = agents.join, agents.world, agents.arrays_of_events
-        made = [
+        jobs = [
             (unit, partial(AgentRun, agents, ONE_BY_ONE, settings, own=_own(chunk)))
             for unit, agents, chunk in parts
         ]
-        runs, seconds, busy = run_units(made, self.threads, on_wait=on_wait)
+        runs, seconds, busy = run_units(jobs, self.threads, on_wait=on_wait)
         start = min((first_start(run) for run in runs if run.shared[run.k.N_TRACED]), default=0.0)
         alone = [
             self._own_matches(outcome(run, str(self), 0.0, np.zeros(1), start=start), part, keep)
@@ -112,14 +112,14 @@ class _Divided(ParallelEngine):
             own_arrival = (
                 arrival if arrival is None or chunk is not None else arrival[agents.events.row_of_event]
             )
-            made = simulate_agents(
+            run = simulate_agents(
                 agents, ONE_BY_ONE, RunSettings(keep=keep or self._filters(program), trace=trace),
                 costs=costs, arrival=own_arrival, own=_own(chunk), event_bytes=event_bytes, begin=clock[unit],
                 on_wait=on_wait,
             )  # fmt: skip
-            clock[unit] = max(clock[unit], made.makespan)
-            busy[unit] += made.busy[0]
-            alone.append(self._own_matches(made, part, keep, own_arrival))
+            clock[unit] = max(clock[unit], run.makespan)
+            busy[unit] += run.busy[0]
+            alone.append(self._own_matches(run, part, keep, own_arrival))
             units.append(unit)
         return sum_runs(str(self), alone, float(clock.max()), busy, units)
 
@@ -224,13 +224,13 @@ class RIP(_Divided):
         if part.chunk is None or run.found_at is None or not self._filters(part.agents.program):
             return run
         first, (begin, stop) = run.block.first, part.chunk.own
-        own = np.flatnonzero((first >= begin) & (first < stop))
-        block, found_at, late = run.block.take(own), run.found_at[own], np.full(1, np.nan)
-        if len(own) and not run.measured:
+        rows = np.flatnonzero((first >= begin) & (first < stop))
+        block, found_at, late = run.block.take(rows), run.found_at[rows], np.full(1, np.nan)
+        if len(rows) and not run.measured:
             late = found_at - (0.0 if arrival is None else arrival[block.last])
         return replace(
             run,
-            n_matches=len(own),
+            n_matches=len(rows),
             block=block if keep else block.take(slice(0, 0)),
             found_at=found_at if keep else found_at[:0],
             mean_latency=float(late.mean()),
@@ -280,12 +280,12 @@ class DataParallel(_Divided):
     def parts(self, program: SequenceProgram, events: Events) -> list[StreamPart]:
         """Return the parts; positions count a part's own events."""
         unit = key_blocks(events.partition_of_event, self.threads, self.how)[events.partition_of_event]
-        made = []
+        parts = []
         for r in range(self.threads):
             positions = np.flatnonzero(unit == r)
             if len(positions):
-                made.append(StreamPart(r, Agents(program, _part_of(events, positions)), None))
-        return made
+                parts.append(StreamPart(r, Agents(program, _part_of(events, positions)), None))
+        return parts
 
     def _own_matches(
         self, run: ParallelRun, part: StreamPart, keep: bool, arrival: np.ndarray | None = None

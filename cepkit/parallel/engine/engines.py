@@ -195,8 +195,8 @@ class ParallelEngine(EngineValue):
         """
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
-        made = run_agents(Agents(program, events), self.crew(program, events), settings, on_wait=on_wait)
-        return replace(made, engine=str(self))
+        run = run_agents(Agents(program, events), self.crew(program, events), settings, on_wait=on_wait)
+        return replace(run, engine=str(self))
 
     def simulate(
         self,
@@ -223,11 +223,11 @@ class ParallelEngine(EngineValue):
         """
         self.check(program)
         settings = replace(self.settings(), keep=keep, trace=trace)
-        made = simulate_agents(
+        run = simulate_agents(
             Agents(program, events), self.crew(program, events), settings,
             costs=costs, arrival=arrival, event_bytes=event_bytes, on_wait=on_wait,
         )  # fmt: skip
-        return replace(made, engine=str(self))
+        return replace(run, engine=str(self))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -359,15 +359,15 @@ class Hybrid(ParallelEngine):
     def __post_init__(self) -> None:
         whole_number("Hybrid: threads", self.threads, 1, limits.THREADS)
         whole_number("Hybrid: batch", self.batch, 1, limits.EVENTS_TOGETHER)
-        for name, value, known in (
+        for name, value, names in (
             ("allocation", self.allocation, ALLOCATIONS),
             ("cost_model", self.cost_model, COST_MODELS),
             ("removal", self.removal, REMOVALS[:2]),
         ):
-            if value not in known:
+            if value not in names:
                 raise CepError(
-                    f"Hybrid: {name} {value!r} is not known.{nearest(str(value), known)} "
-                    f"There are {list(known)}"
+                    f"Hybrid: {name} {value!r} is not known.{nearest(str(value), names)} "
+                    f"There are {list(names)}"
                 )
         if self.fuse is not None and self.fuse != "auto":
             object.__setattr__(self, "fuse", _pairs(self.fuse))
@@ -407,10 +407,10 @@ class Hybrid(ParallelEngine):
 
     def _named_pairs(self, agents: Agents) -> list[tuple[int, ...]]:
         """Return the named pairs; raise CepError when there are too few threads for all agents."""
-        n, made = len(agents.labels), []
+        n, pairs = len(agents.labels), []
         if self.fuse == "auto":
             _fused_by_load(agents, [(0.0, 0.0)] * n, self.threads, self._least)
-            return made
+            return pairs
         for pair in self.fuse if isinstance(self.fuse, tuple) else ():
             names = [label.rstrip("+") for label in agents.labels]
             unknown = [name for name in pair if name not in names]
@@ -419,15 +419,15 @@ class Hybrid(ParallelEngine):
                     f"Hybrid: fuse={pair!r} is not a pair of agents. The agents are {names} (the first "
                     "variable has none)"
                 )
-            made.append(tuple(sorted(names.index(name) for name in pair)))
-        agents.check_fused(made)
-        n_groups = n - len(made)
+            pairs.append(tuple(sorted(names.index(name) for name in pair)))
+        agents.check_fused(pairs)
+        n_groups = n - len(pairs)
         if self.threads < self._least * n_groups:
             raise CepError(
                 f"{self}: {n_groups} agents need at least {self._least * n_groups} threads. "
                 "Let neighbours share them (fuse='auto'), or use allocation='fully_dynamic'"
             )
-        return made
+        return pairs
 
     def _loads(self, agents: Agents) -> list[tuple[float, float]]:
         """Return the loads of each agent's event workers and match workers, in one unit."""

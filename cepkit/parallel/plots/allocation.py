@@ -36,16 +36,16 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
     """
     agents = trace.agents_frame()
     threads = trace.threads()
-    own = threads.loc[threads["thread"] >= 0, "agent"].astype(object)
+    agent_of_thread = threads.loc[threads["thread"] >= 0, "agent"].astype(object)
     modelled = np.full(len(agents), np.nan)
     if rates is not None:
         check_rates(trace, rates)
         half = trace.n_threads / max(1, len(agents)) / 2
         loads = [
             load
-            for of in rates
-            if of.agents
-            for load in agent_loads(of, [half] * len(of.agents), [half] * len(of.agents))
+            for branch in rates
+            if branch.agents
+            for load in agent_loads(branch, [half] * len(branch.agents), [half] * len(branch.agents))
         ]
         modelled = np.array(thread_shares(loads, trace.n_threads), np.float64)
     return pd.DataFrame(
@@ -53,7 +53,7 @@ def allocation_frame(trace: Trace, rates: Sequence[AgentRates] | None = None) ->
             "agent": list(trace.agents),
             "modelled": modelled,
             "busy": agents["busy"].to_numpy() / trace.makespan if trace.makespan else 0.0,
-            "home": [int((own == agent).sum()) for agent in trace.agents],
+            "home": [int((agent_of_thread == agent).sum()) for agent in trace.agents],
         }
     )
 
@@ -68,8 +68,8 @@ def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
     """
     check_rates(trace, rates)
     sizes = {
-        ("e·W", "event_buffer"): [n for of in rates for n in event_buffer_sizes(of)],
-        ("m·W/(i−1)", "partial_buffer"): [n for of in rates for n in match_buffer_sizes(of)],
+        ("e·W", "event_buffer"): [n for branch in rates for n in event_buffer_sizes(branch)],
+        ("m·W/(i−1)", "partial_buffer"): [n for branch in rates for n in match_buffer_sizes(branch)],
     }
     rows = [
         (model, length, agent, float(value))
@@ -82,7 +82,7 @@ def buffer_models(trace: Trace, rates: Sequence[AgentRates]) -> pd.DataFrame:
 
 def check_rates(trace: Trace, rates: Sequence[AgentRates]) -> None:
     """Raise CepError unless every agent of a trace has rates."""
-    n = sum(len(of.agents) for of in rates)
+    n = sum(len(branch.agents) for branch in rates)
     if n != len(trace.agents):
         raise CepError(f"rates of {n} agents. The run has {len(trace.agents)}: {list(trace.agents)}")
 
@@ -97,7 +97,7 @@ def allocation_bars(
     figure = LeanFigure()
     labels = [escaped(cut(str(agent))) for agent in allocation["agent"]]
     colours = [theme.PALETTE[a % len(theme.PALETTE)] for a in range(len(allocation))]
-    for name in [of for of in COLUMNS[1:] if allocation[of].notna().any()]:
+    for name in [column for column in COLUMNS[1:] if allocation[column].notna().any()]:
         values = allocation[name].astype(float)
         ground = [colour + theme.TINT_ALPHA for colour in colours]
         figure.add_bar(

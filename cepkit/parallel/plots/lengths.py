@@ -42,11 +42,11 @@ def occupancy(
     mean = np.zeros((len(LENGTHS), n, n_bins))
     least, greatest = np.zeros((2, len(LENGTHS), n, n_bins), np.int64)
     for agent in range(n if until > begin else 0):
-        own = np.flatnonzero(read.agent == agent)
-        own = own[np.argsort(read.time[own], kind="stable")]
+        rows = np.flatnonzero(read.agent == agent)
+        rows = rows[np.argsort(read.time[rows], kind="stable")]
         for k, name in enumerate(LENGTHS):
-            made = lengths_in_bins(read.time[own], getattr(read, name)[own], edges, at_edges=True)
-            mean[k, agent], least[k, agent], greatest[k, agent] = made
+            statistics = lengths_in_bins(read.time[rows], getattr(read, name)[rows], edges, at_edges=True)
+            mean[k, agent], least[k, agent], greatest[k, agent] = statistics
     return Occupancy(edges, mean, least, greatest)
 
 
@@ -122,10 +122,10 @@ def length_lines(
         # plotly draws no axes for a panel without a trace.
         figure.add_scatter(x=[0.0], y=[None], mode="lines", showlegend=False, hoverinfo="skip", **at)
         for a, agent in enumerate(agents):
-            own = lengths[(lengths["agent"] == agent).to_numpy(bool)]
-            if own.empty:
+            readings = lengths[(lengths["agent"] == agent).to_numpy(bool)]
+            if readings.empty:
                 continue
-            line = _line(own["time"].to_numpy(), own[name].to_numpy(), end)
+            line = _line(readings["time"].to_numpy(), readings[name].to_numpy(), end)
             is_binned |= line.least is not None
             time, values = line.time, line.values
             label = escaped(cut(str(agent)))

@@ -110,7 +110,7 @@ def state_lanes(
     if len(states):
         figure.add_traces(_hints(states, unit, size))
     working = set(work["thread"])  # a source without work needs no lane
-    lanes = [of for of in _lanes(states["thread"], n_threads) if of >= 0 or of in working]
+    lanes = [lane for lane in _lanes(states["thread"], n_threads) if lane >= 0 or lane in working]
     main = _main_agents(work.assign(time=work["share"]))
     n_bins = states["bin"].nunique()
     lines = run_title(title, measured, f"height: part of the time, in {n_bins:,} bins" if n_bins else "")
@@ -163,8 +163,8 @@ def clock_title(what: str, unit: str, measured: bool | None) -> str:
 def run_title(title: str | None, measured: bool | None, note: str = "") -> list[str]:
     """Return the lines of a figure's title; the last line has "measured" or "simulated", and the note."""
     clock = {None: "", True: "measured", False: "simulated"}[measured]
-    said = [", ".join(part for part in (clock, note) if part)]
-    return [escaped(title), *(line for line in said if line)] if title else said
+    lines = [", ".join(part for part in (clock, note) if part)]
+    return [escaped(title), *(line for line in lines if line)] if title else lines
 
 
 # --- parts
@@ -173,7 +173,7 @@ def run_title(title: str | None, measured: bool | None, note: str = "") -> list[
 def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
     require_columns(who, names, frame.columns)
     role = "role" if "role" in names else "action"
-    unknown = [of for of in frame[role].dropna().unique() if of not in (*ACTIONS, IDLE)]
+    unknown = [action for action in frame[role].dropna().unique() if action not in (*ACTIONS, IDLE)]
     if unknown:
         raise CepError(f"{who}: {role} {unknown[0]!r} is not known. There are {list(ACTIONS)}")
 
@@ -181,14 +181,14 @@ def _check(who: str, frame: pd.DataFrame, names: Sequence[str]) -> None:
 def _by_kind(rows: pd.DataFrame) -> list[tuple[ActionKind, pd.DataFrame]]:
     """Return the rows of each agent and action, ordered by agents, then by ACTIONS."""
     agents, actions = rows["agent"].astype(object), rows["action"].astype(object)
-    made = []
+    kinds = []
     for agent in [None, *agents_in(rows["agent"])]:
-        own = agents.isna() if agent is None else agents == agent
+        is_of_agent = agents.isna() if agent is None else agents == agent
         for action in ACTIONS:
-            found = rows[own & (actions == action)]
-            if len(found):
-                made.append((ActionKind(agent, action), found))
-    return made
+            work = rows[is_of_agent & (actions == action)]
+            if len(work):
+                kinds.append((ActionKind(agent, action), work))
+    return kinds
 
 
 def agents_in(column: pd.Series) -> list[str]:
@@ -225,16 +225,16 @@ def _label(kind: ActionKind) -> str:
 
 
 def _lanes(threads: pd.Series, n_threads: int | None) -> list[int]:
-    found = sorted(set(threads.tolist()))
+    lanes = sorted(set(threads.tolist()))
     if n_threads is None:
-        return found
-    return [*(of for of in found if of < 0), *range(n_threads)]
+        return lanes
+    return [*(lane for lane in lanes if lane < 0), *range(n_threads)]
 
 
 def _main_agents(rows: pd.DataFrame) -> dict[int, object]:
     """Return the agent that took most time of each thread; ``rows`` need a column ``time``."""
-    known = rows[rows["agent"].notna()]
-    spent = known.groupby(["thread", "agent"], observed=True)["time"].sum()
+    work = rows[rows["agent"].notna()]
+    spent = work.groupby(["thread", "agent"], observed=True)["time"].sum()
     if spent.empty:
         return {}
     return {thread: agent for thread, agent in spent.groupby("thread").idxmax()}
@@ -280,13 +280,13 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
     lines = pd.DataFrame(
         {"thread": states["thread"], "bin": states["bin"], "share": states["share"], "word": words}
     )
-    made = []
+    heatmaps = []
     for thread, rows in lines.groupby("thread"):
         shares = rows.pivot_table(index="bin", columns="word", values="share", aggfunc="sum", fill_value=0.0)
         shares = shares.reindex(bins["bin"], fill_value=0.0)
         shown = shares.sum().sort_values(ascending=False, kind="stable").index[:MOST_STATES_IN_HINT]
         text = "".join(f"<br>%{{customdata[{k}]}} % {word}" for k, word in enumerate(shown))
-        made.append(
+        heatmaps.append(
             go.Heatmap(
                 x0=float(edges[:2].mean()),  # middle of the first bin; bins have equal lengths
                 dx=float(edges[-1] / (len(edges) - 1)),
@@ -298,14 +298,14 @@ def _hints(states: pd.DataFrame, unit: str, size: float) -> list[go.Heatmap]:
                 hovertemplate=f"<b>thread %{{y}}</b>, about %{{x:.4~g}} {unit}{text}<extra></extra>",
             )
         )
-    return made
+    return heatmaps
 
 
 def _lay_out(figure, lanes, main, unit: str, length: float, measured, lines, work, colours) -> None:
     """Set axes, legend, title and size; ``main``: agent of each lane, ``length``: end of the time axis."""
     _add_legend(figure, work, colours)
-    agents = ["" if pd.isna(main.get(of)) else f" · {escaped(cut(main[of]))}" for of in lanes]
-    ticks = [SOURCE_LABEL if of < 0 else f"{of}{agent}" for of, agent in zip(lanes, agents, strict=True)]
+    agents = ["" if pd.isna(main.get(row)) else f" · {escaped(cut(main[row]))}" for row in lanes]
+    ticks = [SOURCE_LABEL if row < 0 else f"{row}{agent}" for row, agent in zip(lanes, agents, strict=True)]
     lane_pixels = max(9, min(24, 480 // max(1, len(lanes))))
     top, bottom = 30 + 18 * len(lines), 60
     line = {"gridcolor": theme.GRID, "linecolor": theme.GRID, "zeroline": False, "ticks": ""}
@@ -338,7 +338,7 @@ def _add_legend(figure: go.Figure, work: pd.DataFrame, colours: dict[str | None,
         marker = {"color": colours[agent], "line": {"width": 0}}
         group = {"legendgroup": _group(ActionKind(agent, "events")), "legendgrouptitle": None}
         figure.add_bar(x=[None], y=[None], marker=marker, name=escaped(cut(agent)), **group)
-    for action in [of for of in ACTIONS if any(kind.action == of for kind in kinds)]:
+    for action in [action for action in ACTIONS if any(kind.action == action for kind in kinds)]:
         marker = _marker(ActionKind(None, action), colours)
         figure.add_bar(x=[None], y=[None], marker=marker, name=ACTION_WORDS[action], legendgroup="work")
 
@@ -401,13 +401,13 @@ def thread_segments(
         return _segments(threads, lane, kind, start, end, np.zeros(n), np.ones(n), items, 0)
     rows_of_lane = np.split(np.arange(len(lane)), np.searchsorted(lane, np.arange(1, len(threads))))
     groups = [
-        (t, code, own[kind[own] == code])
-        for t, own in enumerate(rows_of_lane)
-        for code in np.unique(kind[own])
+        (t, code, members[kind[members] == code])
+        for t, members in enumerate(rows_of_lane)
+        for code in np.unique(kind[members])
     ]
     while True:
         edges = np.linspace(begin, until, n_bins + 1)
-        spent = [np.diff(_time_until(edges, start[own], end[own])) for _, _, own in groups]
+        spent = [np.diff(_time_until(edges, start[members], end[members])) for _, _, members in groups]
         share = np.array(spent) * (n_bins / (until - begin))
         group, number = np.nonzero(share > _DUST)
         if len(group) <= MOST_SEGMENTS or n_bins <= FEWEST_BINS:
@@ -431,8 +431,8 @@ def thread_segments(
 
 
 def _segments(threads, lane, kind, start, end, low, high, items, n_bins: int) -> Segments:
-    narrow = (np.asarray(of, np.int32) for of in (lane, kind // len(ACTIONS) - 1, kind % len(ACTIONS)))
-    low, high = (np.asarray(np.clip(of, 0.0, 1.0), np.float32) for of in (low, high))
+    narrow = (np.asarray(part, np.int32) for part in (lane, kind // len(ACTIONS) - 1, kind % len(ACTIONS)))
+    low, high = (np.asarray(np.clip(part, 0.0, 1.0), np.float32) for part in (low, high))
     return Segments(threads, *narrow, start, end, low, high, items, n_bins)
 
 
@@ -448,7 +448,7 @@ def agent_marks(
     if not until > begin or not len(segments.lane):
         return []
     size = (until - begin) / n_blocks
-    start, end = (np.clip((of - begin) / size, 0.0, n_blocks) for of in (segments.start, segments.end))
+    start, end = (np.clip((time - begin) / size, 0.0, n_blocks) for time in (segments.start, segments.end))
     first = np.minimum(start.astype(np.int64), n_blocks - 1)
     last = np.maximum(np.minimum(np.ceil(end).astype(np.int64) - 1, n_blocks - 1), first)
     times = last - first + 1
@@ -460,13 +460,13 @@ def agent_marks(
     share = (segments.high - segments.low)[row] * np.maximum(part, 0.0)
     np.add.at(spent, (segments.lane[row], block, segments.agent[row] + 1), share)
     agent, most = spent.argmax(axis=2) - 1, spent.max(axis=2)
-    made = []
+    marks = []
     for lane in range(len(segments.threads)):
         before, at = -1, -n_blocks
         for b in range(n_blocks):
-            own = int(agent[lane, b])
+            busiest = int(agent[lane, b])
             is_clear = most[lane, b] >= max(0.25, 0.5 * spent[lane, b].sum())
-            if own >= 0 and is_clear and (own != before or b - at >= 5):
-                made.append((lane, begin + (b + 0.5) * size, own))
-                before, at = own, b
-    return made
+            if busiest >= 0 and is_clear and (busiest != before or b - at >= 5):
+                marks.append((lane, begin + (b + 0.5) * size, busiest))
+                before, at = busiest, b
+    return marks
