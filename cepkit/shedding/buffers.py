@@ -165,12 +165,12 @@ class EventBuffers:
 
     def push(self, event_type: Any, event: Hashable) -> list[Hashable]:
         """Add an event that arrives, and return the events that are dropped for it; it may be one of them."""
-        own, arrays = self._waiting[event_type], self._arrays.get(event_type)
-        own[event] = None
+        waiting, arrays = self._waiting[event_type], self._arrays.get(event_type)
+        waiting[event] = None
         self._n_waiting += 1
         if arrays is not None:
             arrays.add(event, self.rule.utility(event_type, event))
-        elif len(own) >= max(1, self.rule.threshold_of_type[event_type]):
+        elif len(waiting) >= max(1, self.rule.threshold_of_type[event_type]):
             self._build(event_type)
         if self._n_waiting <= self.rule.limit:
             return []
@@ -184,12 +184,12 @@ class EventBuffers:
 
     def _drop_surplus(self, event_type: Any) -> list[Hashable]:
         """Drop the events of a type above its limit, those of least utility first."""
-        own, limit = self._waiting[event_type], self.rule.limit_of_type[event_type]
+        waiting, limit = self._waiting[event_type], self.rule.limit_of_type[event_type]
         dropped = []
-        while len(own) > limit:
+        while len(waiting) > limit:
             arrays = self._arrays.get(event_type) or self._build(event_type)
             dropped.append(arrays.drop_lowest())
-            del own[dropped[-1]]
+            del waiting[dropped[-1]]
             self._n_waiting -= 1
         return dropped
 
@@ -230,8 +230,8 @@ class EventBuffers:
         """Return the waiting events and the arrays as lists in the order of the types of the rule."""
         arrays = [self._arrays.get(event_type) for event_type in self._waiting]
         return {
-            "waiting": [list(own) for own in self._waiting.values()],
-            "arrays": [None if own is None else own.save() for own in arrays],
+            "waiting": [list(events) for events in self._waiting.values()],
+            "arrays": [None if array is None else array.save() for array in arrays],
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:

@@ -41,11 +41,11 @@ def order_of_least_cost(program: SequenceProgram, events: Events) -> tuple[str, 
     none = np.zeros(len(tree.conditions), np.int64)
     statistics = statistics_of_warm_up(stream, stream.events.n_events, none, none)
     names: dict[str, None] = {}
-    costed = sorted(cost_trees(tree, statistics, _WORK), key=lambda one: -len(one[1]))
+    costed = sorted(cost_trees(tree, statistics, _WORK), key=lambda costed_tree: -len(costed_tree[1]))
     for cost_tree, leaves in costed:
-        of = [tree.leaves[leaf].variable for leaf in leaves if not tree.leaves[leaf].is_absent]
-        if not names.keys() >= set(of):
-            names |= dict.fromkeys(of[k] for k in cheapest_order_of_tree(cost_tree))
+        variables = [tree.leaves[leaf].variable for leaf in leaves if not tree.leaves[leaf].is_absent]
+        if not names.keys() >= set(variables):
+            names |= dict.fromkeys(variables[k] for k in cheapest_order_of_tree(cost_tree))
     return tuple(names | dict.fromkeys(program.query.variables))
 
 
@@ -60,17 +60,17 @@ def cost_of_order(tree: CostTree, order: Sequence[int]) -> float:
     absent = [i for i, leaf in enumerate(tree.leaves) if leaf.is_negated]
     kept = [*order, *absent]
     place = {leaf: i for i, leaf in enumerate(kept)}
-    known = place.keys()
+    leaves = place.keys()
     conditions = tuple(
-        replace(one, components=frozenset(place[c] for c in one.components))
-        for one in tree.conditions
-        if one.components <= known
+        replace(condition, components=frozenset(place[c] for c in condition.components))
+        for condition in tree.conditions
+        if condition.components <= leaves
     )
     places = tuple(tree.place_of_leaf[leaf] for leaf in kept) if tree.place_of_leaf else tuple(kept)
-    own = replace(
+    reordered = replace(
         tree, leaves=tuple(tree.leaves[leaf] for leaf in kept), conditions=conditions, place_of_leaf=places
     )
-    return sum(leaf.rate_hz * event_cost(own, i) for i, leaf in enumerate(own.leaves))
+    return sum(leaf.rate_hz * event_cost(reordered, i) for i, leaf in enumerate(reordered.leaves))
 
 
 # The engine ``tree`` as a value: it can choose the order in which its trees join the components.

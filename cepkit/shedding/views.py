@@ -94,9 +94,9 @@ class LoadView(View):
         self.observe(self._look_closer, "window")
 
     def _columns(self, low: float, high: float) -> dict[str, Any]:
-        made = load_in_bins(self._history, low, high)
-        columns = {name: getattr(made, name) for name in ("mean", "greatest", "arrived", "dropped")}
-        return {**columns, "shown": [low, high], "n_bins": made.mean.shape[-1]}
+        bins = load_in_bins(self._history, low, high)
+        columns = {name: getattr(bins, name) for name in ("mean", "greatest", "arrived", "dropped")}
+        return {**columns, "shown": [low, high], "n_bins": bins.mean.shape[-1]}
 
     def _look_closer(self, change) -> None:
         low, high = change["new"] if len(change["new"]) == 2 else self.extent
@@ -133,9 +133,9 @@ def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
     if by not in (TIME, ARRIVALS):
         raise CepError(f"by={by!r} is not known. There are {TIME!r} and {ARRIVALS!r}")
     run, scene = result.run, result.run.scene
-    own = scene.positions[scene.n_warm :]
+    positions = scene.positions[scene.n_warm :]
     arrivals = run.arrival_of_event
-    times = np.sort(arrivals[own])
+    times = np.sort(arrivals[positions])
 
     def place(seconds: np.ndarray) -> np.ndarray:
         if by == ARRIVALS:
@@ -143,13 +143,13 @@ def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
         return seconds * 1e9
 
     at_event = np.full(len(arrivals), np.nan)
-    at_event[own] = np.arange(1, len(own) + 1) if by == ARRIVALS else arrivals[own] * 1e9
-    found, latency = [], []
-    for one in run.found:
-        is_counted = one.block.last >= scene.end_of_warm_up
-        latency.append(one.latency[is_counted])
-        found.append(arrivals[one.block.last[is_counted]] + latency[-1])
-    found_at, latencies = np.concatenate(found), np.concatenate(latency)
+    at_event[positions] = np.arange(1, len(positions) + 1) if by == ARRIVALS else arrivals[positions] * 1e9
+    times_found, latency = [], []
+    for found_matches in run.found:
+        is_counted = found_matches.block.last >= scene.end_of_warm_up
+        latency.append(found_matches.latency[is_counted])
+        times_found.append(arrivals[found_matches.block.last[is_counted]] + latency[-1])
+    found_at, latencies = np.concatenate(times_found), np.concatenate(latency)
     order = np.argsort(found_at, kind="stable")
     state = place(run.series["time"])
     rows = {
@@ -158,14 +158,14 @@ def history_of(result: ReplayResult, by: str = TIME) -> LoadHistory:
         "partial_matches": (state, np.asarray(run.series["partial_matches"], np.float64)),
     }
     first = 0.0 if by == ARRIVALS else float(times[0]) * 1e9
-    last = float(len(own)) if by == ARRIVALS else max(run.seconds, float(times[-1])) * 1e9
-    bounds = scene.arrivals.peaks(len(own))
-    peaks = [tuple(at_event[own[[start, stop - 1]]].tolist()) for start, stop in bounds if start < stop]
+    last = float(len(positions)) if by == ARRIVALS else max(run.seconds, float(times[-1])) * 1e9
+    bounds = scene.arrivals.peaks(len(positions))
+    peaks = [tuple(at_event[positions[[start, stop - 1]]].tolist()) for start, stop in bounds if start < stop]
     number, dropped = scene.type_of_event, np.sort(run.dropped)
     return LoadHistory(
         by, (first, last),
-        {name: at for name, (at, _) in rows.items()}, {name: of for name, (_, of) in rows.items()},
-        {name: at_event[own[number[own] == k]] for k, name in enumerate(scene.types)},
+        {name: at for name, (at, _) in rows.items()}, {name: values for name, (_, values) in rows.items()},
+        {name: at_event[positions[number[positions] == k]] for k, name in enumerate(scene.types)},
         {name: at_event[dropped[number[dropped] == k]] for k, name in enumerate(scene.types)},
         peaks, scene.latency_bound,
     )  # fmt: skip
@@ -209,18 +209,18 @@ class UtilityView(View):
     selected = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)
 
     def __init__(self, frame: pd.DataFrame, *, threshold: float | None = None, title: str = "Utilities"):
-        made = utilities(frame)
-        self._made, self._frame = made, frame
+        table = utilities(frame)
+        self._made, self._frame = table, frame
         left_out = ""
-        if made.n_rows_left_out:
-            left_out = f"{made.n_rows_left_out:,} rows with the smallest counts are left out"
+        if table.n_rows_left_out:
+            left_out = f"{table.n_rows_left_out:,} rows with the smallest counts are left out"
         super().__init__(
-            title=title, rows=list(made.rows), position_edges=made.edges.tolist(),
-            position_label="position in the window" if made.has_position else ONE_COLUMN,
-            has_position=made.has_position, utility_edges=made.utility_edges.tolist(), mean=made.mean,
-            n=made.n, n_of_utility=made.n_of_utility, n_dropped=made.n_dropped,
+            title=title, rows=list(table.rows), position_edges=table.edges.tolist(),
+            position_label="position in the window" if table.has_position else ONE_COLUMN,
+            has_position=table.has_position, utility_edges=table.utility_edges.tolist(), mean=table.mean,
+            n=table.n, n_of_utility=table.n_of_utility, n_dropped=table.n_dropped,
             threshold=None if threshold is None else float(threshold),
-            share=0.0 if threshold is None else share_up_to(made, threshold), note=left_out,
+            share=0.0 if threshold is None else share_up_to(table, threshold), note=left_out,
         )  # fmt: skip
         self.observe(self._shed, "threshold")
 
@@ -268,11 +268,12 @@ def reported_utilities(
         parts = [
             pd.DataFrame(
                 {
-                    "event_type": name, "utility": np.arange(len(one["seen"])) / max(1, len(one["seen"]) - 1),
-                    "n": one["seen"], "dropped": one["dropped"],
+                    "event_type": name,
+                    "utility": np.arange(len(counts["seen"])) / max(1, len(counts["seen"]) - 1),
+                    "n": counts["seen"], "dropped": counts["dropped"],
                 }
             )
-            for name, one in of_type.items()
+            for name, counts in of_type.items()
         ]  # fmt: skip
         frame = pd.concat(parts, ignore_index=True)
         # Events that are dropped at a recomputation may have been counted with another utility.
@@ -293,5 +294,5 @@ def reported_utilities(
     )  # fmt: skip
     if utility.shape[2] > 1:
         frame["state"] = states
-    limits = [one for one in report.get("last_thresholds", ()) if one >= 0]
+    limits = [counts for counts in report.get("last_thresholds", ()) if counts >= 0]
     return frame, float(max(limits)) if limits else None

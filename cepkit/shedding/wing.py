@@ -25,5 +25,5 @@ def _(of, what, settings):
 def _(of, what, settings):
     from cepkit.shedding.views import LoadView, utility_view_of
 
-    made = {"load": LoadView, "utility": utility_view_of}
-    return made[one_of(what, tuple(made), "the result of replay")](of, **settings)
+    views = {"load": LoadView, "utility": utility_view_of}
+    return views[one_of(what, tuple(views), "the result of replay")](of, **settings)

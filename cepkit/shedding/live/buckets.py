@@ -37,20 +37,20 @@ class BucketShedding:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings as plain values."""
-        own = self.settings
+        settings = self.settings
         return {
-            "latency_bound": own.latency_bound,
-            "strategy": strategy_as_json(own.strategy),
-            "warm_up": own.warm_up,
-            "weights": dict(own.weights),
-            "seed": own.seed,
+            "latency_bound": settings.latency_bound,
+            "strategy": strategy_as_json(settings.strategy),
+            "warm_up": settings.warm_up,
+            "weights": dict(settings.weights),
+            "seed": settings.seed,
         }
 
     def __str__(self) -> str:
-        own = self.settings
+        name, bound = self.settings.strategy.name, seconds_text(self.settings.latency_bound)
         return (
-            f"{own.strategy.name}: each bucket finds a match at most {seconds_text(own.latency_bound)} after "
-            f"it begins with the match's last row; it learns from {own.warm_up:,} rows and drops none of them"
+            f"{name}: each bucket finds a match at most {bound} after it begins with the match's last row; "
+            f"it learns from {self.settings.warm_up:,} rows and drops none of them"
         )
 
 
@@ -129,16 +129,16 @@ class BucketSearch(LiveSearch):
         pairs. ``learns`` is 1 while the strategy learns.
 
         """
-        own = self._latencies
-        self._earlier.add_all(own)
+        latencies = self._latencies
+        self._earlier.add_all(latencies)
         self._latencies = self._earlier
         estimate = self._recall
         is_unknown = self._server.lanes[0].n_partial_dropped or self.machine.skipped.any()
         return {
             **{name: total - before[name] for name, total in self._totals().items()},
-            "latencies": float(own.n),
-            "latency_seconds": own.sum,
-            MOST_LATENCY: own.most if own.n else 0.0,
+            "latencies": float(latencies.n),
+            "latency_seconds": latencies.sum,
+            MOST_LATENCY: latencies.most if latencies.n else 0.0,
             "recall_found": nan if is_unknown else estimate.found + estimate.n_pending,
             "recall_wanted": estimate.wanted + estimate.n_pending,
             "learns": float(self._warm_up is not None),

@@ -127,14 +127,14 @@ class LiveWarmUp(Shedder):
 
 def _fit_prices(work: np.ndarray, seconds: np.ndarray) -> Prices:
     """Return prices whose line through the work of events fits their times; the other prices are kept."""
-    own = Prices()
+    prices = Prices()
     spread = work - work.mean()
     slope = float(spread @ seconds / (spread @ spread)) if spread.any() else 1.0
     slope = max(slope, 1e-3)
     event = max(float(seconds.mean() - slope * work.mean()), 0.0)
     return replace(
-        own, event=event, condition=slope * own.condition, create=slope * own.create,
-        remove=slope * own.remove,
+        prices, event=event, condition=slope * prices.condition, create=slope * prices.create,
+        remove=slope * prices.remove,
     )  # fmt: skip
 
 

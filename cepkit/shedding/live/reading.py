@@ -48,18 +48,18 @@ class EventReader:
         columns = {}
         for name, column in events.columns.items():
             codes = self._codes.get(name)
-            of = type_of_column(self._program, name)
-            columns[name] = column if codes is None else stable_column(column, of, name, codes)
+            column_type = type_of_column(self._program, name)
+            columns[name] = column if codes is None else stable_column(column, column_type, name, codes)
         for name, codes in self._codes.items():  # a later column may have added texts
             if name in columns:
                 columns[name] = replace(columns[name], categories=codes.texts)
         by = self._program.query.partition_by
         if not by:
             return Events(events.n_events, columns, events.partition_of_event, 1)
-        own, keys = keys_of_batch(source, by)
-        known = self._code_of_key
-        codes_of_keys = np.array([known.setdefault(key, len(known)) for key in keys], np.int32)
-        return Events(events.n_events, columns, codes_of_keys[own], max(1, len(known)))
+        key_of_row, keys = keys_of_batch(source, by)
+        code_of_key = self._code_of_key
+        codes_of_keys = np.array([code_of_key.setdefault(key, len(code_of_key)) for key in keys], np.int32)
+        return Events(events.n_events, columns, codes_of_keys[key_of_row], max(1, len(code_of_key)))
 
     def pack(self) -> dict[str, pa.Table]:
         """Return the texts and the keys by code."""

@@ -106,8 +106,8 @@ class SheddingReport:
         )
         if self.drift is not None:
             alarms = list(self.drift["alarms"])
-            said = f"drift in {', '.join(alarms)}" if alarms else "no drift"
-            lines.append(f"{said}; computed again {self.drift['recomputed']:,} times")
+            drift = f"drift in {', '.join(alarms)}" if alarms else "no drift"
+            lines.append(f"{drift}; computed again {self.drift['recomputed']:,} times")
         return "\n".join(lines)
 
 
@@ -147,22 +147,23 @@ class RecallEstimate:
     ) -> None:
         """Take in the state of the stream."""
         self.n_pending += n_matches
-        own = [now - before for now, before in zip(kept, self.kept, strict=True)]
+        newly_kept = [now - before for now, before in zip(kept, self.kept, strict=True)]
         lost = [now - before for now, before in zip(dropped, self.dropped, strict=True)]
-        if sum(own) + sum(lost) < max(1, min(_FEWEST, self.n_window // 4)):
+        if sum(newly_kept) + sum(lost) < max(1, min(_FEWEST, self.n_window // 4)):
             return
         step = [[0.0] * self.n_types, [0.0] * self.n_types]
-        for i, (n, m) in enumerate(zip(own, lost, strict=True)):
+        for i, (n, m) in enumerate(zip(newly_kept, lost, strict=True)):
             weight = self._relative_utility(i, m, *seen[i]) if m and seen is not None else 1.0
             step[0][i], step[1][i] = n + (1.0 - weight) * m, weight * m
         self.steps.append(step)
         while (
-            len(self.steps) > 1 and sum(sum(one[0]) + sum(one[1]) for one in self.steps[1:]) >= self.n_window
+            len(self.steps) > 1
+            and sum(sum(counts[0]) + sum(counts[1]) for counts in self.steps[1:]) >= self.n_window
         ):
             del self.steps[0]
         shares = [1.0] * self.n_types
         for i in range(self.n_types):
-            n, m = (sum(one[side][i] for one in self.steps) for side in (0, 1))
+            n, m = (sum(counts[side][i] for counts in self.steps) for side in (0, 1))
             shares[i] = n / (n + m) if m else 1.0
         share = prod(shares)
         if share > 0:

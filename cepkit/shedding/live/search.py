@@ -141,11 +141,14 @@ class LiveSearch(Search):
         return self._ready()
 
     def _admit(self, start: int, now: float, numbers: np.ndarray) -> None:
-        own = np.flatnonzero(numbers >= 0)
-        self._n_other += len(numbers) - len(own)
+        rows = np.flatnonzero(numbers >= 0)
+        self._n_other += len(numbers) - len(rows)
         before, self._last_push = self._last_push, now
         for at, number, seen in zip(
-            (own + start).tolist(), numbers[own].tolist(), spread_arrivals(before, now, len(own)), strict=True
+            (rows + start).tolist(),
+            numbers[rows].tolist(),
+            spread_arrivals(before, now, len(rows)),
+            strict=True,
         ):
             self._types[at], self._arrivals[at] = number, now
             self._server.admit(at, seen)
@@ -256,10 +259,10 @@ class LiveSearch(Search):
             return
         service = self._service = self._busy / self._n_served
         self._busy, self._n_served = 0.0, 0
-        known = self._service_under_load
+        peak = self._service_under_load
         if self._server.n_waiting:
-            known = self._service_under_load = service if isnan(known) else known + _FADE * (service - known)
-        needed = service if isnan(known) else max(service, known)
+            peak = self._service_under_load = service if isnan(peak) else peak + _FADE * (service - peak)
+        needed = service if isnan(peak) else max(service, peak)
         adapt = getattr(self.shedder, "adapt", None)
         if adapt is not None and abs(needed / self._service_of_limits - 1.0) > _CHANGE:
             self._service_of_limits = needed
@@ -273,7 +276,7 @@ class LiveSearch(Search):
         matches, times = [*lane.matches], [*lane.found_at]
         lane.matches.clear()
         lane.found_at.clear()
-        made = self.empty, np.empty(0, np.int64)
+        ready = self.empty, np.empty(0, np.int64)
         n_counted = 0
         if matches:
             every, found_at = join_matches(matches), np.concatenate(times)
@@ -282,10 +285,10 @@ class LiveSearch(Search):
             is_counted = block.last >= self._first_shed
             n_counted = int(is_counted.sum())
             self._latencies.add(latency[is_counted])
-            made = self._results_of(block)
+            ready = self._results_of(block)
         self._estimate(n_counted)
         self._forget()
-        return made
+        return ready
 
     def _arrival_of(self, block: MatchBlock) -> np.ndarray | float:
         """Return the times from which the latencies of matches count."""
@@ -300,15 +303,15 @@ class LiveSearch(Search):
         positions = np.unique(block.event_of_item)
         table = self._kept.take(positions)
         events = build_events(self._reader.source(table), self.program)
-        own = block.with_events(np.searchsorted(positions, block.event_of_item))
-        made, n_rows = self._results(table, events, own)
+        renumbered = block.with_events(np.searchsorted(positions, block.event_of_item))
+        rows, n_rows = self._results(table, events, renumbered)
         if self._rows_of_match == "one" and self.program.query.measures is None:
-            for name in set(made.schema.names) - set(self.column_of_result):  # positions among these rows
-                place = made.schema.get_field_index(name)
+            for name in set(rows.schema.names) - set(self.column_of_result):  # positions among these rows
+                place = rows.schema.get_field_index(name)
                 if name.endswith("_position"):
-                    of_stream = pc.take(pa.array(positions), made.column(name))
-                    made = made.set_column(place, made.field(place), of_stream)
-        return made, n_rows
+                    of_stream = pc.take(pa.array(positions), rows.column(name))
+                    rows = rows.set_column(place, rows.field(place), of_stream)
+        return rows, n_rows
 
     def _results(self, table: pa.Table, events: Events, block: MatchBlock) -> Ready:
         source = self._reader.source(table)
@@ -429,14 +432,14 @@ class LiveSearch(Search):
         warm_up = saved.tables["warm_up"].cast(self.schema.arrow)
         if len(warm_up):
             self._tables_of_warm_up = [warm_up]
-        if (own := state["training"]) is not None:
+        if (training := state["training"]) is not None:
             machine = TreeMachine.load(self.tree, state["machine_of_training"])
             self._machine_of_training = state["machine_of_training"]
             self._begin(
                 Training(
                     program=self.tree, events=self._events_of_warm_up(), machine=machine,
                     latency_bound=settings.latency_bound, seed=settings.seed,
-                    weight_of_type=dict(settings.weights), **own,
+                    weight_of_type=dict(settings.weights), **training,
                 )
             )  # fmt: skip
             self.shedder.restore(state["shedder"])

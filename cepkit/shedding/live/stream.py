@@ -83,13 +83,13 @@ class LiveStream(Stream):
             return super().flush()
 
     def _results(self, ready: Ready) -> Any:
-        made = super()._results(ready)
-        if said := self._search.report().losses:
-            if isinstance(made, pd.DataFrame):
-                made.attrs[SHED] = said
-            elif isinstance(made, pa.Table):
-                made = made.replace_schema_metadata({**(made.schema.metadata or {}), SHED: said})
-        return made
+        results = super()._results(ready)
+        if losses := self._search.report().losses:
+            if isinstance(results, pd.DataFrame):
+                results.attrs[SHED] = losses
+            elif isinstance(results, pa.Table):
+                results = results.replace_schema_metadata({**(results.schema.metadata or {}), SHED: losses})
+        return results
 
     # --- what it says
 
@@ -100,8 +100,8 @@ class LiveStream(Stream):
 
     def explain(self) -> Explanation:
         """Return how the query was read and is run, and what was dropped."""
-        said = self._search.report().losses or "nothing was dropped"
-        note = (SHED, f"{self._settings.strategy.name}: {said}")
+        losses = self._search.report().losses or "nothing was dropped"
+        note = (SHED, f"{self._settings.strategy.name}: {losses}")
         return Explanation(self._search.program, engines()["tree"], (), (note,))
 
     def __repr__(self) -> str:
@@ -110,15 +110,15 @@ class LiveStream(Stream):
     # --- saving
 
     def _more_settings(self) -> dict[str, Any]:
-        own = self._settings
+        settings = self._settings
         return {
             SHED: {
-                "latency_bound": own.latency_bound,
-                "time_slice": own.time_slice,
-                "strategy": strategy_as_json(own.strategy),
-                "warm_up": own.warm_up,
-                "weights": dict(own.weights),
-                "seed": own.seed,
+                "latency_bound": settings.latency_bound,
+                "time_slice": settings.time_slice,
+                "strategy": strategy_as_json(settings.strategy),
+                "warm_up": settings.warm_up,
+                "weights": dict(settings.weights),
+                "seed": settings.seed,
             }
         }
 
@@ -146,8 +146,8 @@ def live_settings(query: Any, options: Options, given: Mapping[str, Any]) -> Liv
             "lost. Leave one of the two out"
         )
     stray = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
-    if said := [name for name, value in stray.items() if value]:
-        raise UnsupportedQueryError(f"{said} are options of regex streams; leave them out")
+    if names := [name for name, value in stray.items() if value]:
+        raise UnsupportedQueryError(f"{names} are options of regex streams; leave them out")
     weights = given["weights"]
     if weights is not None and not isinstance(weights, Mapping):
         raise CepError(f"weights={weights!r}: a stream has one query; give weights by event type")
@@ -199,7 +199,7 @@ def open_saved_stream(
 def _classes() -> dict[str, Any]:
     """Return the classes of cepkit's strategies by name."""
     classes = [Darling, *(class_of_strategy(name) for name in strategy_names())]
-    return {own.__name__: own for own in classes}
+    return {strategy_class.__name__: strategy_class for strategy_class in classes}
 
 
 def strategy_as_json(strategy: Strategy) -> dict[str, Any]:
@@ -213,10 +213,10 @@ def strategy_as_json(strategy: Strategy) -> dict[str, Any]:
 def _strategy_of_json(saved: Mapping[str, Any], given: Any) -> Strategy:
     if given is not None:
         return as_strategy(given)
-    name, own = saved["class"], saved["settings"]
-    if own is None or name not in _classes():
+    name, settings = saved["class"], saved["settings"]
+    if settings is None or name not in _classes():
         raise CepError(
             f"the stream was saved with the strategy {name}, which is not one of cepkit's; give it: "
             f"cepkit.stream.load(path, shedding={name}(…))"
         )
-    return _classes()[name](**own)
+    return _classes()[name](**settings)

@@ -93,11 +93,11 @@ def fit(kind: str, values: np.ndarray) -> Distribution:
     """Return the distribution of values that were seen."""
     if kind not in _FITS:
         raise CepError(f"pdf={kind!r}: expected one of {', '.join(map(repr, _FITS))}")
-    own = np.asarray(values, np.float64)
-    own = np.sort(own[~np.isnan(own)])
-    if not len(own):
+    numbers = np.asarray(values, np.float64)
+    numbers = np.sort(numbers[~np.isnan(numbers)])
+    if not len(numbers):
         raise CepError("an attribute without values has no distribution")
-    return _FITS[kind](own)
+    return _FITS[kind](numbers)
 
 
 def _fit_normal(values: np.ndarray) -> Normal:
@@ -185,19 +185,19 @@ class DriftWatch:
         self._pending[event_type] = []
         self._carried.pop(event_type, None)
         self._wanted[event_type] = N_VALUES
-        for name, known in self._samples[event_type].items():
+        for name, sample in self._samples[event_type].items():
             self.n_tests += 1
-            own = values[name]
-            own, known = own[~np.isnan(own)], known[~np.isnan(known)]
-            n, m = len(own), len(known)
-            if n and m and self._statistic(own, known) > KS_FACTOR * sqrt((n + m) / (n * m)):
+            newest = values[name]
+            newest, sample = newest[~np.isnan(newest)], sample[~np.isnan(sample)]
+            n, m = len(newest), len(sample)
+            if n and m and self._statistic(newest, sample) > KS_FACTOR * sqrt((n + m) / (n * m)):
                 self.alarms[f"{name} of type {event_type}"] = time
 
     def _pending_values(self, event_type: int) -> dict[str, np.ndarray]:
-        found = self._values_at(event_type, np.array(self._pending[event_type], np.int64))
+        columns = self._values_at(event_type, np.array(self._pending[event_type], np.int64))
         carried = self._carried.get(event_type, {})
         return {
-            name: np.concatenate([carried.get(name, np.empty(0)), np.asarray(found[name], np.float64)])
+            name: np.concatenate([carried.get(name, np.empty(0)), np.asarray(columns[name], np.float64)])
             for name in self._samples[event_type]
         }
 
@@ -205,9 +205,9 @@ class DriftWatch:
         """Return the state as numbers, texts, lists, mappings and arrays."""
         return {
             "detectors": {
-                str(at): [float(getattr(one, name)) for name in _STATE]
-                + [one._x_mean.n, one._x_mean._mean, one._drift_detected]
-                for at, one in self._detectors.items()
+                str(at): [float(getattr(detector, name)) for name in _STATE]
+                + [detector._x_mean.n, detector._x_mean._mean, detector._drift_detected]
+                for at, detector in self._detectors.items()
             },
             "last": {str(at): last for at, last in self._last.items()},
             "pending": {str(at): self._pending_values(at) for at in self._pending},
@@ -218,10 +218,10 @@ class DriftWatch:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
         for at, (*sums, n, mean, detected) in saved["detectors"].items():
-            one = self._detectors[int(at)]
+            detector = self._detectors[int(at)]
             for name, value in zip(_STATE, sums, strict=True):
-                setattr(one, name, value)
-            one._x_mean.n, one._x_mean._mean, one._drift_detected = n, mean, bool(detected)
+                setattr(detector, name, value)
+            detector._x_mean.n, detector._x_mean._mean, detector._drift_detected = n, mean, bool(detected)
         self._last = {int(at): last for at, last in saved["last"].items()}
         self._carried = {int(at): dict(values) for at, values in saved["pending"].items()}
         self._pending = {at: [] for at in self._pending}
@@ -248,4 +248,4 @@ def _tests() -> tuple[Callable[..., Any], Callable[[np.ndarray, np.ndarray], flo
             f"drift detection needs river and scipy ({error}). "
             'Install them with `pip install "cepkit[papers]"`, or turn it off: Darling(drift=False)'
         ) from error
-    return PageHinkley, lambda own, known: float(ks_2samp(own, known, method="asymp").statistic)
+    return PageHinkley, lambda newest, sample: float(ks_2samp(newest, sample, method="asymp").statistic)

@@ -66,17 +66,17 @@ class PatternUtilities:
         self._of_type: dict[int, list[LeafUtility]] = {}
         self.unknown: tuple[str, ...] = tuple(
             program.conditions[i].text
-            for i, one in enumerate(conditions)
-            if one.bound.reason_unknown is not None
+            for i, test in enumerate(conditions)
+            if test.bound.reason_unknown is not None
         )
         for at, leaf in enumerate(program.leaves):
             shares = [
-                condition_share(one.bound, at, samples, known) for one in conditions if at in one.leaves
+                condition_share(test.bound, at, samples, known) for test in conditions if at in test.leaves
             ]
             known_shares = tuple(share for share in shares if share is not None)
             is_allowed = leaf.is_absent and program.negation == "allowed_if"
-            own = LeafUtility(known_shares, is_allowed and negation == AS_KILLER and bool(known_shares))
-            self._of_type.setdefault(leaf.type, []).append(own)
+            utility = LeafUtility(known_shares, is_allowed and negation == AS_KILLER and bool(known_shares))
+            self._of_type.setdefault(leaf.type, []).append(utility)
 
     def n_conditions(self, event_type: int) -> int:
         """Return |C_type(T)|: how many conditions are evaluated for the utility of an event."""

@@ -45,17 +45,17 @@ def _runs(tree: CostTree, leaf: int, form: str) -> list[tuple[float, float, floa
     """Return the runs that an event is compared with: their number, seconds per run, share that succeeds."""
     if not tree.is_sequence:
         return [_of_subset(tree, subset, leaf, form) for subset in _subsets(tree, leaf)]
-    own = node_conditions(tree, leaf)
+    conditions = node_conditions(tree, leaf)
     before = leaf - 1
     begun = 1.0 if leaf == 0 else stored_matches(tree, before, form)
-    runs = [(begun, condition_cost(own), selectivity(own))]
+    runs = [(begun, condition_cost(conditions), selectivity(conditions))]
     if tree.leaves[leaf].is_kleene:
-        runs.append((stored_matches(tree, leaf, form), condition_cost(own), selectivity(own)))
+        runs.append((stored_matches(tree, leaf, form), condition_cost(conditions), selectivity(conditions)))
     return runs
 
 
 def _subsets(tree: CostTree, leaf: int) -> list[tuple[int, ...]]:
-    others = [i for i, one in enumerate(tree.leaves) if i != leaf and not one.is_negated]
+    others = [i for i, part in enumerate(tree.leaves) if i != leaf and not part.is_negated]
     return [subset for size in range(len(others) + 1) for subset in combinations(others, size)]
 
 

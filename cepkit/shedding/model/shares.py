@@ -81,21 +81,21 @@ def condition_share(
 
     Source: DARLING, section 4.3. Differs: any condition and any number of attributes.
     """
-    own = [role for role in condition.roles if role[0] == leaf]
-    if not own or condition.reason_unknown is not None:
+    roles = [role for role in condition.roles if role[0] == leaf]
+    if not roles or condition.reason_unknown is not None:
         return None
     others = [role for role in condition.roles if role[0] != leaf]
     if any(_size(samples[at]) == 0 for at in {role[0] for role in condition.roles} - {leaf}):
         return None
     if len(condition.roles) == 1:
-        return PassShare(_truth(condition, own[0], known), True, True)
-    if len(own) == 1:
-        return _share_of_role(condition, own[0], others, samples, known)
+        return PassShare(_truth(condition, roles[0], known), True, True)
+    if len(roles) == 1:
+        return _share_of_role(condition, roles[0], others, samples, known)
     if _size(samples[leaf]) == 0:
         return None
     parts = [
         _share_of_role(condition, role, [r for r in condition.roles if r != role], samples, known)
-        for role in own
+        for role in roles
     ]
     return PassShare(
         lambda columns: sum(part.of(columns) for part in parts) / len(parts),

@@ -43,17 +43,17 @@ class PatternCondition:
 
 def pattern_conditions(program: TreeProgram) -> tuple[PatternCondition, ...]:
     """Return the conditions of a program with their terms, in the order of ``program.conditions``."""
-    made = []
+    conditions = []
     for tree, bound in enumerate(_branches(program)):
         leaf_of = _leaves_of_parts(program, tree)
         for condition, term, of_variable in _terms(bound, leaf_of):
-            at = program.conditions[len(made)]
-            own = LeafCondition(term, of_variable)
+            at = program.conditions[len(conditions)]
+            bound_condition = LeafCondition(term, of_variable)
             is_alone = len(at.leaves) == 1 and program.leaves[at.leaves[0]].is_group
-            is_between = is_alone and any(is_previous for _, is_previous in own.roles)
+            is_between = is_alone and any(is_previous for _, is_previous in bound_condition.roles)
             is_closing = is_alone and not condition.each
-            made.append(PatternCondition(own, at.leaves, at.node, is_between, is_closing))
-    return tuple(made)
+            conditions.append(PatternCondition(bound_condition, at.leaves, at.node, is_between, is_closing))
+    return tuple(conditions)
 
 
 def _branches(program: TreeProgram) -> Iterator[BoundBranch]:
@@ -78,18 +78,18 @@ def _terms(bound: BoundBranch, leaf_of: list[int]) -> Iterator[tuple]:
     ):
         for i, (terms, part) in enumerate(zip(every, parts, strict=True)):
             alone[first + i] = iter(terms[int(part.event_type is not None) :])
-    joint = {id(one.condition): one for one in bound.conditions}
+    joint = {id(bound_condition.condition): bound_condition for bound_condition in bound.conditions}
     for condition in branch.conditions:
         at = condition.decided_at if condition.absence is None else n + condition.absence
         part = branch.components[at] if at < n else branch.absences[at - n]
-        one = joint.get(id(condition))
-        if one is None:
+        bound_condition = joint.get(id(condition))
+        if bound_condition is None:
             yield condition, next(alone[at]), {part.variable: leaf_of[at]}
         else:
-            of_variable = {name: leaf_of[c] for name, c in one.component_of_variable.items()}
+            of_variable = {name: leaf_of[c] for name, c in bound_condition.component_of_variable.items()}
             if condition.absence is not None:
                 of_variable[part.variable] = leaf_of[at]
-            yield condition, one.term, of_variable
+            yield condition, bound_condition.term, of_variable
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class StreamColumns:
     @cached_property
     def read(self) -> frozenset[str]:
         """Names of the columns that conditions read, without that of the types."""
-        parts = (part for one in pattern_conditions(self.program) for part in one.bound.term.walk())
+        parts = (part for test in pattern_conditions(self.program) for part in test.bound.term.walk())
         return frozenset(part.data[-1] for part in parts if part.op == "element")
 
     def take(self, positions: np.ndarray | slice) -> dict[str, np.ndarray]:
@@ -190,19 +190,19 @@ def statistics_of_warm_up(
     draw = np.random.default_rng(seed)
     samples = {}
     for number in range(len(program.types)):
-        own = np.flatnonzero(kinds == number)
-        if len(own) > size:
-            own = np.sort(draw.choice(own, size, replace=False))
-        samples[number] = stream.take(own)
+        positions = np.flatnonzero(kinds == number)
+        if len(positions) > size:
+            positions = np.sort(draw.choice(positions, size, replace=False))
+        samples[number] = stream.take(positions)
     conditions = pattern_conditions(program)
     estimated = _sampled_selectivities(program, conditions, samples, stream.known)
     selectivity = []
-    for c, found in enumerate(estimated):
+    for c, estimate in enumerate(estimated):
         n = int(evaluated[c])
-        if n >= _FEWEST or (n and found is None):
+        if n >= _FEWEST or (n and estimate is None):
             selectivity.append(float(passed[c]) / n)
         else:
-            selectivity.append(1.0 if found is None else found)
+            selectivity.append(1.0 if estimate is None else estimate)
     n_of_type = np.bincount(kinds[kinds >= 0], minlength=len(program.types))
     evaluations = _evaluations(program, conditions, np.asarray(evaluated), n_of_type)
     return PatternStatistics(events_in_window(stream, 0, n_events), tuple(selectivity), evaluations, samples)
@@ -221,12 +221,12 @@ def renew_statistics(
     program, samples = stream.program, {**before.samples, **samples}
     estimated = _sampled_selectivities(program, pattern_conditions(program), samples, stream.known)
     selectivity = tuple(
-        known if found is None else found for found, known in zip(estimated, before.selectivity, strict=True)
+        old if new is None else new for new, old in zip(estimated, before.selectivity, strict=True)
     )
-    given = [own for own in positions if len(own)]
+    newest = [at for at in positions if len(at)]
     in_window = before.in_window
-    if sum(map(len, given)) >= SAMPLE:
-        in_window = events_in_window(stream, min(own[0] for own in given), 1 + max(own[-1] for own in given))
+    if sum(map(len, newest)) >= SAMPLE:
+        in_window = events_in_window(stream, min(at[0] for at in newest), 1 + max(at[-1] for at in newest))
     return PatternStatistics(in_window, selectivity, before.evaluations, samples)
 
 
@@ -240,7 +240,7 @@ def _sampled_selectivities(
         at: sampled_columns(samples[leaf.type], {}, EMPIRICAL, SAMPLE, seed=at)
         for at, leaf in enumerate(program.leaves)
     }
-    return [condition_selectivity(one.bound, of_leaf, known) for one in conditions]
+    return [condition_selectivity(condition.bound, of_leaf, known) for condition in conditions]
 
 
 def _evaluations(
@@ -251,12 +251,12 @@ def _evaluations(
 ) -> tuple[float, ...]:
     """Return evaluations per event at leaves, and per combination at inner nodes."""
     most: dict[int, int] = {}
-    for number, one in enumerate(conditions):
-        most[one.node] = max(most.get(one.node, 0), int(evaluated[number]))
+    for number, condition in enumerate(conditions):
+        most[condition.node] = max(most.get(condition.node, 0), int(evaluated[number]))
     shares = []
-    for number, one in enumerate(conditions):
-        first = program.leaves[one.leaves[0]]
-        base = int(n_of_type[first.type]) if len(one.leaves) == 1 else most[one.node]
+    for number, condition in enumerate(conditions):
+        first = program.leaves[condition.leaves[0]]
+        base = int(n_of_type[first.type]) if len(condition.leaves) == 1 else most[condition.node]
         shares.append(float(evaluated[number]) / base if base and evaluated[number] else 1.0)
     return tuple(shares)
 
@@ -278,18 +278,18 @@ def events_in_window(stream: StreamColumns, start: int, stop: int) -> np.ndarray
     probes = used[len(used) // 2 :]
     probes = probes[:: max(1, len(probes) // _MOST_PROBES)]
     rank_in, limits = _clocks(stream, start, stop)
-    found = np.full((len(rank_in), len(probes), n_types), np.inf)
+    counts = np.full((len(rank_in), len(probes), n_types), np.inf)
     partition = events.partition_of_event[start:stop].astype(np.int64)
     for i, (place, within) in enumerate(zip(rank_in, limits, strict=True)):
         span = int(place.max() - place.min()) + within + 1
         key = partition * span + (place - place.min())
         lowest = np.maximum(key[probes] - within, partition[probes] * span)
         for number in range(n_types):
-            own = np.sort(key[kinds == number])
-            found[i, :, number] = np.searchsorted(own, key[probes], side="left") - np.searchsorted(
-                own, lowest, side="left"
+            keys = np.sort(key[kinds == number])
+            counts[i, :, number] = np.searchsorted(keys, key[probes], side="left") - np.searchsorted(
+                keys, lowest, side="left"
             )
-    return found.min(axis=0).mean(axis=0)
+    return counts.min(axis=0).mean(axis=0)
 
 
 def _clocks(stream: StreamColumns, start: int, stop: int) -> tuple[list[np.ndarray], list[int]]:
@@ -327,24 +327,24 @@ def cost_trees(
     The window is 1, and rates count events per window. So rates need not be those of the arrivals.
     """
     conditions = pattern_conditions(program)
-    made = []
+    trees = []
     for tree, branch_of_order in enumerate(program.code.branch_of_order):
         of_components = program.code.leaf_of_component[tree]
-        own = sorted(i for i, leaf in enumerate(program.leaves) if leaf.tree == tree)
-        local = {leaf: i for i, leaf in enumerate(own)}
+        own_leaves = sorted(i for i, leaf in enumerate(program.leaves) if leaf.tree == tree)
+        local = {leaf: i for i, leaf in enumerate(own_leaves)}
         place = {leaf: c for c, leaf in enumerate(of_components)}
-        costed, extending = [], dict.fromkeys(own, 1.0)
-        for number, one in enumerate(conditions):
-            if one.leaves[0] not in local:
+        costed, extending = [], dict.fromkeys(own_leaves, 1.0)
+        for number, condition in enumerate(conditions):
+            if condition.leaves[0] not in local:
                 continue
             share = statistics.selectivity[number]
-            if one.is_between:
-                extending[one.leaves[0]] *= share
-            if one.is_between or one.is_closing:
+            if condition.is_between:
+                extending[condition.leaves[0]] *= share
+            if condition.is_between or condition.is_closing:
                 share = 1.0
             costed.append(
                 CostedCondition(
-                    frozenset(local[leaf] for leaf in one.leaves),
+                    frozenset(local[leaf] for leaf in condition.leaves),
                     prices["condition"] * statistics.evaluations[number],
                     share,
                 )
@@ -358,12 +358,12 @@ def cost_trees(
                 most=None if program.leaves[leaf].high < 0 else program.leaves[leaf].high,
                 extending=extending[leaf],
             )
-            for leaf in own
+            for leaf in own_leaves
         )
         is_sequence = order_aware and len(branch_of_order) == 1
-        places = tuple(place.get(leaf, len(own)) for leaf in own)
+        places = tuple(place.get(leaf, len(own_leaves)) for leaf in own_leaves)
         cost_tree = CostTree(
             leaves, tuple(costed), 1.0, prices["create"], prices["remove"], is_sequence, places
         )
-        made.append((cost_tree, tuple(own)))
-    return tuple(made)
+        trees.append((cost_tree, tuple(own_leaves)))
+    return tuple(trees)

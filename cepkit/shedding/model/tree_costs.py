@@ -119,12 +119,12 @@ def stored_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     expects n^k s^(k - 1) / k! sets of k events.
     """
     _check_form(form)
-    own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
-    if not own.is_kleene:
-        return own.rate_hz * share * tree.window_s
+    part, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
+    if not part.is_kleene:
+        return part.rate_hz * share * tree.window_s
     if form == PRINTED:
-        return min(MOST_SETS, _power_of_two(own.rate_hz) * share * tree.window_s)
-    return min(MOST_SETS, _sets(own, own.rate_hz * share * tree.window_s))
+        return min(MOST_SETS, _power_of_two(part.rate_hz) * share * tree.window_s)
+    return min(MOST_SETS, _sets(part, part.rate_hz * share * tree.window_s))
 
 
 def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
@@ -135,13 +135,13 @@ def new_in_leaf(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     each set in the leaf and begins one: SEL e^n sets.
     """
     _check_form(form)
-    own, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
-    if not own.is_kleene:
+    part, share = tree.leaves[leaf], selectivity(leaf_conditions(tree, leaf))
+    if not part.is_kleene:
         return share
     if form == PRINTED:
-        return min(MOST_SETS, share * _power_of_two(own.rate_hz) * tree.window_s)
-    shorter = own if own.most is None else replace(own, most=own.most - 1)
-    return min(MOST_SETS, share * (1 + own.extending * _sets(shorter, own.rate_hz * share * tree.window_s)))
+        return min(MOST_SETS, share * _power_of_two(part.rate_hz) * tree.window_s)
+    shorter = part if part.most is None else replace(part, most=part.most - 1)
+    return min(MOST_SETS, share * (1 + part.extending * _sets(shorter, part.rate_hz * share * tree.window_s)))
 
 
 def stored_matches(tree: CostTree, node: int, form: str = CORRECTED) -> float:
@@ -189,7 +189,7 @@ def event_cost(tree: CostTree, leaf: int, form: str = CORRECTED) -> float:
     no conditions there.
     """
     _check_form(form)
-    joined = [k for k, one in enumerate(tree.leaves) if not one.is_negated]
+    joined = [k for k, part in enumerate(tree.leaves) if not part.is_negated]
     handling = tree.create_s + tree.remove_s
     cost = condition_cost(leaf_conditions(tree, leaf)) if form == CORRECTED else 0.0
     cost += new_in_leaf(tree, leaf, form) * handling
@@ -230,13 +230,13 @@ def _absence_cost(tree: CostTree, form: str) -> float:
     (k + 1)-th part of the window.
 
     """
-    n_joined = sum(not one.is_negated for one in tree.leaves)
+    n_joined = sum(not part.is_negated for part in tree.leaves)
     share = 1 / (n_joined + 1) if _is_ordered(tree, form) else 1.0
     return sum(
         share * stored_in_leaf(tree, k, form)
         * condition_cost(c for c in tree.conditions if len(c.components) > 1 and k in c.components)
-        for k, one in enumerate(tree.leaves)
-        if one.is_negated
+        for k, part in enumerate(tree.leaves)
+        if part.is_negated
     )  # fmt: skip
 
 
@@ -277,18 +277,20 @@ def _in_order(tree: CostTree, node: int, newest: int | None = None) -> float:
     """
     factor, n_single, sets = 1.0, 0, [1.0]  # sets[k]: with k events in closures, apart from the newest one
     for k in range(node + 1):
-        own, share = tree.leaves[k], selectivity(leaf_conditions(tree, k))
-        mean = own.rate_hz * share * tree.window_s
-        if own.is_negated:
+        part, share = tree.leaves[k], selectivity(leaf_conditions(tree, k))
+        mean = part.rate_hz * share * tree.window_s
+        if part.is_negated:
             continue
         if k == newest:
             factor *= share
-        elif not own.is_kleene:
+        elif not part.is_kleene:
             factor *= mean
             n_single += 1
-        if own.is_kleene:
-            sets = _multiply(sets, _sizes(own, mean, k == newest))
-    terms = (of / math.factorial(n_single + n) for n, of in enumerate(sets) if n_single + n <= _MOST_EVENTS)
+        if part.is_kleene:
+            sets = _multiply(sets, _sizes(part, mean, k == newest))
+    terms = (
+        count / math.factorial(n_single + n) for n, count in enumerate(sets) if n_single + n <= _MOST_EVENTS
+    )
     return min(MOST_SETS, factor * sum(terms))
 
 
@@ -303,12 +305,12 @@ def _sizes(leaf: Leaf, mean: float, has_newest: bool) -> list[float]:
 
 def _multiply(one: list[float], other: list[float]) -> list[float]:
     """Return the product of two polynomials, up to the degree that counts."""
-    made = [0.0] * min(len(one) + len(other) - 1, _MOST_EVENTS + 1)
+    product = [0.0] * min(len(one) + len(other) - 1, _MOST_EVENTS + 1)
     for i, a in enumerate(one):
         if a:
-            for j, b in enumerate(other[: len(made) - i]):
-                made[i + j] = min(_LARGEST_TERM, made[i + j] + a * b)
-    return made
+            for j, b in enumerate(other[: len(product) - i]):
+                product[i + j] = min(_LARGEST_TERM, product[i + j] + a * b)
+    return product
 
 
 def _power_of_two(rate: float) -> float:

@@ -93,8 +93,8 @@ def load_in_bins(
             kept = ~held & (last >= 0)
             mean[r, kept] = greatest[r, kept] = values[last[kept]]
     counts = [
-        np.array([_count(of[name], edges) for name in history.arrived], np.int64).reshape(-1, n_bins)
-        for of in (history.arrived, history.dropped)
+        np.array([_count(times[name], edges) for name in history.arrived], np.int64).reshape(-1, n_bins)
+        for times in (history.arrived, history.dropped)
     ]
     return LoadBins(edges, mean, greatest, *counts)
 
@@ -221,8 +221,8 @@ def load_svg(history: LoadHistory, *, title: str) -> str:
                 fill=DROP_HUE, fill_opacity=f"{0.15 + 0.85 * share[t, b]:.2f}",
             )  # fmt: skip
             parts.append(drawing.titled(cell, f"{name}: {bins.dropped[t, b]:,} dropped"))
-        n, of = len(history.dropped[name]), len(history.arrived[name])
-        words = drawing.fitting(f"{n:,} of {of:,} dropped", _RIGHT - 4, 10)
+        n, n_arrived = len(history.dropped[name]), len(history.arrived[name])
+        words = drawing.fitting(f"{n:,} of {n_arrived:,} dropped", _RIGHT - 4, 10)
         parts.append(drawing.text(_LEFT + width + 6, y + 14, words, size=10))
     bottom = top + _STRIP * max(1, len(history.arrived))
     if not len(history.at["waiting"]):

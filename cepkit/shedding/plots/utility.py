@@ -100,8 +100,8 @@ def utilities(frame: pd.DataFrame) -> Utilities:
     utility_edges = np.linspace(0.0, most, UTILITY_BINS + 1)
     of_bin = np.clip(np.searchsorted(utility_edges, utility, side="right") - 1, 0, UTILITY_BINS - 1)
     counted, lost = (
-        np.bincount(row * UTILITY_BINS + of_bin, of, minlength=len(kept) * UTILITY_BINS)
-        for of in (n, dropped)
+        np.bincount(row * UTILITY_BINS + of_bin, weights, minlength=len(kept) * UTILITY_BINS)
+        for weights in (n, dropped)
     )
     return Utilities(
         tuple(rows[r] for r in kept), edges, has_position, np.where(total > 0, weighted, plain), total,
@@ -123,8 +123,8 @@ def _numbers(frame: pd.DataFrame, name: str, least: float | None = None) -> np.n
     wrong = ~np.isfinite(values) | ((values < least) if least is not None else False)
     if wrong.any():
         r = int(wrong.argmax())
-        said = "a finite number" + (f" of at least {least:g}" if least is not None else "")
-        raise CepError(f"utilities: {name} in row {r} is {values[r]}. It must be {said}")
+        wanted = "a finite number" + (f" of at least {least:g}" if least is not None else "")
+        raise CepError(f"utilities: {name} in row {r} is {values[r]}. It must be {wanted}")
     return values
 
 
@@ -134,19 +134,19 @@ def _rows(frame: pd.DataFrame, keys: list[str]) -> tuple[np.ndarray, list[dict]]
     for name in keys:
         if isinstance(frame[name].dtype, pd.CategoricalDtype):
             codes.append(frame[name].cat.codes.to_numpy(np.int64))
-            names.append([str(of) for of in frame[name].cat.categories])
+            names.append([str(value) for value in frame[name].cat.categories])
         else:
             code, values = pd.factorize(frame[name], sort=pd.api.types.is_numeric_dtype(frame[name]))
             codes.append(code.astype(np.int64))
-            names.append([str(of) for of in values])
+            names.append([str(value) for value in values])
     whole = codes[0] if len(keys) == 1 else codes[0] * len(names[1]) + codes[1]
     used, row = np.unique(whole, return_inverse=True)
-    made = []
+    labels = []
     for code in used.tolist():
-        of = divmod(code, len(names[1])) if len(keys) == 2 else (code,)
-        words = [names[k][c] for k, c in enumerate(of)]
-        made.append({"label": " · ".join(words), **dict(zip(keys, words, strict=True))})
-    return row.astype(np.int64), made
+        key_codes = divmod(code, len(names[1])) if len(keys) == 2 else (code,)
+        words = [names[k][c] for k, c in enumerate(key_codes)]
+        labels.append({"label": " · ".join(words), **dict(zip(keys, words, strict=True))})
+    return row.astype(np.int64), labels
 
 
 def _position_edges(position: np.ndarray) -> np.ndarray:

@@ -81,12 +81,12 @@ class PeakArrivals:
         _check_positive("load", self.load)
         _check_positive("factor", self.factor)
         end = 0.0
-        for one in self.shares:
-            start, share = one
+        for peak in self.shares:
+            start, share = peak
             if not (end <= start + 1e-9 and share > 0 and start + share <= 1 + 1e-9):
                 raise CepError(
                     f"shares={self.shares}: peaks are (start, share) from 0 to 1, in order and apart; "
-                    f"{one} is not"
+                    f"{peak} is not"
                 )
             end = start + share
 

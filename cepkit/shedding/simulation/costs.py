@@ -46,17 +46,17 @@ class Prices:
 
     def table(self) -> dict[str, float]:
         """Return all prices by name."""
-        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "others"}
-        return {**own, **dict(self.others)}
+        prices = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "others"}
+        return {**prices, **dict(self.others)}
 
     def __getitem__(self, name: str) -> float:
         """Return the price of a unit of work by name."""
         if (price := dict(self.others).get(name)) is not None:
             return price
-        if name in (known := self.table()):
-            return known[name]
+        if name in (prices := self.table()):
+            return prices[name]
         raise CepError(
-            f"there is no price of {name!r}.{nearest(name, known)} Prices: {list(known)}. "
+            f"there is no price of {name!r}.{nearest(name, prices)} Prices: {list(prices)}. "
             f"For work of your own, give others={{{name!r}: seconds}}"
         )
 
@@ -78,11 +78,12 @@ def measure_prices(
     counts, seconds = _time_events(tree, events, positions, repeats)
     kept = seconds <= np.quantile(seconds, 1 - _OUTLIERS)
     event, condition, create, remove = fit_prices(counts[kept], seconds[kept])
-    own = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
+    prices = {name: _least(step, repeats) / _ITEMS for name, step in _steps(seed).items()}
     return Prices(
-        event=event, condition=condition, create=create, remove=remove, admit=own["array"], drop=own["array"],
-        lookup=own["lookup"], classify=own["classify"], sort=own["sort"], draw=own["draw"],
-        utility=own["utility"], array=own["array"], update=own["update"],
+        event=event, condition=condition, create=create, remove=remove,
+        admit=prices["array"], drop=prices["array"],
+        lookup=prices["lookup"], classify=prices["classify"], sort=prices["sort"], draw=prices["draw"],
+        utility=prices["utility"], array=prices["array"], update=prices["update"],
     )  # fmt: skip
 
 
@@ -104,17 +105,17 @@ def _time_events(
 
 def fit_prices(counts: np.ndarray, seconds: np.ndarray) -> tuple[float, float, float, float]:
     """Return the prices of 0 or more with the least squares of differences."""
-    best, found = np.inf, np.zeros(4)
+    best, best_prices = np.inf, np.zeros(4)
     for n in range(1, 5):
         for chosen in combinations(range(4), n):
-            own = counts[:, chosen]
-            prices, *_ = np.linalg.lstsq(own, seconds, rcond=None)
+            work = counts[:, chosen]
+            prices, *_ = np.linalg.lstsq(work, seconds, rcond=None)
             if (prices >= 0).all():
-                error = float(((own @ prices - seconds) ** 2).sum())
+                error = float(((work @ prices - seconds) ** 2).sum())
                 if error < best:
-                    best, found = error, np.zeros(4)
-                    found[list(chosen)] = prices
-    event, condition, create, remove = found.tolist()
+                    best, best_prices = error, np.zeros(4)
+                    best_prices[list(chosen)] = prices
+    event, condition, create, remove = best_prices.tolist()
     return event, condition, create, remove
 
 

@@ -133,10 +133,10 @@ def _weights(given: Any, n: int) -> tuple[tuple[float, ...], dict[str, float]]:
         )
     if len(given) != n:
         raise CepError(f"weights={list(given)!r}: {len(given)} weights for {n} pattern{'s'[: n > 1]}")
-    found = tuple(_weight(number, weight) for number, weight in enumerate(given))
-    if not sum(found):
+    weights = tuple(_weight(number, weight) for number, weight in enumerate(given))
+    if not sum(weights):
         raise CepError("weights: at least one pattern must have a weight above 0")
-    return found, {}
+    return weights, {}
 
 
 def _weight(of: object, weight: Any) -> float:
@@ -175,8 +175,8 @@ def make_scene(settings: ReplaySettings, source: Source) -> Scene:
     _check_warm_up(scene, settings.warm_up)
     if settings.costs == "measured":
         first = scene.positions[: max(n_warm, min(n, WARM_UP))]
-        own = first[scene.own_types[0][first] >= 0]
-        scene = replace(scene, prices=measure_prices(trees[0], events[0], own))
+        positions = first[scene.own_types[0][first] >= 0]
+        scene = replace(scene, prices=measure_prices(trees[0], events[0], positions))
     return scene
 
 

@@ -72,8 +72,8 @@ class PatternResult:
     def matches(self) -> Matches:
         """The matches that the run found, those of the warm-up too."""
         program, events = self.run.scene.programs[self.number], self.run.scene.events[self.number]
-        found = SequenceFound(program, KnownMatches(events, self._own))
-        return ShedMatches(found, self.source, self.engine, self.native, losses(self.run))
+        sequences = SequenceFound(program, KnownMatches(events, self._own))
+        return ShedMatches(sequences, self.source, self.engine, self.native, losses(self.run))
 
     @property
     def latencies(self) -> np.ndarray:
@@ -87,10 +87,10 @@ class PatternResult:
         Matches that come later than 1,800 s are not in common.
 
         """
-        own = self._own.take(np.flatnonzero(self._is_counted))
+        matches = self._own.take(np.flatnonzero(self._is_counted))
         truth = self.run.scene.truth[self.number]
         n_truth = int(np.count_nonzero(truth.last >= self.run.scene.end_of_warm_up))
-        is_true = common(own, truth)
+        is_true = common(matches, truth)
         return int(np.count_nonzero(is_true & (self.latencies <= LATE))), int(is_true.sum()), n_truth
 
     @property
@@ -139,8 +139,8 @@ class PatternResult:
 def _marked(run: ReplayRun, native: Callable[[Frame], Frame], frame: Frame) -> Frame:
     """Return a result in the user's kind of frame; a pandas frame says what was lost."""
     frame = native(frame)
-    if isinstance(frame, pd.DataFrame) and (said := losses(run)):
-        frame.attrs["shedding"] = said
+    if isinstance(frame, pd.DataFrame) and (lost := losses(run)):
+        frame.attrs["shedding"] = lost
     return frame
 
 
@@ -178,7 +178,7 @@ class ReplayResult:
     @property
     def latencies(self) -> np.ndarray:
         """Latency of each match in seconds, of all patterns, float64."""
-        return np.concatenate([one.latencies for one in self.patterns])
+        return np.concatenate([result.latencies for result in self.patterns])
 
     @property
     def mean_latency(self) -> float:
@@ -223,15 +223,15 @@ class ReplayResult:
 
         Source: DARLING, equation 4. Matches later than 1,800 s count as lost.
         """
-        wanted = sum(one.weight * one.compared[2] for one in self.patterns)
-        return sum(one.weight * one.compared[0] for one in self.patterns) / wanted if wanted else nan
+        wanted = sum(result.weight * result.compared[2] for result in self.patterns)
+        return sum(result.weight * result.compared[0] for result in self.patterns) / wanted if wanted else nan
 
     @property
     @show_progress("replaying without shedding")
     def precision(self) -> float:
         """Share of the found matches that are matches without shedding, weighted by pattern."""
-        found = sum(one.weight * len(one.latencies) for one in self.patterns)
-        return sum(one.weight * one.compared[1] for one in self.patterns) / found if found else nan
+        total = sum(result.weight * len(result.latencies) for result in self.patterns)
+        return sum(result.weight * result.compared[1] for result in self.patterns) / total if total else nan
 
     def series(self) -> pd.DataFrame:
         """Return the state after each event that left the buffers."""
@@ -249,16 +249,16 @@ class ReplayResult:
     def peaks(self) -> list[tuple[float, float]]:
         """Return when each peak of the arrivals begins and ends, in seconds."""
         scene = self._run.scene
-        own = self._run.arrival_of_event[scene.positions][scene.n_warm :]
-        bounds = scene.arrivals.peaks(len(own))
-        return [(float(own[start]), float(own[stop - 1])) for start, stop in bounds if start < stop]
+        arrivals = self._run.arrival_of_event[scene.positions][scene.n_warm :]
+        bounds = scene.arrivals.peaks(len(arrivals))
+        return [(float(arrivals[start]), float(arrivals[stop - 1])) for start, stop in bounds if start < stop]
 
     @show_progress("replaying without shedding")
     def to_frame(self) -> pd.DataFrame:
         """Return one row per pattern with the numbers of the replay. ``matches.to_frame()`` has matches."""
-        frame = pd.DataFrame([one.summary() for one in self.patterns], columns=list(COLUMNS))
-        if said := losses(self._run):
-            frame.attrs["shedding"] = said
+        frame = pd.DataFrame([result.summary() for result in self.patterns], columns=list(COLUMNS))
+        if lost := losses(self._run):
+            frame.attrs["shedding"] = lost
         return frame
 
     def report(self) -> dict[str, object]:
@@ -269,16 +269,16 @@ class ReplayResult:
 
     def explain(self) -> Explanation:
         """Return how the query was read and run, and what was dropped."""
-        one = self._only
+        result = self._only
         note = ("shedding", losses(self._run) or f"{self._run.strategy.name}: nothing was dropped")
         notes = [note]
         if self._run.scene.trees[0].negation == ALLOWED_IF and self._run.scene.trees[0].code.absences.size:
             notes.insert(0, ("negation", "an absent event forbids a match unless it fulfils its conditions"))
-        return Explanation(self._run.scene.programs[0], one.engine, (), tuple(notes))
+        return Explanation(self._run.scene.programs[0], result.engine, (), tuple(notes))
 
     def __repr__(self) -> str:
         run = self._run
-        n = sum(len(one.latencies) for one in self.patterns)
+        n = sum(len(result.latencies) for result in self.patterns)
         lines = [f"{run.strategy.name}: {losses(run) or 'nothing was dropped'}"]
         kept = f"{n:,} match{'' if n == 1 else 'es'} after the warm-up of {run.scene.n_warm:,} events"
         if losses(run):
@@ -286,9 +286,9 @@ class ReplayResult:
         lines.append(kept)
         if n:
             bound = run.scene.latency_bound
-            said = "" if bound == inf else f", {_percent(self.within_bound)} within {_time(bound)}"
+            in_time = "" if bound == inf else f", {_percent(self.within_bound)} within {_time(bound)}"
             lines.append(
-                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{said}"
+                f"latency {_time(self.mean_latency)} on average, {_time(self.max_latency)} at most{in_time}"
             )
         lines.append(
             f"at most {run.most_waiting:,} events waited, {run.most_alive:,} partial matches, "
@@ -350,10 +350,14 @@ class ReplayTask:
             for query in self.settings.queries:
                 source = with_types(source, query)
             run = make_scene(self.settings, source).run(self.settings.strategy, self.settings.seed)
-            made = [one.summary() for one in ReplayResult(run, source, lambda frame: frame).patterns]
+            summaries = [
+                result.summary() for result in ReplayResult(run, source, lambda frame: frame).patterns
+            ]
         except CepError as problem:
-            made = [{"pattern": str(query.pattern), PROBLEM: str(problem)} for query in self.settings.queries]
-        return [{**dict.fromkeys(types_of_columns()), **row} for row in made]
+            summaries = [
+                {"pattern": str(query.pattern), PROBLEM: str(problem)} for query in self.settings.queries
+            ]
+        return [{**dict.fromkeys(types_of_columns()), **row} for row in summaries]
 
 
 def types_of_columns() -> dict[str, str]:

@@ -66,9 +66,9 @@ def common(one: MatchBlock, other: MatchBlock) -> np.ndarray:
     """
     if not len(one) or not len(other):
         return np.zeros(len(one), bool)
-    hashes, known = _hashes(one), _hashes(other)
-    order = np.argsort(known, kind="stable")
-    ranked = known[order]
+    hashes, other_hashes = _hashes(one), _hashes(other)
+    order = np.argsort(other_hashes, kind="stable")
+    ranked = other_hashes[order]
     place = np.minimum(np.searchsorted(ranked, hashes), len(ranked) - 1)
     is_there = ranked[place] == hashes
     left, right = one.take(np.flatnonzero(is_there)), other.take(order[place[is_there]])
@@ -141,12 +141,12 @@ class Scene:
     @cached_property
     def type_of_event(self) -> np.ndarray:
         """Number of each event's type among `types`; -1 for other types."""
-        found = np.full(self.events[0].n_events, -1, np.int64)
+        types = np.full(self.events[0].n_events, -1, np.int64)
         number = {name: i for i, name in enumerate(self.types)}
-        for tree, own in zip(self.trees, self.own_types, strict=True):
+        for tree, tree_types in zip(self.trees, self.own_types, strict=True):
             of_own = np.array([*(number[name] for name in tree.types), -1], np.int64)
-            found = np.where(found >= 0, found, of_own[own])
-        return found
+            types = np.where(types >= 0, types, of_own[tree_types])
+        return types
 
     @cached_property
     def positions(self) -> np.ndarray:
@@ -156,8 +156,8 @@ class Scene:
     @property
     def end_of_warm_up(self) -> int:
         """Position of the first event after the warm-up."""
-        own = self.positions
-        return int(own[self.n_warm]) if self.n_warm < len(own) else self.events[0].n_events
+        positions = self.positions
+        return int(positions[self.n_warm]) if self.n_warm < len(positions) else self.events[0].n_events
 
     @cached_property
     def event_bytes(self) -> int:
@@ -171,8 +171,8 @@ class Scene:
         blocks = []
         for tree, events in zip(self.trees, self.events, strict=True):
             machine = TreeMachine(tree, events)
-            found = [machine.block(of) for _, of in machine.run(0, events.n_events)]
-            blocks.append(joined([*found, machine.block(machine.finish())]).sorted())
+            parts = [machine.block(matches) for _, matches in machine.run(0, events.n_events)]
+            blocks.append(joined([*parts, machine.block(machine.finish())]).sorted())
         return tuple(blocks)
 
     def run(self, strategy: Strategy | None = None, seed: int = 0) -> ReplayRun:
@@ -222,7 +222,7 @@ class ReplayRun:
 def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     warm_ups = [_warm_up(scene, p, seed) for p in range(len(scene.trees))]
     positions, n_warm = scene.positions, scene.n_warm
-    service = sum(one.training.service_of_event.sum() for one in warm_ups) / max(1, n_warm)
+    service = sum(warm_up.training.service_of_event.sum() for warm_up in warm_ups) / max(1, n_warm)
     times = schedule(scene.arrivals, n_warm, len(positions) - n_warm, float(service), seed)
     arrival_of_event = np.full(scene.events[0].n_events, np.nan)
     arrival_of_event[positions] = times
@@ -231,8 +231,8 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     _play_warm_up(clock, warm_ups, arrival_of_event)
     trainings = _trainings(scene, warm_ups, float(service), times[:n_warm])
     lanes = [
-        Lane(training.machine, own.tolist(), strategy.begin(training), training.weight)
-        for training, own in zip(trainings, scene.own_types, strict=True)
+        Lane(training.machine, tree_types.tolist(), strategy.begin(training), training.weight)
+        for training, tree_types in zip(trainings, scene.own_types, strict=True)
     ]
     server = Server(
         lanes, scene.type_of_event.tolist(), arrivals, len(scene.types), prices=scene.prices, clock=clock,
@@ -242,7 +242,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
         series = _serve_freely(server, clock, positions[n_warm:], arrival_of_event)
     else:
         series = _serve_all(server, clock, positions[n_warm:].tolist(), arrivals)
-    found = tuple(
+    matches = tuple(
         collect_matches(
             lane.machine,
             [*warm.matches, *lane.matches],
@@ -254,7 +254,7 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
     )
     skipped = sum(int(np.sum(getattr(lane.machine, "skipped", 0))) for lane in lanes)
     return ReplayRun(
-        scene=scene, strategy=strategy, seed=seed, found=found, arrival_of_event=arrival_of_event,
+        scene=scene, strategy=strategy, seed=seed, found=matches, arrival_of_event=arrival_of_event,
         series=series, processed_of_type=tuple(server.processed_of_type),
         dropped_of_type=tuple(server.dropped_of_type), waiting_of_type=tuple(server.waiting_of_type),
         dropped=np.array(server.dropped, np.int64),
@@ -268,21 +268,21 @@ def _run(scene: Scene, strategy: Strategy, seed: int) -> ReplayRun:
 
 def _warm_up(scene: Scene, p: int, seed: int) -> WarmUp:
     """Process the first events of a pattern without shedding, and measure them."""
-    tree, events, own = scene.trees[p], scene.events[p], scene.own_types[p]
+    tree, events, kinds = scene.trees[p], scene.events[p], scene.own_types[p]
     n_bins, bin_size = choose_bins(tree, events, scene.end_of_warm_up)
     machine, work = TreeMachine(tree, events, n_bins=n_bins, bin_size=bin_size), WorkPrices(scene.prices)
     machine.learning = True
     positions = scene.positions[: scene.n_warm]
-    positions = positions[own[positions] >= 0]
+    positions = positions[kinds[positions] >= 0]
     done = work.feed_many(machine, positions)
     machine.learning = False
     seconds, alive = done.seconds, np.concatenate([np.zeros(1, np.int64), done.alive])[: len(positions)]
     training = Training(
         program=tree, events=events, n_events=scene.end_of_warm_up, latency_bound=scene.latency_bound,
-        rates=np.bincount(own[positions], minlength=len(tree.types)).astype(np.float64),
+        rates=np.bincount(kinds[positions], minlength=len(tree.types)).astype(np.float64),
         service=float(seconds.mean()) if len(seconds) else 0.0, passed=done.passed,
         evaluated=done.evaluated, prices=scene.prices.table(), machine=machine, seed=seed,
-        service_of_event=seconds, type_of_event=own[positions], alive_before=alive, weight=scene.weights[p],
+        service_of_event=seconds, type_of_event=kinds[positions], alive_before=alive, weight=scene.weights[p],
         weight_of_type=scene.weight_of_type,
     )  # fmt: skip
     return WarmUp(training, done, positions)
@@ -308,9 +308,9 @@ def _trainings(scene: Scene, warm_ups: Sequence[WarmUp], service: float, times: 
     seconds = float(times[-1] - times[0]) if len(times) > 1 else 0.0
     per_second = 0.0 if seconds <= 0 else 1.0 / seconds
     rated = [
-        replace(one.training, rates=one.training.rates * per_second, service=service) for one in warm_ups
+        replace(warm.training, rates=warm.training.rates * per_second, service=service) for warm in warm_ups
     ]
-    return [replace(one, others=tuple(o for o in rated if o is not one)) for one in rated]
+    return [replace(warm, others=tuple(o for o in rated if o is not warm)) for warm in rated]
 
 
 def _mean_rate(times: np.ndarray) -> float:
@@ -321,14 +321,14 @@ def _mean_rate(times: np.ndarray) -> float:
 
 def _play_warm_up(clock: VirtualClock, warm_ups: Sequence[WarmUp], arrival_of_event: np.ndarray) -> None:
     """Let the work of the warm-up take its time, and note when its matches were found."""
-    positions = np.concatenate([one.positions for one in warm_ups])
-    lanes = np.repeat(np.arange(len(warm_ups)), [len(one.positions) for one in warm_ups])
+    positions = np.concatenate([warm.positions for warm in warm_ups])
+    lanes = np.repeat(np.arange(len(warm_ups)), [len(warm.positions) for warm in warm_ups])
     order = np.lexsort((lanes, positions))  # the patterns take each event in turn
-    seconds = np.concatenate([one.work.seconds for one in warm_ups])[order]
+    seconds = np.concatenate([warm.work.seconds for warm in warm_ups])[order]
     served = _serve(arrival_of_event[positions[order]], seconds, 0.0, clock)
-    for p, one in enumerate(warm_ups):
+    for p, warm in enumerate(warm_ups):
         starts = served.starts[lanes[order] == p]
-        one.found_at.append(starts[one.work.event_of_match] + one.work.found_after)
+        warm.found_at.append(starts[warm.work.event_of_match] + warm.work.found_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +343,10 @@ class _Turns:
 def _serve(arrivals: np.ndarray, seconds: np.ndarray, admit: float, clock: VirtualClock) -> _Turns:
     """Serve events in turn, all of them, and advance the clock."""
     n = len(arrivals)
-    made = _Turns(np.empty(n), np.empty(n), np.empty(n, np.int64))
+    turns = _Turns(np.empty(n), np.empty(n), np.empty(n, np.int64))
     serve_in_turn = load_kernels(QUEUE).serve_in_turn
-    clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, made.starts, made.ends, made.waiting)
-    return made
+    clock.now = serve_in_turn(arrivals, seconds, admit, clock.now, turns.starts, turns.ends, turns.waiting)
+    return turns
 
 
 def _serve_freely(

@@ -72,9 +72,9 @@ class Lane:
     most_alive: int = 0
 
     def __post_init__(self) -> None:
-        own = type(self.shedder)
-        self.asks_before = own.before is not Shedder.before
-        self.asks_after = own.after is not Shedder.after
+        shedder_class = type(self.shedder)
+        self.asks_before = shedder_class.before is not Shedder.before
+        self.asks_after = shedder_class.after is not Shedder.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class WorkPrices:
     ) -> WorkOfEvents:
         """Process events in a row. Between them, the query names no event; the result is that of `feed`."""
         n, n_conditions = len(positions), len(machine.program.conditions)
-        rows, found = [], []
+        rows, parts = [], []
         first, stop = (int(positions[0]), int(positions[-1]) + 1) if n else (0, 0)
         at = first
         is_typed = np.zeros(stop - first, np.bool_)
@@ -141,7 +141,7 @@ class WorkPrices:
             rows.append(counts[is_typed[at - first : at - first + len(counts)]])
             at += len(counts)
             if len(matches):
-                found.append(matches)
+                parts.append(matches)
         empty = np.zeros((0, kernel.N_COUNTS + 2 * n_conditions), np.int64)
         counts = np.concatenate([empty, *rows])
         of_conditions = counts[:, kernel.N_COUNTS :]
@@ -153,10 +153,10 @@ class WorkPrices:
             + self._remove * counts[:, kernel.REMOVED]
         )
         n_found = counts[:, kernel.FOUND]
-        before = np.concatenate([np.zeros((0, 2), np.int64), *(one.before for one in found)])
+        before = np.concatenate([np.zeros((0, 2), np.int64), *(part.before for part in parts)])
         return WorkOfEvents(
             seconds, evaluated.sum(axis=0), passed.sum(axis=0), counts[:, kernel.ALIVE_AFTER],
-            counts[:, kernel.LENGTH_AFTER], found, np.repeat(np.arange(n), n_found),
+            counts[:, kernel.LENGTH_AFTER], parts, np.repeat(np.arange(n), n_found),
             self._event + self._condition * before[:, 0] + self._create * before[:, 1],
         )  # fmt: skip
 
@@ -305,24 +305,24 @@ class Server:
         start = self.clock.now
         is_processed = False
         for i, lane in enumerate(self.lanes):
-            own = lane.type_of_event[position]
-            if own < 0 and i:
+            type_in_lane = lane.type_of_event[position]
+            if type_in_lane < 0 and i:
                 continue
             may = True
             if lane.asks_before:
                 before = lane.machine.n_alive
-                event = Event(position, own if i else number, arrival)
+                event = Event(position, type_in_lane if i else number, arrival)
                 may = lane.shedder.before(event, self.load, lane.machine)
                 change = lane.machine.n_alive - before
                 self.alive += change
                 lane.n_partial_dropped -= change
                 self._pay(lane.shedder)
-            if own < 0:
+            if type_in_lane < 0:
                 continue
             if not may:
                 continue
             is_processed = True
-            self._feed(lane, position, own, arrival)
+            self._feed(lane, position, type_in_lane, arrival)
         if is_processed:
             self.n_processed += 1
             self.processed_of_type[number] += 1

@@ -86,7 +86,7 @@ def whole_types(work: np.ndarray, patterns: Sequence[frozenset[int]], weights: S
     for chosen in product((0.0, 1.0), repeat=n):
         used = float(np.dot(chosen, work))
         if used <= 1.0:
-            won = sum(w for own, w in zip(patterns, weights, strict=True) if all(chosen[t] for t in own))
+            won = sum(w for types, w in zip(patterns, weights, strict=True) if all(chosen[t] for t in types))
             if (won, used) > best:
                 best, kept = (won, used), np.array(chosen)
     return kept
@@ -111,8 +111,8 @@ def shares_of_types(
 ) -> np.ndarray:
     """Return the share of each type to keep; the arguments are those of `whole_types`."""
     weight = np.zeros(len(work))
-    for own, w in zip(patterns, weights, strict=True):
-        weight[list(own)] += w
+    for types, w in zip(patterns, weights, strict=True):
+        weight[list(types)] += w
     kept = np.zeros(len(work))
     open_types = [t for t in range(len(work)) if weight[t] > 0]
     room = 1.0
@@ -135,8 +135,8 @@ class _ByType(Shedder, ABC):
         super().__init__()
         self._room, self._most = queue_room(training, safety), queue_room(training, 1.0)
         number = {name: t for t, name in enumerate(training.types)}
-        self._patterns = [frozenset(number[t] for t in one.program.types) for one in training.patterns]
-        self._weights = [one.weight for one in training.patterns]
+        self._patterns = [frozenset(number[t] for t in query.program.types) for query in training.patterns]
+        self._weights = [query.weight for query in training.patterns]
         self._work = work_by_type(training)
         self._types = training.types
         self._kept = np.ones(len(number))
@@ -205,11 +205,11 @@ def work_by_type(training: Training) -> np.ndarray:
     """Return the work that each of `Training.types` brings per arriving event of any type, in seconds."""
     number = {name: t for t, name in enumerate(training.types)}
     rate, cost = np.zeros(len(number)), np.zeros(len(number))
-    for one in training.patterns:
-        for t, name in enumerate(one.program.types):
-            own = np.asarray(one.service_of_event)[np.asarray(one.type_of_event) == t]
-            rate[number[name]] = one.rates[t]
-            cost[number[name]] += float(own.mean()) if len(own) else 0.0
+    for pattern in training.patterns:
+        for t, name in enumerate(pattern.program.types):
+            seconds = np.asarray(pattern.service_of_event)[np.asarray(pattern.type_of_event) == t]
+            rate[number[name]] = pattern.rates[t]
+            cost[number[name]] += float(seconds.mean()) if len(seconds) else 0.0
     return rate * cost / max(float(rate.sum()), 1e-300)
 
 

@@ -78,9 +78,9 @@ ONE_CLASS = ClassTree(*(np.array([value]) for value in (-1, 0.0, 0, 0, 0)))
 
 def to_features(columns: list[np.ndarray]) -> np.ndarray:
     """Return columns of attribute values side by side, float32. Missing values become the smallest int64."""
-    made = np.stack([np.asarray(column, np.float64) for column in columns], axis=1).astype(np.float32)
-    made[~np.isfinite(made)] = MISSING
-    return made
+    features = np.stack([np.asarray(column, np.float64) for column in columns], axis=1).astype(np.float32)
+    features[~np.isfinite(features)] = MISSING
+    return features
 
 
 def cluster(points: np.ndarray, n_clusters: int | str, seed: int) -> np.ndarray:
@@ -112,8 +112,8 @@ def _k_means(points: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, float]:
 
     # With several threads, sums have no fixed order, and the clusters could differ from run to run.
     with threadpool_limits(limits=1):
-        made = KMeans(k, n_init=4, random_state=seed).fit(points)
-    return made.labels_.astype(np.int64), float(made.inertia_)
+        clusters = KMeans(k, n_init=4, random_state=seed).fit(points)
+    return clusters.labels_.astype(np.int64), float(clusters.inertia_)
 
 
 def _clusters_by_gap(points: np.ndarray, most: int, seed: int) -> int:
@@ -125,9 +125,9 @@ def _clusters_by_gap(points: np.ndarray, most: int, seed: int) -> int:
     tiny = np.finfo(float).tiny
     gaps, errors = [], []
     for k in range(1, most + 1):
-        own = np.log(max(_k_means(points, k, seed)[1], tiny))
+        dispersion = np.log(max(_k_means(points, k, seed)[1], tiny))
         others = np.log([max(_k_means(sample, k, seed)[1], tiny) for sample in references])
-        gaps.append(others.mean() - own)
+        gaps.append(others.mean() - dispersion)
         errors.append(others.std() * np.sqrt(1 + 1 / REFERENCES))
         if k > 1 and gaps[k - 2] >= gaps[k - 1] - errors[k - 1]:
             return k - 1
@@ -140,14 +140,14 @@ def grow_tree(rows: np.ndarray, labels: np.ndarray, seed: int, depth: int = MOST
         return ClassTree(**{**ONE_CLASS.to_arrays(), "label": labels[:1].astype(np.int64)})
     from sklearn.tree import DecisionTreeClassifier
 
-    made = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(rows, labels)
-    inner = made.tree_
+    classifier = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(rows, labels)
+    inner = classifier.tree_
     return ClassTree(
         np.where(inner.children_left >= 0, inner.feature, -1).astype(np.int64),
         inner.threshold.astype(np.float64),
         inner.children_left.astype(np.int64),
         inner.children_right.astype(np.int64),
-        made.classes_[inner.value[:, 0, :].argmax(axis=1)].astype(np.int64),
+        classifier.classes_[inner.value[:, 0, :].argmax(axis=1)].astype(np.int64),
     )
 
 
@@ -165,15 +165,15 @@ class NodeShape:
         self.ancestors: list[list[int]] = [[] for _ in range(n_leaves)]
         for node in program.nodes:
             parts = [part for part in (node.left, node.right) if part >= 0]
-            found = [ancestor for part in parts for ancestor in self.ancestors[part]]
-            self.ancestors.append([*found, *(part for part in parts if self.kept[part])])
+            ancestors = [ancestor for part in parts for ancestor in self.ancestors[part]]
+            self.ancestors.append([*ancestors, *(part for part in parts if self.kept[part])])
         roots = np.flatnonzero(code[:, kernel.IS_ROOT] == 1)
         self.roots = roots[np.argsort(code[roots, kernel.TREE], kind="stable")]
 
     def of_type(self, number: int) -> list[int]:
         """Return the leaves of a type, without those of absent events."""
         leaves = self.program.leaves
-        return [leaf for leaf, one in enumerate(leaves) if one.type == number and not one.is_absent]
+        return [leaf for leaf, part in enumerate(leaves) if part.type == number and not part.is_absent]
 
     def joins(self, leaf: int) -> int:
         """Return the node at which a new event of a leaf makes a longer partial match; -1: none."""
@@ -185,15 +185,15 @@ class NodeShape:
         member = np.full((len(found), self.program.n_leaves), -1, np.int64)
         match = np.repeat(np.arange(len(found)), np.diff(found.first_item))
         for tree, leaves in enumerate(self.program.code.leaf_of_component):
-            own = found.trees[match] == tree
-            leaf = np.array(leaves, np.int64)[found.components[own]]
-            np.maximum.at(member, (match[own], leaf), found.positions[own])
+            in_tree = found.trees[match] == tree
+            leaf = np.array(leaves, np.int64)[found.components[in_tree]]
+            np.maximum.at(member, (match[in_tree], leaf), found.positions[in_tree])
         return member
 
     def root_of(self, member: np.ndarray) -> np.ndarray:
         """Return the root of the tree of each match, by the last event of each leaf."""
         leaf = np.argmax(member >= 0, axis=1)
-        tree_of_leaf = np.array([one.tree for one in self.program.leaves])
+        tree_of_leaf = np.array([part.tree for part in self.program.leaves])
         tree_of_root = self.program.code.nodes[self.roots, kernel.TREE]
         return self.roots[np.searchsorted(tree_of_root, tree_of_leaf[leaf])]
 
@@ -228,21 +228,21 @@ class ClassModel:
         lineage = read_lineage(machine)
         seconds = lineage.cost * prices["condition"] + prices["create"] + prices["remove"]
         priced = lineage._replace(cost=seconds)
-        own = np.flatnonzero(self.shape.kept[lineage.node] & ~lineage.is_match)
+        ids = np.flatnonzero(self.shape.kept[lineage.node] & ~lineage.is_match)
         weighted = seconds * lengths(lineage)
-        spent, useful = (consumptions(priced) + weighted)[own], contributions(lineage)[own].astype(np.float64)
-        node, member = lineage.node[own], members(lineage, training.program.n_leaves)[own]
+        spent, useful = (consumptions(priced) + weighted)[ids], contributions(lineage)[ids].astype(np.float64)
+        node, member = lineage.node[ids], members(lineage, training.program.n_leaves)[ids]
         n_nodes = len(self.shape.leaves)
         count = np.maximum(np.bincount(lineage.node, minlength=n_nodes), 1)
         self.work_of_node = np.bincount(lineage.node, weighted, minlength=n_nodes) / count
         slices, generator = self._slices_of(machine, member), np.random.default_rng([training.seed, 3])
         node_of_class: list[int] = []
-        for one in np.flatnonzero(self.shape.kept):
+        for node_number in np.flatnonzero(self.shape.kept):
             for part in range(self._slices):
-                rows = np.flatnonzero((node == one) & (slices == part))
+                rows = np.flatnonzero((node == node_number) & (slices == part))
                 if len(rows) > MOST_SAMPLED:
                     rows = np.sort(generator.choice(rows, MOST_SAMPLED, replace=False))
-                key = int(one), part
+                key = int(node_number), part
                 self.first_class[key] = len(node_of_class)
                 if not len(rows):
                     labels = np.zeros(1, np.int64)
@@ -254,13 +254,13 @@ class ClassModel:
                     self.trees[key] = grow_tree(features, labels, training.seed)
                 node_of_class += [key[0]] * (int(labels.max()) + 1)
         self._set_classes(node_of_class)
-        found = np.zeros(len(own), np.int64)
-        for one in np.unique(node):
-            rows = np.flatnonzero(node == one)
-            found[rows] = self.classify(machine, int(one), member[rows])
+        class_of_row = np.zeros(len(ids), np.int64)
+        for node_number in np.unique(node):
+            rows = np.flatnonzero(node == node_number)
+            class_of_row[rows] = self.classify(machine, int(node_number), member[rows])
         n_batches = max(1.0, training.n_events / interval)
-        self.consumption = np.bincount(found, spent, minlength=len(node_of_class)) / n_batches
-        self.contribution = np.bincount(found, useful, minlength=len(node_of_class)) / n_batches
+        self.consumption = np.bincount(class_of_row, spent, minlength=len(node_of_class)) / n_batches
+        self.contribution = np.bincount(class_of_row, useful, minlength=len(node_of_class)) / n_batches
 
     def _set_classes(self, node_of_class: Sequence[int]) -> None:
         self.node_of_class = np.asarray(node_of_class, np.int64)
@@ -286,25 +286,25 @@ class ClassModel:
 
     def classify(self, machine: TreeMachine, node: int, member: np.ndarray) -> np.ndarray:
         """Return the classes of partial matches of one node."""
-        own = np.full(member.shape, -1, np.int64)
+        members = np.full(member.shape, -1, np.int64)
         leaves = list(self.shape.leaves[node])
-        own[:, leaves] = member[:, leaves]
-        part, features = self._slices_of(machine, own), self._features(machine, node, own)
-        found = np.zeros(len(own), np.int64)
-        for one in np.unique(part):
-            rows = part == one
-            key = node, int(one)
-            found[rows] = self.first_class[key] + self.trees[key].predict(features[rows])
-        return found
+        members[:, leaves] = member[:, leaves]
+        part, features = self._slices_of(machine, members), self._features(machine, node, members)
+        classes = np.zeros(len(members), np.int64)
+        for slice_number in np.unique(part):
+            rows = part == slice_number
+            key = node, int(slice_number)
+            classes[rows] = self.first_class[key] + self.trees[key].predict(features[rows])
+        return classes
 
     def classify_all(self, machine: TreeMachine, node: np.ndarray, member: np.ndarray) -> np.ndarray:
         """Return the classes of partial matches of any nodes; -1 for nodes without classes."""
-        found = np.full(len(node), -1, np.int64)
-        for one in np.unique(node):
-            if self.shape.kept[one]:
-                rows = node == one
-                found[rows] = self.classify(machine, int(one), member[rows])
-        return found
+        classes = np.full(len(node), -1, np.int64)
+        for node_number in np.unique(node):
+            if self.shape.kept[node_number]:
+                rows = node == node_number
+                classes[rows] = self.classify(machine, int(node_number), member[rows])
+        return classes
 
     def update(
         self,
@@ -317,11 +317,11 @@ class ClassModel:
         """Add new partial matches and matches to the moving averages; return the number of additions."""
         spent, useful = np.zeros(self.n_classes), np.zeros(self.n_classes)
         n = 0
-        for one in np.unique(node):
-            rows = member[node == one]
-            own = [int(one)] if self.shape.kept[one] else []
-            for ancestor in [*self.shape.ancestors[one], *own]:
-                np.add.at(spent, self.classify(machine, ancestor, rows), self.work_of_node[one])
+        for node_number in np.unique(node):
+            rows = member[node == node_number]
+            kept = [int(node_number)] if self.shape.kept[node_number] else []
+            for ancestor in [*self.shape.ancestors[node_number], *kept]:
+                np.add.at(spent, self.classify(machine, ancestor, rows), self.work_of_node[node_number])
                 n += len(rows)
         root_of_match = self.shape.root_of(matches) if len(matches) else np.zeros(0, np.int64)
         for root in np.unique(root_of_match):
@@ -358,8 +358,8 @@ class ClassModel:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Take back what `save` returned."""
         self.trees, self.first_class = {}, {}
-        for one in saved["trees"]:
-            arrays = dict(one)
+        for tree in saved["trees"]:
+            arrays = dict(tree)
             key = int(arrays.pop("node")), int(arrays.pop("slice"))
             self.first_class[key] = int(arrays.pop("first"))
             self.trees[key] = ClassTree(**arrays)

@@ -156,10 +156,10 @@ class Darling:
             "split": limits.SPLITS, "pdf": PDFS, "tie": TIES, "form": tree_costs.FORMS,
             "cost_model": tuple(COST_MODELS), "negation": NEGATIONS, "combine": COMBINATIONS,
         }  # fmt: skip
-        for name, known in choices.items():
-            if (given := getattr(self, name)) not in known:
+        for name, names in choices.items():
+            if (value := getattr(self, name)) not in names:
                 raise CepError(
-                    f"Darling({name}={given!r}): expected {_listed(known)}.{nearest(str(given), known)}"
+                    f"Darling({name}={value!r}): expected {_listed(names)}.{nearest(str(value), names)}"
                 )
         for name in ("order_aware", "drift"):
             if not isinstance(getattr(self, name), bool):
@@ -237,9 +237,9 @@ class _Pattern:
     def renew(self, positions: Mapping[int, np.ndarray]) -> None:
         """Compute statistics, costs and utilities again from the newest events, by type of the run."""
         start, stream = self.streams[-1]
-        own = {self.own_type[number]: at for number, at in positions.items() if number in self.own_type}
-        samples = {number: self.take(at) for number, at in own.items() if len(at)}
-        inside = [at[at >= start] - start for at in own.values()]
+        newest = {self.own_type[number]: at for number, at in positions.items() if number in self.own_type}
+        samples = {number: self.take(at) for number, at in newest.items() if len(at)}
+        inside = [at[at >= start] - start for at in newest.values()]
         self.statistics = renew_statistics(stream, samples, inside, self.statistics)
         self.build()
 
@@ -294,12 +294,12 @@ class _Pattern:
 
     def save(self) -> dict[str, Any]:
         """Return the statistics as numbers and arrays."""
-        own = self.statistics
+        statistics = self.statistics
         return {
-            "in_window": own.in_window,
-            "selectivity": list(own.selectivity),
-            "evaluations": list(own.evaluations),
-            "samples": {str(number): dict(columns) for number, columns in own.samples.items()},
+            "in_window": statistics.in_window,
+            "selectivity": list(statistics.selectivity),
+            "evaluations": list(statistics.evaluations),
+            "samples": {str(number): dict(columns) for number, columns in statistics.samples.items()},
             "end": self.end,
         }
 
@@ -317,9 +317,9 @@ class _Pattern:
 
     def measured(self) -> list[float]:
         """Return the mean seconds of an event of each type in the warm-up; NaN: there was none."""
-        seconds, of = np.asarray(self.training.service_of_event), np.asarray(self.training.type_of_event)
+        seconds, types = np.asarray(self.training.service_of_event), np.asarray(self.training.type_of_event)
         n = len(self.training.program.types)
-        return [float(seconds[of == i].mean()) if (of == i).any() else float("nan") for i in range(n)]
+        return [float(seconds[types == i].mean()) if (types == i).any() else float("nan") for i in range(n)]
 
 
 class DarlingShedder(Shedder):
@@ -329,7 +329,7 @@ class DarlingShedder(Shedder):
         super().__init__()
         self._settings, self._training = settings, training
         self._types = training.types
-        self._patterns = [_Pattern(one, settings, self._types) for one in training.patterns]
+        self._patterns = [_Pattern(query, settings, self._types) for query in training.patterns]
         self._of_type = {
             number: [
                 (pattern, pattern.own_type[number])
@@ -339,8 +339,8 @@ class DarlingShedder(Shedder):
             for number in range(len(self._types))
         }
         self.rate = {
-            name: float(own[0][0].training.rates[own[0][1]])
-            for name, own in zip(self._types, self._of_type.values(), strict=True)
+            name: float(patterns[0][0].training.rates[patterns[0][1]])
+            for name, patterns in zip(self._types, self._of_type.values(), strict=True)
         }
         self._service, self._is_told = training.service, False  # whether `adapt` tells the service time
         self._known: dict[int, float] = {}
@@ -357,11 +357,11 @@ class DarlingShedder(Shedder):
         }
         self._gaps: dict[int, tuple[float, float]] = {}  # mean and deviation, by the clock of the window
         for number in range(len(self._types)):
-            pattern, own = self._of_type[number][0]
-            rows = pattern.streams[0][1].rows_of_type[own]
-            found = gaps_of(self._clock(number, rows[rows < training.n_events]))
-            if found is not None:
-                self._gaps[number] = found
+            pattern, own_type = self._of_type[number][0]
+            rows = pattern.streams[0][1].rows_of_type[own_type]
+            gaps = gaps_of(self._clock(number, rows[rows < training.n_events]))
+            if gaps is not None:
+                self._gaps[number] = gaps
         self._watch = self._begin_watch() if settings.drift else None
 
     # --- constraints
@@ -370,7 +370,7 @@ class DarlingShedder(Shedder):
         """Return the limits of all buffers by the statistics now; equations 5 to 10 and N_T."""
         settings, names = self._settings, self._types
         self.cost = {
-            name: float(sum(pattern.cost[own] for pattern, own in self._of_type[number]))
+            name: float(sum(pattern.cost[own_type] for pattern, own_type in self._of_type[number]))
             for number, name in enumerate(names)
         }
         of_type = self._training.weight_of_type
@@ -385,7 +385,7 @@ class DarlingShedder(Shedder):
         )
         self.limit = min(settings.beta * self.n_in, sum(self.limits.values()))
         self._n_conditions = [
-            sum(pattern.utilities.n_conditions(own) for pattern, own in self._of_type[number])
+            sum(pattern.utilities.n_conditions(own_type) for pattern, own_type in self._of_type[number])
             for number in range(len(names))
         ]
         price = self._training.prices.get("utility", 0.0)
@@ -476,13 +476,13 @@ class DarlingShedder(Shedder):
 
     def _compute(self, number: int, position: int) -> None:
         if len(self._known) > _MOST_KNOWN:
-            self._known = {at: own for at, own in self._known.items() if at >= position}
+            self._known = {at: utility for at, utility in self._known.items() if at >= position}
         patterns = self._of_type[number]
         first, own_type = patterns[0]
         rows = first.rows_of_type(own_type, position)
-        found = [pattern.utilities.of(own, pattern.take(rows), len(rows)) for pattern, own in patterns]
+        utilities = [pattern.utilities.of(kind, pattern.take(rows), len(rows)) for pattern, kind in patterns]
         weights = [pattern.weight for pattern, _ in patterns]
-        combined = combine_utilities(found, weights, self._settings.combine)
+        combined = combine_utilities(utilities, weights, self._settings.combine)
         self._known.update(zip(rows.tolist(), combined.tolist(), strict=True))
 
     def _note_dropped(self, dropped: Sequence[int]) -> None:
@@ -503,8 +503,8 @@ class DarlingShedder(Shedder):
         samples: dict[int, dict[str, np.ndarray]] = {}
         for number, patterns in self._of_type.items():
             samples[number] = {}
-            for pattern, own in reversed(patterns):
-                samples[number].update(pattern.statistics.samples[own])
+            for pattern, own_type in reversed(patterns):
+                samples[number].update(pattern.statistics.samples[own_type])
         floats = {
             number: {name: np.asarray(values, np.float64) for name, values in columns.items() if len(values)}
             for number, columns in samples.items()
@@ -526,9 +526,9 @@ class DarlingShedder(Shedder):
             for number, recent in self._recent.items()
         }
         for number, at in positions.items():
-            found = gaps_of(self._clock(number, at))
-            if found is not None:
-                self._gaps[number] = found
+            gaps = gaps_of(self._clock(number, at))
+            if gaps is not None:
+                self._gaps[number] = gaps
         self._renew_rates()
         for pattern in self._patterns:
             pattern.renew(positions)
@@ -547,10 +547,10 @@ class DarlingShedder(Shedder):
 
     def _renew_rates(self) -> None:
         """Count the newest events of all types over the same time."""
-        known = [recent for recent in self._recent.values() if recent]
-        first = min((recent[0][1] for recent in known), default=0.0)
-        start = max((recent[0][1] for recent in known if len(recent) == N_VALUES), default=first)
-        seconds = max((recent[-1][1] for recent in known), default=0.0) - start
+        filled = [recent for recent in self._recent.values() if recent]
+        first = min((recent[0][1] for recent in filled), default=0.0)
+        start = max((recent[0][1] for recent in filled if len(recent) == N_VALUES), default=first)
+        seconds = max((recent[-1][1] for recent in filled), default=0.0) - start
         if seconds > 0:
             for number, recent in self._recent.items():
                 n = sum(arrival >= start for _, arrival in recent)
@@ -563,13 +563,13 @@ class DarlingShedder(Shedder):
         """Return the memory of arrays and their pointers: 8 bytes each. Source: DARLING, section 4.4."""
         n_slots = self._settings.n_slots + 1
         arrays = (self._buffers.arrays(number) for number in range(len(self._types)))
-        return sum(8 * (len(own) + n_slots) for own in arrays if own is not None)
+        return sum(8 * (len(part) + n_slots) for part in arrays if part is not None)
 
     def report(self) -> Mapping[str, object]:
         """Return limits, costs, drops by utility, and the state of drift detection."""
         of_types = {}
         for number, name in enumerate(self._types):
-            measured = [pattern.measured()[own] for pattern, own in self._of_type[number]]
+            measured = [pattern.measured()[own_type] for pattern, own_type in self._of_type[number]]
             of_types[name] = {
                 "limit": self.limits[name],
                 "threshold": self.thresholds[name],
@@ -590,13 +590,13 @@ class DarlingShedder(Shedder):
             "drift": None
             if watch is None
             else {"alarms": dict(watch.alarms), "tests": watch.n_tests, "recomputed": self.n_recomputed},
-            "unknown_conditions": [text for one in self._patterns for text in one.utilities.unknown],
+            "unknown_conditions": [text for pattern in self._patterns for text in pattern.utilities.unknown],
         }
 
     def save(self) -> Mapping[str, object]:
         """Return statistics, utilities, arrays and the state of drift detection."""
         waiting = [(number, at) for number in self._of_type for at in self._buffers.events(number)]
-        known = {at: self._known[at] if at in self._known else self._utility_of(n, at) for n, at in waiting}
+        values = {at: self._known[at] if at in self._known else self._utility_of(n, at) for n, at in waiting}
         return {
             "types": list(self._types),
             "rate": dict(self.rate),
@@ -606,12 +606,12 @@ class DarlingShedder(Shedder):
             "is_told": self._is_told,
             "patterns": [pattern.save() for pattern in self._patterns],
             "buffers": self._buffers.save(),
-            "known": {"positions": list(known), "utilities": list(known.values())},
+            "known": {"positions": list(values), "utilities": list(values.values())},
             "slots": [[at, *slot] for at, slot in self._slot_of.items()],
             "seen": self._seen.copy(),
             "dropped": self._dropped.copy(),
             "counts": [self.n_utilities, self.n_recomputed, self._newest],
-            "recent": {str(number): [list(pair) for pair in own] for number, own in self._recent.items()},
+            "recent": {str(number): [list(pair) for pair in pairs] for number, pairs in self._recent.items()},
             "watch": None if self._watch is None else self._watch.save(),
         }
 
@@ -624,16 +624,16 @@ class DarlingShedder(Shedder):
         self.rate = dict(saved["rate"])
         self._gaps = {int(number): tuple(gap) for number, gap in saved["gaps"].items()}
         self._service, self._is_told = saved["service"], saved.get("is_told", False)
-        for pattern, own in zip(self._patterns, saved["patterns"], strict=True):
-            pattern.restore(own)
+        for pattern, state in zip(self._patterns, saved["patterns"], strict=True):
+            pattern.restore(state)
         self._buffers = EventBuffers(self._rule(saved["service_of_limits"]))
         self._buffers.restore(saved["buffers"])
         self._known = dict(zip(saved["known"]["positions"], saved["known"]["utilities"], strict=True))
         self._slot_of = {at: (number, slot) for at, number, slot in saved["slots"]}
         self._seen, self._dropped = np.array(saved["seen"]), np.array(saved["dropped"])
         self.n_utilities, self.n_recomputed, self._newest = saved["counts"]
-        for number, own in saved["recent"].items():
-            self._recent[int(number)] = deque(map(tuple, own), maxlen=N_VALUES)
+        for number, state in saved["recent"].items():
+            self._recent[int(number)] = deque(map(tuple, state), maxlen=N_VALUES)
         if self._watch is not None:
             self._watch = self._begin_watch()
             if saved["watch"] is not None:

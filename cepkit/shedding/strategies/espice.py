@@ -69,9 +69,9 @@ def event_utilities(training: Training, safety: float) -> UtilityTable:
     for number in set(range(n_types)) - present_types(training.program):
         share[number] = 0.0
     lineage = read_lineage(machine)
-    found = events_of_matches(lineage)
+    events = events_of_matches(lineage)
     count = np.zeros((n_types, bins))
-    np.add.at(count, (lineage.type[found.row], np.minimum(found.place // bin_size, bins - 1)), 1.0)
+    np.add.at(count, (lineage.type[events.row], np.minimum(events.place // bin_size, bins - 1)), 1.0)
     n_own = max(1, int((types >= 0).sum()))
     part = (1.0 - safety) * queue_room(training, 1.0) * len(types) / n_own
     return UtilityTable(

@@ -30,22 +30,22 @@ def strategy_names() -> tuple[str, ...]:
 
 def class_of_strategy(name: str) -> Any:
     """Return the class of a strategy by name."""
-    module, of = _STRATEGIES[name]
-    return getattr(import_module(f"cepkit.shedding.strategies.{module}"), of)
+    module, class_name = _STRATEGIES[name]
+    return getattr(import_module(f"cepkit.shedding.strategies.{module}"), class_name)
 
 
 def modules_of_strategies() -> dict[str, str]:
     """Return the module of each class of strategies, below ``cepkit.shedding``."""
-    return {of: f"strategies.{module}" for module, of in _STRATEGIES.values()}
+    return {class_name: f"strategies.{module}" for module, class_name in _STRATEGIES.values()}
 
 
 def as_strategy(given: Any) -> Strategy:
     """Return a strategy for its name or for a value of its own."""
     if isinstance(given, str):
         if given not in _STRATEGIES:
-            known = strategy_names()
+            names = strategy_names()
             raise CepError(
-                f"shedding={given!r} is not known.{nearest(given, known)} Strategies: {list(known)}"
+                f"shedding={given!r} is not known.{nearest(given, names)} Strategies: {list(names)}"
             )
         return class_of_strategy(given)()
     if isinstance(given, type):

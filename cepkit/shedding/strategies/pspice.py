@@ -228,13 +228,13 @@ class _LeastUseful(Shedder):
     def _drop(self, n: int, position: int, machine: TreeMachine) -> None:
         partial = machine.partial()
         # State 0: an event that must be absent. Without it, false matches would appear.
-        own = np.flatnonzero(partial.state > 0)
-        utility = self._table.of(partial, position, self._windows.size)[own]
-        lowest = np.argpartition(utility, n - 1)[:n] if n < len(own) else slice(None)
-        n_dropped = machine.drop(partial.id[own[lowest]])
+        droppable = np.flatnonzero(partial.state > 0)
+        utility = self._table.of(partial, position, self._windows.size)[droppable]
+        lowest = np.argpartition(utility, n - 1)[:n] if n < len(droppable) else slice(None)
+        n_dropped = machine.drop(partial.id[droppable[lowest]])
         self._n_dropped += n_dropped
-        self.charged["lookup"] += len(own)
-        self.charged["sort"] += len(own)
+        self.charged["lookup"] += len(droppable)
+        self.charged["sort"] += len(droppable)
         self.charged["drop"] += n_dropped
 
     def _seconds(self, n: int) -> float:

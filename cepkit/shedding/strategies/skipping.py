@@ -89,14 +89,14 @@ class UtilityTable(NamedTuple):
 
     def thresholds(self, share: float) -> np.ndarray:
         """Return the threshold of each part, so that this share of its pairs goes, int64, (n_parts,)."""
-        found = np.full(self.n_parts, KEEP_ALL)
+        thresholds = np.full(self.n_parts, KEEP_ALL)
         for part in range(self.n_parts):
-            own = self.part_of_bin == part
-            expected = self.expected[:, own]
-            found[part] = threshold_to_drop(
-                occurrences(self.utility[:, own], expected), share * expected.sum()
+            is_in_part = self.part_of_bin == part
+            expected = self.expected[:, is_in_part]
+            thresholds[part] = threshold_to_drop(
+                occurrences(self.utility[:, is_in_part], expected), share * expected.sum()
             )
-        return found
+        return thresholds
 
     def skipped(self, thresholds: np.ndarray, size: float) -> np.ndarray:
         """Return the pairs to skip, bool, (n_types, n_bins, n_states), in windows of this many events."""

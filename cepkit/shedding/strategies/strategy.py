@@ -192,10 +192,10 @@ def surplus(
     Nothing is dropped while waited + f(n) + g(n) is within the bound. Otherwise n' = f^-1(bound - waited -
     g(n)) partial matches remain. Source: pSPICE.
     """
-    own = drop_seconds(load.alive)
-    if waited + service.seconds(load.alive) + own <= bound:
+    shedding_seconds = drop_seconds(load.alive)
+    if waited + service.seconds(load.alive) + shedding_seconds <= bound:
         return 0
-    return max(0, load.alive - service.partial_matches(bound - waited - own))
+    return max(0, load.alive - service.partial_matches(bound - waited - shedding_seconds))
 
 
 def queue_room(training: Training, safety: float) -> float:

@@ -70,13 +70,13 @@ def lengths(lineage: PartialLineage) -> np.ndarray:
 
 def members(lineage: PartialLineage, n_leaves: int) -> np.ndarray:
     """Return the last event of each leaf in each partial match, int64, (n, n_leaves); -1: none."""
-    found = np.full((len(lineage.left) + 1, n_leaves), -1, np.int64)
+    member = np.full((len(lineage.left) + 1, n_leaves), -1, np.int64)
     for rows in generations(lineage):
-        found[rows] = np.maximum(found[lineage.left[rows]], found[lineage.right[rows]])
+        member[rows] = np.maximum(member[lineage.left[rows]], member[lineage.right[rows]])
         takes = rows[lineage.takes_event[rows]]
         takes = takes[lineage.node[takes] < n_leaves]
-        found[takes, lineage.node[takes]] = lineage.position[takes]
-    return found[:-1]
+        member[takes, lineage.node[takes]] = lineage.position[takes]
+    return member[:-1]
 
 
 def contributions(lineage: PartialLineage) -> np.ndarray:
@@ -134,17 +134,17 @@ def completed(lineage: PartialLineage) -> np.ndarray:
 
 def read_lineage(machine: TreeMachine) -> PartialLineage:
     """Return what a machine that learned knows about its partial matches."""
-    known = machine.ancestry
-    n = len(known.left)
+    family = machine.ancestry
+    n = len(family.left)
 
     def rows(ids: np.ndarray) -> np.ndarray:
-        return np.where(ids >= known.base, ids - known.base, -1)
+        return np.where(ids >= family.base, ids - family.base, -1)
 
     is_match = np.zeros(n, bool)
-    is_match[known.match_ids - known.base] = True
+    is_match[family.match_ids - family.base] = True
     return PartialLineage(
-        rows(known.left), rows(known.right), known.node, known.cost.astype(np.float64), known.position,
-        known.type, known.bin, known.state, is_match,
+        rows(family.left), rows(family.right), family.node, family.cost.astype(np.float64), family.position,
+        family.type, family.bin, family.state, is_match,
     )  # fmt: skip
 
 
@@ -207,12 +207,12 @@ def windows_of(opens: np.ndarray, time: np.ndarray, partition: np.ndarray, span:
     """Return the windows in a stream. A window ends with the stream position of its last event in time."""
     opening, end, is_complete = [], [], []
     for number in np.unique(partition[opens]):
-        own = np.flatnonzero(partition == number)
-        starts = own[opens[own]]
-        last = np.searchsorted(time[own], time[starts] + span, side="right")
+        positions = np.flatnonzero(partition == number)
+        starts = positions[opens[positions]]
+        last = np.searchsorted(time[positions], time[starts] + span, side="right")
         opening.append(starts)
-        end.append(own[last - 1] + 1)
-        is_complete.append(last < len(own))
+        end.append(positions[last - 1] + 1)
+        is_complete.append(last < len(positions))
     if not opening:
         return OpeningWindows(np.zeros(0, np.int64), np.zeros(0, np.int64))
     windows = np.concatenate(opening), np.concatenate(end)
@@ -266,7 +266,7 @@ class OpenWindows:
 
     def save(self) -> dict[str, Any]:
         """Return the open windows and the mean size."""
-        flat = [(key, *one) for key, opened in self._opened.items() for one in opened]
+        flat = [(key, *window) for key, opened in self._opened.items() for window in opened]
         return {"size": self.size, "opened": np.array(flat, np.int64).reshape(-1, 3)}
 
     def restore(self, saved: Mapping[str, Any]) -> None:

@@ -119,8 +119,8 @@ class _ShedClasses(Shedder):
         self._model = ClassModel(training, strategy.clusters, strategy.time_slices, strategy.interval)
         self._generator = np.random.default_rng([training.seed, 4])
         self._shed = np.zeros(self._model.n_classes)  # share of each class to drop
-        known = training.machine.ancestry
-        self._since, self._newest = 0, known.base + len(known.left) - 1
+        ancestry = training.machine.ancestry
+        self._since, self._newest = 0, ancestry.base + len(ancestry.left) - 1
         self._ids, self._class_of_id = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._matches: list[np.ndarray] = []  # events by leaf of new matches
         self._n_dropped = self._n_events = 0
@@ -179,10 +179,10 @@ class _ShedClasses(Shedder):
         """Return the class of each partial match. Those that are already known keep it."""
         at = np.searchsorted(self._ids, partial.id)
         is_known = np.append(self._ids, -1)[at] == partial.id
-        found = np.append(self._class_of_id, -1)[at]
+        classes = np.append(self._class_of_id, -1)[at]
         new = np.flatnonzero(~is_known)
-        found[new] = self._model.classify_all(machine, partial.node[new], partial.members[new])
-        return found
+        classes[new] = self._model.classify_all(machine, partial.node[new], partial.members[new])
+        return classes
 
     def _choose(self, latency: float) -> np.ndarray:
         """Return the share of each class to drop at this latency."""

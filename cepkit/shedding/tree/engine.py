@@ -57,12 +57,12 @@ class TreeSearch:
         stop = n if waits else high
         machine = TreeMachine(self.program, self.events)
         evaluated = created = removed = 0
-        for counts, found in machine.run(begin, stop):
+        for counts, matches in machine.run(begin, stop):
             created += int(counts[:, kernel.CREATED].sum())
             removed += int(counts[:, kernel.REMOVED].sum())
             end = kernel.N_COUNTS + len(self.program.conditions)
             evaluated += int(counts[:, kernel.N_COUNTS : end].sum())
-            yield self._part(_between(machine.block(found), low, high)), False
+            yield self._part(_between(machine.block(matches), low, high)), False
         last = machine.finish() if waits else None
         order = tuple(leaf.variable for leaf in self.program.leaves if not leaf.is_absent)
         self.last_run = TreeRun(evaluated, created, removed, machine.most_alive, order)
@@ -97,32 +97,32 @@ def match_by_tree(
     program: SequenceProgram, events: Events, order: tuple[str, ...] | None = None
 ) -> SequenceSet:
     """Return all matches of a program; `tree_unsupported` must return None for it."""
-    made = TreeProgram.of(program, order=order)
-    if isinstance(made, str):
-        raise TypeError(f"the tree cannot run this query: {made}")
-    return FoundLater(events, partial(_find, made), is_final=not program.can_be_forbidden_later)
+    tree = TreeProgram.of(program, order=order)
+    if isinstance(tree, str):
+        raise TypeError(f"the tree cannot run this query: {tree}")
+    return FoundLater(events, partial(_find, tree), is_final=not program.can_be_forbidden_later)
 
 
 def _find(program: TreeProgram, events: Events, most_calls: int | None = None) -> SequenceSet:
     search = TreeSearch(program, events)
-    found = search.matches(0, events.n_events, MOST_KNOWN, most_calls)
-    if found.is_whole:
-        return KnownMatches(events, found.block.sorted(), search.last_run)
-    return SearchedMatches(events, [search], found.block, found.n)
+    part = search.matches(0, events.n_events, MOST_KNOWN, most_calls)
+    if part.is_whole:
+        return KnownMatches(events, part.block.sorted(), search.last_run)
+    return SearchedMatches(events, [search], part.block, part.n)
 
 
 def describe_tree(program: SequenceProgram) -> list[tuple[str, str]]:
     """Return the labels and texts of the engine for `explain`."""
-    made = TreeProgram.of(program)
-    if isinstance(made, str):
+    tree_program = TreeProgram.of(program)
+    if isinstance(tree_program, str):
         return []
     lines = []
-    for tree, leaves in enumerate(made.code.leaf_of_component):
-        names = [made.leaves[leaf].variable for leaf in sorted(leaves)]
+    for tree, leaves in enumerate(tree_program.code.leaf_of_component):
+        names = [tree_program.leaves[leaf].variable for leaf in sorted(leaves)]
         text = names[0]
         for name in names[1:]:
             text = f"({text}, {name})"
-        absent = [leaf.variable for leaf in made.leaves if leaf.tree == tree and leaf.is_absent]
+        absent = [leaf.variable for leaf in tree_program.leaves if leaf.tree == tree and leaf.is_absent]
         lines.append(("tree", text + (f", then no {', '.join(absent)}" if absent else "")))
     if len(lines) > 3:
         lines = [*lines[:3], ("tree", f"and {len(lines) - 3} more")]

@@ -144,13 +144,13 @@ class Ancestry:
 
     def ancestors_of(self, id: int) -> np.ndarray:
         """Return the numbers of the partial matches that one came from, itself among them, ascending."""
-        found, waiting = set(), [id]
+        ancestors, waiting = set(), [id]
         while waiting:
-            one = waiting.pop()
-            if one >= self.base and one not in found:
-                found.add(one)
-                waiting += [int(self.left[one - self.base]), int(self.right[one - self.base])]
-        return np.array(sorted(found), np.int64)
+            number = waiting.pop()
+            if number >= self.base and number not in ancestors:
+                ancestors.add(number)
+                waiting += [int(self.left[number - self.base]), int(self.right[number - self.base])]
+        return np.array(sorted(ancestors), np.int64)
 
 
 class TreeMachine:
@@ -414,10 +414,10 @@ class TreeMachine:
         row = counts[0]
         if self._info[kernel.N_COMPLETE] or parts:
             parts.append(self._take())
-        found = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
+        matches = NO_MATCHES if not parts else parts[0] if len(parts) == 1 else join_matches(parts)
         return EventOutcome(
             row[kernel.N_COUNTS : n].copy(), row[n:].copy(), int(row[kernel.CREATED]),
-            int(row[kernel.REMOVED]), found, int(row[kernel.PAIRS]), self._as_matches,
+            int(row[kernel.REMOVED]), matches, int(row[kernel.PAIRS]), self._as_matches,
         )  # fmt: skip
 
     def pass_time(self, now: int) -> TreeMatches:
@@ -460,9 +460,9 @@ class TreeMachine:
             info[kernel.AT] = first
         limits[kernel.STOP], limits[kernel.FIRST_ROW], limits[kernel.BASE] = stop, row, stream.base
         while True:
-            own = counts, self.considered, self.contributed, self.skipped  # users may replace some of them
-            if self._bound is None or not all(map(is_, own, self._bound_to)):
-                self._bound, self._bound_to = self._bind(counts), own
+            arrays = counts, self.considered, self.contributed, self.skipped  # users may replace some of them
+            if self._bound is None or not all(map(is_, arrays, self._bound_to)):
+                self._bound, self._bound_to = self._bind(counts), arrays
             why = self._bound()
             if why == kernel.DONE:
                 return False
@@ -473,7 +473,7 @@ class TreeMachine:
     def _bind(self, counts: np.ndarray) -> Callable[[], int]:
         """Return the kernel for calls with the arrays of now."""
         code, stream, advance = self.program.code, self._stream, _kernels().advance
-        given = (
+        arguments = (
             self._limits, stream.kind, stream.partition, stream.time, stream.rank, stream.accept, code.nodes,
             code.listed, code.unary, code.orders, code.trees, code.absences, code.groups, *code.walk,
             stream.floats, stream.integers, stream.float_registers, stream.integer_registers,
@@ -481,7 +481,7 @@ class TreeMachine:
             self._complete, self._path, self._first, counts, self._skip_table, self.considered,
             self.contributed, self.skipped, self._log,
         )  # fmt: skip
-        return advance.bind(*given) if hasattr(advance, "bind") else partial(advance, *given)
+        return advance.bind(*arguments) if hasattr(advance, "bind") else partial(advance, *arguments)
 
     def run(
         self, first: int, stop: int, *, only_typed: bool = False, is_shown: bool = True
@@ -503,11 +503,11 @@ class TreeMachine:
         """Process the events from ``first`` to before ``stop`` without a stop between them."""
         rows, matches, events, before = [], [], [], []
         n_before = 0
-        for counts, found in self.run(first, stop):
+        for counts, matches_of_call in self.run(first, stop):
             rows.append(counts)
-            matches += self._as_matches(found)
+            matches += self._as_matches(matches_of_call)
             events.append(n_before + np.repeat(np.arange(len(counts)), counts[:, kernel.FOUND]))
-            before.append(found.before)
+            before.append(matches_of_call.before)
             n_before += len(counts)
         empty = np.zeros((0, self._counts.shape[1]), np.int64)
         counts = np.concatenate([empty, *rows])
@@ -546,22 +546,22 @@ class TreeMachine:
         """Return a machine in the state that `save` returned."""
         if list(saved["query"]) != [condition.text for condition in program.conditions]:
             raise CepError("the saved state belongs to another query: its conditions differ")
-        made = cls(
+        machine = cls(
             program, _no_events(program), max_partial_matches=int(saved["max_partial_matches"]),
             n_bins=int(saved["n_bins"]),
         )  # fmt: skip
-        made._stream.restore(saved["stream"])
-        made.skip = saved["skip"]
+        machine._stream.restore(saved["stream"])
+        machine.skip = saved["skip"]
         for name in _STATE:
-            setattr(made, f"_{name}", np.array(saved[name], order="C"))
-        made._limits = _longer(made._limits, kernel.N_LIMITS)  # an earlier version had fewer
+            setattr(machine, f"_{name}", np.array(saved[name], order="C"))
+        machine._limits = _longer(machine._limits, kernel.N_LIMITS)  # an earlier version had fewer
         for name in _LEARNED:
-            setattr(made, name, np.array(saved[name], order="C"))
-        made._n_partitions = len(made._heads) // int(made._limits[kernel.N_NODES])
-        made._learning, made._log = bool(saved["learning"]), np.array(saved["log"], order="C")
-        made._n_logged = len(made._log)
-        made._match_ids, made._bound = [np.array(saved["match_ids"])], None
-        return made
+            setattr(machine, name, np.array(saved[name], order="C"))
+        machine._n_partitions = len(machine._heads) // int(machine._limits[kernel.N_NODES])
+        machine._learning, machine._log = bool(saved["learning"]), np.array(saved["log"], order="C")
+        machine._n_logged = len(machine._log)
+        machine._match_ids, machine._bound = [np.array(saved["match_ids"])], None
+        return machine
 
     def finish(self) -> TreeMatches:
         """Report the matches that wait for the end of their windows, as if no event followed."""
@@ -595,20 +595,20 @@ class TreeMachine:
 
     def _as_matches(self, found: TreeMatches) -> list[Match]:
         """Return matches as tuples over the variables of the query."""
-        made, leaves = [], self.program.leaves
+        matches, leaves = [], self.program.leaves
         variables = self.program.program.query.variables
         place = {name: i for i, name in enumerate(variables)}
         places = [
-            [place[leaves[leaf].variable] for leaf in own] for own in self.program.code.leaf_of_component
+            [place[leaves[leaf].variable] for leaf in order] for order in self.program.code.leaf_of_component
         ]
         positions, components = found.positions.tolist(), found.components.tolist()
         first, trees = found.first_item.tolist(), found.trees.tolist()
         for m, tree in enumerate(trees):
-            own: list[list[int]] = [[] for _ in variables]
+            events_of_variable: list[list[int]] = [[] for _ in variables]
             for x in range(first[m], first[m + 1]):
-                own[places[tree][components[x]]].append(positions[x])
-            made.append(tuple(map(tuple, own)))
-        return made
+                events_of_variable[places[tree][components[x]]].append(positions[x])
+            matches.append(tuple(map(tuple, events_of_variable)))
+        return matches
 
     def block(self, found: TreeMatches) -> MatchBlock:
         """Return matches as a block of the engines, in the order in which they were found."""
@@ -616,14 +616,14 @@ class TreeMachine:
             return EMPTY
         parts, code = [], self.program.code
         for tree, branch_of_order in enumerate(code.branch_of_order):
-            own = np.flatnonzero(found.trees == tree)
-            if not len(own):
+            numbers = np.flatnonzero(found.trees == tree)
+            if not len(numbers):
                 continue
             whole = MatchBlock(
                 found.positions, found.components.astype(np.int16), found.first_item,
                 np.zeros(len(found), np.int16),
             )  # fmt: skip
-            block = whole.take(own)
+            block = whole.take(numbers)
             if len(branch_of_order) > 1:
                 n = int(code.trees[tree, kernel.N_COMPONENTS])
                 positions = block.event_of_item.reshape(-1, n)
@@ -660,12 +660,12 @@ class TreeMachine:
         members = np.full((len(slots), self.program.n_leaves), -1, np.int64)
         trees = code.nodes[node, kernel.TREE]
         for tree, leaves in enumerate(code.leaf_of_component):
-            own = trees == tree
+            in_tree = trees == tree
             for c, leaf in enumerate(leaves):
-                member = rows[own, kernel.MEMBERS + c]
+                member = rows[in_tree, kernel.MEMBERS + c]
                 if code.groups[tree, c]:
                     member = np.where(member >= 0, self._cells[np.maximum(member, 0), kernel.CELL_LAST], -1)
-                members[own, leaf] = member
+                members[in_tree, leaf] = member
         is_absent = code.nodes[node, kernel.IS_ABSENT] > kernel.NOT_ABSENT
         at = np.flatnonzero(is_absent)
         members[at, node[at]] = rows[at, kernel.FIRST]
@@ -706,8 +706,8 @@ def _no_events(program: TreeProgram) -> Events:
 
 def _kernels() -> SimpleNamespace:
     """Return the kernels of now: better machine code takes the place of the first one."""
-    made = load_kernels(KERNELS)
-    return made if hasattr(made.advance, "py_func") else _quiet(made)
+    kernels = load_kernels(KERNELS)
+    return kernels if hasattr(kernels.advance, "py_func") else _quiet(kernels)
 
 
 @cache
@@ -735,6 +735,6 @@ def _whole_ticks(width: float, closed: bool) -> int:
 
 def _longer(array: np.ndarray, n: int) -> np.ndarray:
     """Return a longer array that begins with the given one."""
-    made = np.zeros((n, *array.shape[1:]), array.dtype)
-    made[: len(array)] = array
-    return made
+    longer = np.zeros((n, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -146,8 +146,8 @@ def check_reading(negation: str) -> None:
 
 def tree_unsupported(program: BoundQuery) -> str | None:
     """Return why the tree cannot run a query, to complete "it …", or None."""
-    made = TreeProgram.of(program)
-    return made if isinstance(made, str) else None
+    tree = TreeProgram.of(program)
+    return tree if isinstance(tree, str) else None
 
 
 def _unsupported(program: BoundQuery) -> str | None:
@@ -202,11 +202,11 @@ def _shapes(program: SequenceProgram) -> list[_Shape]:
         alike.setdefault((names, branch.options) if _may_share(program, bound) else (number,), []).append(
             number
         )
-    made = []
+    shapes = []
     for numbers in alike.values():
         shared = _shared(program, numbers) if len(numbers) > 1 else None
-        made += [shared] if shared else [_alone(program.branches[number], number) for number in numbers]
-    return made
+        shapes += [shared] if shared else [_alone(program.branches[number], number) for number in numbers]
+    return shapes
 
 
 def _may_share(program: SequenceProgram, bound: BoundBranch) -> bool:
@@ -348,15 +348,15 @@ class _TreeWriter(BranchWriter):
             order.sort(key=lambda c: (self.order.index(components[c].variable), c))
         leaf_of = [0] * len(components)
         for c in order:
-            one = components[c]
+            part = components[c]
             leaf_of[c] = len(self.leaves)
-            high = -1 if one.high is None else one.high
-            kind = self._type(one.event_type, bound.accepts[c])
-            self.leaves.append(TreeLeaf(one.variable, kind, tree, False, one.low, high, one.is_group))
-        for a, one in enumerate(absences):
+            high = -1 if part.high is None else part.high
+            kind = self._type(part.event_type, bound.accepts[c])
+            self.leaves.append(TreeLeaf(part.variable, kind, tree, False, part.low, high, part.is_group))
+        for a, part in enumerate(absences):
             leaf_of.append(len(self.leaves))
-            kind = self._type(one.event_type, bound.absent_accepts[a])
-            self.leaves.append(TreeLeaf(one.variable, kind, tree, True))
+            kind = self._type(part.event_type, bound.absent_accepts[a])
+            self.leaves.append(TreeLeaf(part.variable, kind, tree, True))
         return order, leaf_of
 
     # --- one tree
@@ -379,13 +379,13 @@ class _TreeWriter(BranchWriter):
             self.inner.append(TreeNode(joins[0], -1, tree, (joins[0],)))
         node_of = {c: joins[t] for t, c in enumerate(order)}
         rank = {c: t for t, c in enumerate(order)}
-        own = self._conditions(bound, leaf_of, node_of, rank)
+        of_node = self._conditions(bound, leaf_of, node_of, rank)
         # Nodes.
         for t, c in enumerate(order):
-            self._leaf(nodes, leaf_of[c], tree, c, own.get(leaf_of[c], _Own()))
+            self._leaf(nodes, leaf_of[c], tree, c, of_node.get(leaf_of[c], _Own()))
             if t:
                 self._join(nodes, joins[t - 1], leaf_of[c], joins[t], order[:t], c, shape)
-                self._span(nodes[joins[t]], kernel.FIRST_JOIN, own.get(joins[t], _Own()).joined)
+                self._span(nodes[joins[t]], kernel.FIRST_JOIN, of_node.get(joins[t], _Own()).joined)
                 nodes[joins[t], kernel.STATE] = t + 1
                 nodes[joins[t], kernel.TREE] = tree
         for column in (kernel.IS_ROOT, kernel.KEEPS, kernel.TRIES, kernel.IS_GROUP, kernel.IS_RIGHT):
@@ -398,7 +398,7 @@ class _TreeWriter(BranchWriter):
             nodes[root, kernel.STATE] = 1
         first_absence = len(self.absences)
         for a, absence in enumerate(absences):
-            self._absent(nodes, leaf_of[self.n + a], tree, absence, own)
+            self._absent(nodes, leaf_of[self.n + a], tree, absence, of_node)
         waits = any(absence.before >= self.n and not absence.spanning for absence in absences)
         self.trees.append([self.n, first_absence, len(self.absences), int(waits)])
 
@@ -428,9 +428,9 @@ class _TreeWriter(BranchWriter):
         precedes = shape.precedes
         left_first = [x for x in before if precedes[x, c]]
         right_first = [x for x in before if precedes[c, x]]
-        for one, other, is_right in ((left, right, 0), (right, left, 1)):
-            nodes[one, kernel.PARENT], nodes[one, kernel.PEER] = node, other
-            nodes[one, kernel.IS_RIGHT] = is_right
+        for side, other, is_right in ((left, right, 0), (right, left, 1)):
+            nodes[side, kernel.PARENT], nodes[side, kernel.PEER] = node, other
+            nodes[side, kernel.IS_RIGHT] = is_right
         # A side is kept if events of the other side can complete it later.
         left_waits, right_waits = not right_first, len(left_first) < len(before)
         nodes[left, kernel.KEEPS] = max(nodes[left, kernel.KEEPS], int(left_waits))
@@ -454,23 +454,23 @@ class _TreeWriter(BranchWriter):
     def _absent(
         self, nodes: np.ndarray, leaf: int, tree: int, absence: Absence, own: dict[int, _Own]
     ) -> None:
-        row, of = nodes[leaf], own.get(leaf, _Own())
+        row, conditions = nodes[leaf], own.get(leaf, _Own())
         test = list(self.types.values())[self.leaves[leaf].type]
         row[kernel.TYPE_TEST] = -1 if test is None else test
         row[kernel.TREE], row[kernel.STATE], row[kernel.COMPONENT] = tree, 0, 0
         row[[kernel.PEER, kernel.KEEPS, kernel.TRIES, kernel.IS_GROUP]] = -1, 1, 0, 0
         row[kernel.FIRST_UNARY] = len(self.unary)
-        self.unary += of.unary
+        self.unary += conditions.unary
         row[kernel.LAST_UNARY] = len(self.unary)
         for column in (kernel.FIRST_OWN, kernel.FIRST_CLOSE):
             self._span(row, column, [])
         row[kernel.IS_ABSENT] = kernel.KILLS
-        if self.negation == ALLOWED_IF and (of.unary or of.joined):
-            row[kernel.IS_ABSENT] = kernel.ALLOWED_BESIDE if of.joined else kernel.ALLOWED_ALONE
+        if self.negation == ALLOWED_IF and (conditions.unary or conditions.joined):
+            row[kernel.IS_ABSENT] = kernel.ALLOWED_BESIDE if conditions.joined else kernel.ALLOWED_ALONE
         begin, end = absence.after, absence.before
         limits = (begin, 0, end, 1) if absence.spanning else (begin, 1, -1 if end >= self.n else end, 0)
-        self.absences.append([leaf, *limits, len(self.listed), len(self.listed) + len(of.joined)])
-        self.listed += of.joined
+        self.absences.append([leaf, *limits, len(self.listed), len(self.listed) + len(conditions.joined)])
+        self.listed += conditions.joined
 
     # --- conditions
 
@@ -478,7 +478,7 @@ class _TreeWriter(BranchWriter):
         self, bound: BoundBranch, leaf_of: list[int], node_of: dict[int, int], rank: dict[int, int]
     ) -> dict[int, _Own]:
         """Return the conditions of every node of a tree."""
-        found: dict[int, _Own] = {}
+        of_node: dict[int, _Own] = {}
         alone: dict[tuple[bool, int], Iterator[Term]] = {}
         for is_absent, every, parts in (
             (False, bound.accepts, bound.branch.components),
@@ -495,39 +495,39 @@ class _TreeWriter(BranchWriter):
                 leaf = leaf_of[at if absence is None else self.n + at]
                 number = self._number(text, (leaf,), leaf)
                 term = next(alone[absence is not None, at])
-                found.setdefault(leaf, _Own()).unary.append((self._test(term), number))
+                of_node.setdefault(leaf, _Own()).unary.append((self._test(term), number))
                 continue
-            one, following = following, next(joint, None)
-            of_variable = one.component_of_variable
+            current, following = following, next(joint, None)
+            of_variable = current.component_of_variable
             components = sorted(set(of_variable.values()))
             if absence is not None:
                 leaf = leaf_of[self.n + absence]
                 leaves = tuple(sorted({leaf, *(leaf_of[c] for c in components)}))
                 number = self._number(text, leaves, leaf)
                 beside = bound.branch.absences[absence].variable
-                self.condition(one.term, of_variable, -1, beside=beside)
-                found.setdefault(leaf, _Own()).joined.append((len(self.conditions) - 1, number))
+                self.condition(current.term, of_variable, -1, beside=beside)
+                of_node.setdefault(leaf, _Own()).joined.append((len(self.conditions) - 1, number))
                 continue
             at = condition.decided_at
             components = components or [at]
             if len(components) == 1:
                 leaf, is_taken = leaf_of[at], condition.each and self.of[at].is_group
                 number = self._number(text, (leaf,), leaf)
-                self.condition(one.term, of_variable, -1, taking=at if is_taken else None)
-                own = found.setdefault(leaf, _Own())
+                self.condition(current.term, of_variable, -1, taking=at if is_taken else None)
+                of_leaf = of_node.setdefault(leaf, _Own())
                 is_closing = self.of[at].is_group and not condition.each
-                (own.closing if is_closing else own.taken).append((len(self.conditions) - 1, number))
+                (of_leaf.closing if is_closing else of_leaf.taken).append((len(self.conditions) - 1, number))
                 continue
-            if condition.each and self.of[at].is_group and _reads_whole(one.term, of_variable, at):
+            if condition.each and self.of[at].is_group and _reads_whole(current.term, of_variable, at):
                 raise NotInterpretedError(
                     f"condition {condition.conjunct + 1} compares events of a loop with the whole loop and "
                     "with others"
                 )
             node = node_of[max(components, key=rank.__getitem__)]
             number = self._number(text, tuple(sorted(leaf_of[c] for c in components)), node)
-            self.condition(one.term, of_variable, -1)
-            found.setdefault(node, _Own()).joined.append((len(self.conditions) - 1, number))
-        return found
+            self.condition(current.term, of_variable, -1)
+            of_node.setdefault(node, _Own()).joined.append((len(self.conditions) - 1, number))
+        return of_node
 
     def _number(self, text: str, leaves: tuple[int, ...], node: int) -> int:
         self.listed_conditions.append(TreeCondition(text, leaves, node))

@@ -89,9 +89,9 @@ class TreeStream:
                 is_ordered = bool(group & self.program.program.ordered_text)
                 shared = shared_categories([columns[name] for name in names], is_ordered)
                 columns.update(zip(names, shared, strict=True))
-                known = list(shared[0].texts)
+                texts = list(shared[0].texts)
                 for name in names:
-                    self.texts[name] = known
+                    self.texts[name] = texts
             for name in self.bound.columns:
                 if columns[name].type.kind == TEXT:
                     self.texts.setdefault(name, list(columns[name].texts))
@@ -101,8 +101,8 @@ class TreeStream:
         return columns
 
     def _code(self, name: str, column: Column) -> Column:
-        known = self.texts[name]
-        code_of = {text: code for code, text in enumerate(known)}
+        texts = self.texts[name]
+        code_of = {text: code for code, text in enumerate(texts)}
         news = [text for text in column.texts if text not in code_of]
         if news and name in self.program.program.ordered_text:
             raise CepError(
@@ -110,8 +110,8 @@ class TreeStream:
                 "Give ordered categories with all texts"
             )
         for text in news:
-            code_of[text] = len(known)
-            known.append(text)
+            code_of[text] = len(texts)
+            texts.append(text)
         recode = np.array([code_of[text] for text in column.texts] + [NULL_CODE], np.int64)
         return replace(column, values=recode[column.values])
 
@@ -122,14 +122,14 @@ class TreeStream:
         code, inputs = self.program.code, self.bound.inputs(columns)
         constants = constants_of(self.bound, inputs)
         for register, is_float, number, value in code.constants:
-            own = value if number is None else constants[0][number]
-            (self.float_registers if is_float else self.integer_registers)[register] = own
+            constant = value if number is None else constants[0][number]
+            (self.float_registers if is_float else self.integer_registers)[register] = constant
         arrays = {name: values for name, values in inputs.columns.items() if values.ndim == 1}
         with np.errstate(all="ignore"):
             for first in range(0, stop - start, _CHUNK):
                 rows = slice(first, min(first + _CHUNK, stop - start))
                 to = slice(start + rows.start, start + rows.stop)
-                reader = ColumnReader({name: own[rows] for name, own in arrays.items()}, *constants)
+                reader = ColumnReader({name: values[rows] for name, values in arrays.items()}, *constants)
                 for row, term in zip(self.accept, code.tests, strict=False):
                     row[to] = reader.true(term)
                 for row, value in zip(self.floats, code.floats, strict=True):
@@ -173,8 +173,8 @@ class TreeStream:
         n = self.end - self.base
         names = ("base", "end", "n_partitions", "float_registers", "integer_registers")
         groups: dict[int, list[str]] = {}
-        for name, known in self.texts.items():
-            groups.setdefault(id(known), []).append(name)
+        for name, texts in self.texts.items():
+            groups.setdefault(id(texts), []).append(name)
         return {
             **{name: getattr(self, name) for name in names},
             **{name: getattr(self, name)[..., :n].copy() for name in _OF_EVENTS},
@@ -191,6 +191,6 @@ class TreeStream:
         self._n_of_partition = np.array(saved["n_of_partition"])
         self.texts = {}
         for group in saved["texts"]:
-            known = list(group["texts"])
+            texts = list(group["texts"])
             for name in group["columns"]:
-                self.texts[name] = known
+                self.texts[name] = texts
