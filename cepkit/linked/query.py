@@ -54,7 +54,7 @@ class TermComparison:
     right_term: Term
 
 
-def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermComparison, ...] | None:
+def comparisons_of(bound: BoundBranch, condition: BoundCondition) -> tuple[TermComparison, ...] | None:
     """Return a condition as comparisons that must all hold, or None when that is impossible.
 
     It is possible for a comparison, and for comparisons joined by "and". Each side must look at one event. In
@@ -62,8 +62,8 @@ def comparisons_of(bound: BoundBranch, one: BoundCondition) -> tuple[TermCompari
 
     """
     comparisons = []
-    for term, holds in _conjuncts(one.term, True):
-        comparison = _comparison(bound, one, term, holds) if term.op == "compare" else None
+    for term, holds in _conjuncts(condition.term, True):
+        comparison = _comparison(bound, condition, term, holds) if term.op == "compare" else None
         if comparison is None:
             return None
         comparisons.append(comparison)
@@ -81,8 +81,10 @@ def _conjuncts(term: Term, wanted: bool) -> Iterator[tuple[Term, bool]]:
         yield term, wanted
 
 
-def _comparison(bound: BoundBranch, one: BoundCondition, term: Term, holds: bool) -> TermComparison | None:
-    sides = [_side(bound, one, arg) for arg in term.args]
+def _comparison(
+    bound: BoundBranch, condition: BoundCondition, term: Term, holds: bool
+) -> TermComparison | None:
+    sides = [_side(bound, condition, arg) for arg in term.args]
     if None in sides:
         return None
     (left, which_left), (right, which_right) = sides
@@ -90,35 +92,35 @@ def _comparison(bound: BoundBranch, one: BoundCondition, term: Term, holds: bool
     left_term, right_term = term.args
     if left == right:
         # An event of a Kleene closure and the one before it.
-        if not one.condition.each or {which_left, which_right} != {EACH, PREVIOUS}:
+        if not condition.condition.each or {which_left, which_right} != {EACH, PREVIOUS}:
             return None
         if which_left == PREVIOUS:
             left_term, right_term, sign = right_term, left_term, _MIRRORED[sign]
-    elif not all(_names_one_event(bound, one, c, which) for c, which in sides):
+    elif not all(_names_one_event(bound, condition, c, which) for c, which in sides):
         return None
     return TermComparison(left, sign, right, left_term, right_term)
 
 
-def _side(bound: BoundBranch, one: BoundCondition, side: Term) -> tuple[int, str] | None:
+def _side(bound: BoundBranch, condition: BoundCondition, side: Term) -> tuple[int, str] | None:
     """Return the component that a side looks at and which of its events, or None when it looks at several."""
     leaves = [leaf for leaf in side.walk() if leaf.op in ("element", "group")]
     if not leaves or any(leaf.op == "group" for leaf in leaves):
         return None
-    component = one.component_of_variable
-    absence = one.condition.absence
+    component = condition.component_of_variable
+    absence = condition.condition.absence
     absent = None if absence is None else bound.branch.absences[absence].variable
     sides = {(ABSENT if leaf.data[0] == absent else component[leaf.data[0]], leaf.data[1]) for leaf in leaves}
     return sides.pop() if len(sides) == 1 else None
 
 
-def _names_one_event(bound: BoundBranch, one: BoundCondition, c: int, which: str | int) -> bool:
+def _names_one_event(bound: BoundBranch, condition: BoundCondition, c: int, which: str | int) -> bool:
     """Return whether a comparison with another component means this event of component ``c``."""
     if c == ABSENT or not bound.branch.components[c].is_group:
         return which == EACH
-    if one.condition.absence is not None:
+    if condition.condition.absence is not None:
         return False
-    if c == one.condition.decided_at:
-        return which == EACH and one.condition.each
+    if c == condition.condition.decided_at:
+        return which == EACH and condition.condition.each
     return which == LAST
 
 

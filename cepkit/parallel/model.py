@@ -267,25 +267,25 @@ def agent_statistics(
     return tuple(sample.rates(plan) for plan in plans)
 
 
-def _duration(own: OrderedEvents) -> float:
+def _duration(ordered: OrderedEvents) -> float:
     """Return the time that the events span, in seconds."""
-    n, clock = own.places.n, own.program.clock
-    if clock is None or clock not in own.program.columns_to_read:
+    n, clock = ordered.places.n, ordered.program.clock
+    if clock is None or clock not in ordered.program.columns_to_read:
         duration = float(n)
     else:
-        time = own.places.time
-        duration = float(time.max() - time.min()) / _ticks_per_s(own.program) if n else 0.0
+        time = ordered.places.time
+        duration = float(time.max() - time.min()) / _ticks_per_s(ordered.program) if n else 0.0
     return duration if duration > 0 else float(max(n, 1))
 
 
-def _window(own: OrderedEvents, duration: float) -> float:
+def _window(ordered: OrderedEvents, duration: float) -> float:
     """Return the length of a window in seconds."""
-    window = own.program.window
+    window = ordered.program.window
     length = duration
     if window.within is not None:
-        length = min(length, window.within / _ticks_per_s(own.program))
+        length = min(length, window.within / _ticks_per_s(ordered.program))
     if window.within_events is not None:
-        length = min(length, window.within_events * duration / max(own.places.n, 1))
+        length = min(length, window.within_events * duration / max(ordered.places.n, 1))
     return float(length)
 
 

@@ -252,8 +252,8 @@ def _buffers_svg(view: BufferView) -> str:
     return drawing.document(WIDTH_OF_BUFFERS, y + 34, view.title, parts)
 
 
-def _level(of: dict, fits: bool) -> str:
-    return f"{of['agent']} {of['value']:.4g}{'' if fits else ' (above)'}"
+def _level(level: dict, fits: bool) -> str:
+    return f"{level['agent']} {level['value']:.4g}{'' if fits else ' (above)'}"
 
 
 # The Python half of the thread view: the work of threads over time, and the allocation of threads.

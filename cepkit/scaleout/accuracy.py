@@ -117,17 +117,17 @@ def _running_sum(sent: np.ndarray, weight: np.ndarray, group: np.ndarray, interv
     return sums
 
 
-def _join_sum(own: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
+def _join_sum(events: np.ndarray, weight: np.ndarray, length: int) -> np.ndarray:
     """Return the sum of left weights over all pairs of a node's windows after each of its events.
 
     A window ends with the node's own newest event of the side: the rule of the thesis.
 
     """
-    side, rank = own % 2, own // 2
+    side, rank = events % 2, events // 2
     sums = []
     for which in (0, 1):
         mine = np.flatnonzero(side == which)
-        weights = weight[own[mine]] if which == 0 else np.ones(len(mine))
+        weights = weight[events[mine]] if which == 0 else np.ones(len(mine))
         total = np.concatenate([[0.0], np.cumsum(weights)])
         first = np.searchsorted(rank[mine], rank[mine] - length, "right")
         value = np.concatenate([[0.0], total[1:] - total[first]])

@@ -93,13 +93,13 @@ def last_of_events(n_events: int, of_node: list[np.ndarray], finish: np.ndarray)
     return last
 
 
-def _windows_of(own: np.ndarray, lengths: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _windows_of(events: np.ndarray, lengths: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return for each of a node's events: events in the other window, events in both, events that left."""
-    side, rank = own % 2, own // 2
+    side, rank = events % 2, events // 2
     live = []
     for which, length in enumerate(lengths):
         mine = rank[side == which]
-        seen = (own + 2 - which) // 2  # events of this side so far, at all nodes
+        seen = (events + 2 - which) // 2  # events of this side so far, at all nodes
         live.append(np.searchsorted(mine, seen) - np.searchsorted(mine, seen - length))
     partners = np.where(side == 0, live[1], live[0])
     held = live[0] + live[1]
@@ -272,18 +272,18 @@ def _state(setting, name, stream, events, waiting, of_events, of_matches, rng):
     return done, nodes
 
 
-def _state_jobs(setting, moment, ready, events, made, reaches, *, arrives, link_s=0.0) -> Jobs:
+def _state_jobs(setting, moment, ready, events, matches, reaches, *, arrives, link_s=0.0) -> Jobs:
     """Return the jobs of a node: its events, then the partial matches that come, then those that leave."""
     costs, duration = setting.costs, setting.duration_s
-    takes = reaches & (made.next_event >= 0)
-    place = np.minimum(np.searchsorted(events, made.next_event), max(0, len(events) - 1))
-    leave = np.where(takes, moment[place] if len(moment) else 0.0, made.expire)
-    live = np.searchsorted(np.sort(made.enter), moment) - np.searchsorted(np.sort(leave), moment)
+    takes = reaches & (matches.next_event >= 0)
+    place = np.minimum(np.searchsorted(events, matches.next_event), max(0, len(events) - 1))
+    leave = np.where(takes, moment[place] if len(moment) else 0.0, matches.expire)
+    live = np.searchsorted(np.sort(matches.enter), moment) - np.searchsorted(np.sort(leave), moment)
     emitted = np.bincount(place[takes], minlength=max(1, len(events)))[: len(events)]
     of_events = equal_jobs(
         ready, costs.arrival_us + costs.probe_us * np.maximum(live, 0) + costs.emit_us * emitted
     )
-    comes = made.ready + link_s
+    comes = matches.ready + link_s
     goes = np.maximum(leave, comes)
     is_out = goes < duration
     return joined(

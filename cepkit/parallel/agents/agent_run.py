@@ -309,13 +309,13 @@ class AgentRun:
             )
         return joined(blocks) if blocks else EMPTY
 
-    def _block_of_singles(self, b: int, own: np.ndarray, n_components: int) -> MatchBlock:
-        items = self.found.items[own, :n_components].ravel()
+    def _block_of_singles(self, b: int, rows: np.ndarray, n_components: int) -> MatchBlock:
+        items = self.found.items[rows, :n_components].ravel()
         return MatchBlock(
             self.agents.places.position_of_place[items],
-            np.tile(np.arange(n_components, dtype=np.int16), len(own)),
-            np.arange(len(own) + 1, dtype=np.int64) * n_components,
-            np.full(len(own), b, np.int16),
+            np.tile(np.arange(n_components, dtype=np.int16), len(rows)),
+            np.arange(len(rows) + 1, dtype=np.int64) * n_components,
+            np.full(len(rows), b, np.int16),
         )
 
 

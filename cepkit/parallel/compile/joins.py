@@ -103,14 +103,14 @@ def plan_joins(bound: BoundBranch, order: Sequence[int] | None = None) -> JoinPl
     return JoinPlan(bound, tuple(joins))
 
 
-def _rank_of_condition(one: BoundCondition, order: tuple[int, ...]) -> int:
+def _rank_of_condition(condition: BoundCondition, order: tuple[int, ...]) -> int:
     """Return the rank of the join that binds the last component of a condition."""
-    return max((order.index(c) for c in one.component_of_variable.values()), default=0)
+    return max((order.index(c) for c in condition.component_of_variable.values()), default=0)
 
 
-def _is_taking(one: BoundCondition, component: int) -> bool:
+def _is_taking(condition: BoundCondition, component: int) -> bool:
     """Return whether a condition can be tested with every new event of ``component``."""
-    return one.condition.each and one.condition.decided_at == component
+    return condition.condition.each and condition.condition.decided_at == component
 
 
 def _rank_of_absence(bound: BoundBranch, number: int, absence: Absence, order: tuple[int, ...]) -> int:

@@ -711,10 +711,10 @@ def _kernels() -> SimpleNamespace:
 
 
 @cache
-def _quiet(made: SimpleNamespace) -> SimpleNamespace:
+def _quiet(kernels: SimpleNamespace) -> SimpleNamespace:
     """Return kernels that are plain Python functions. They must not warn of overflows."""
     quiet, names = np.errstate(all="ignore"), ("advance", "take_matches", "finish_waiting", "remove")
-    return SimpleNamespace(**{name: quiet(getattr(made, name)) for name in names})
+    return SimpleNamespace(**{name: quiet(getattr(kernels, name)) for name in names})
 
 
 def join_matches(parts: Sequence[TreeMatches]) -> TreeMatches:
