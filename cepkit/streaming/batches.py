@@ -84,33 +84,33 @@ def schema_of(given: Any) -> StreamSchema:
     return schema
 
 
-def _schema_of(given: Any) -> StreamSchema:
-    if isinstance(given, StreamSchema):
-        return given
-    if isinstance(given, pd.DataFrame):
-        return _schema_of_pandas(given)
+def _schema_of(schema: Any) -> StreamSchema:
+    if isinstance(schema, StreamSchema):
+        return schema
+    if isinstance(schema, pd.DataFrame):
+        return _schema_of_pandas(schema)
     sql = sys.modules.get("pyspark.sql")
-    if sql is not None and isinstance(given, sql.DataFrame):
-        given = given.schema
-    if type(given).__name__ == "StructType" and type(given).__module__.startswith("pyspark."):
+    if sql is not None and isinstance(schema, sql.DataFrame):
+        schema = schema.schema
+    if type(schema).__name__ == "StructType" and type(schema).__module__.startswith("pyspark."):
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        given = to_arrow_schema(given)
-    if isinstance(given, Mapping):
-        return _schema_of_mapping(given)
-    if isinstance(given, pa.Table | pa.RecordBatch):
-        given = given.schema
-    elif hasattr(given, "__arrow_c_stream__"):
-        mistake = None if isinstance(given, pa.RecordBatchReader) else no_rows(given)
+        schema = to_arrow_schema(schema)
+    if isinstance(schema, Mapping):
+        return _schema_of_mapping(schema)
+    if isinstance(schema, pa.Table | pa.RecordBatch):
+        schema = schema.schema
+    elif hasattr(schema, "__arrow_c_stream__"):
+        mistake = None if isinstance(schema, pa.RecordBatchReader) else no_rows(schema)
         if mistake is not None:
             raise CepError(f"schema: {mistake}")
-        given = schema_of_export(given)
-    if not isinstance(given, pa.Schema):
+        schema = schema_of_export(schema)
+    if not isinstance(schema, pa.Schema):
         raise CepError(
             "schema: expected a mapping of column names to types, a pyarrow.Schema or a frame, got "
-            f"{type(given).__name__}"
+            f"{type(schema).__name__}"
         )
-    return StreamSchema(pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in given]))
+    return StreamSchema(pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema]))
 
 
 def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
@@ -128,19 +128,19 @@ def _schema_of_pandas(frame: pd.DataFrame) -> StreamSchema:
 
 def _schema_of_mapping(given: Mapping[str, Any]) -> StreamSchema:
     fields, ordered = [], {}
-    for name, of in given.items():
+    for name, column_type in given.items():
         if not isinstance(name, str):
             raise CepError(f"schema: the name of a column must be text, got {name!r}")
-        if isinstance(of, str):
-            text, never_null = re.subn(r"\s+not\s+null\s*$", "", of.strip(), flags=re.IGNORECASE)
+        if isinstance(column_type, str):
+            text, never_null = re.subn(r"\s+not\s+null\s*$", "", column_type.strip(), flags=re.IGNORECASE)
             fields.append(pa.field(name, _type_of_text(name, text), not never_null))
-        elif isinstance(of, pa.DataType):
-            fields.append(pa.field(name, _plain_type(of)))
+        elif isinstance(column_type, pa.DataType):
+            fields.append(pa.field(name, _plain_type(column_type)))
         else:
             try:
-                dtype = pd.api.types.pandas_dtype(of)
+                dtype = pd.api.types.pandas_dtype(column_type)
             except TypeError:
-                raise CepError(f"schema: column {name!r} has {of!r}, which is not a type") from None
+                raise CepError(f"schema: column {name!r} has {column_type!r}, which is not a type") from None
             fields.append(_field_of_dtype(name, dtype, ordered))
     return StreamSchema(pa.schema(fields), ordered)
 
@@ -156,28 +156,28 @@ def _field_of_dtype(name: str, dtype: Any, ordered: dict, values: pd.Series | No
     never_null = isinstance(dtype, np.dtype) and dtype.kind in "iub"
     sample = pd.Series([], dtype=dtype) if values is None else values
     try:
-        of = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name).type
+        column_type = arrow_of_series(sample if dtype.kind == "O" else sample.iloc[:0], name).type
     except CepError as error:
         raise CepError(f"schema: {error}") from None
-    return pa.field(name, _plain_type(of), not never_null)
+    return pa.field(name, _plain_type(column_type), not never_null)
 
 
 def _type_of_text(name: str, text: str) -> pa.DataType:
-    of = _parse_type(text)
-    if of is None:
+    column_type = _parse_type(text)
+    if column_type is None:
         raise CepError(
             f"schema: column {name!r} has the unknown type {text!r}."
             f"{nearest(text, [*_KNOWN, *_SPELLINGS])} Types: {list(_KNOWN)}"
         )
-    return of
+    return column_type
 
 
 def _parse_type(text: str) -> pa.DataType | None:
     text = text.strip()
     if text.lower() in _SPELLINGS:
         return _SPELLINGS[text.lower()]
-    if found := _WITH_ARGUMENT.fullmatch(text):
-        base, argument = found[1].lower(), found[2]
+    if matched := _WITH_ARGUMENT.fullmatch(text):
+        base, argument = matched[1].lower(), matched[2]
         unit, _, zone = (part.strip() for part in argument.partition(","))
         if base in ("list", "array"):
             item = _parse_type(argument)

@@ -53,8 +53,8 @@ class BatchCoder:
         for name in self.program.columns:
             derived = self.program.derived.get(name)
             column = source.item(derived.column, derived.index) if derived else source.column(name)
-            of = type_of_column(self.program, name)
-            columns[name] = stable_column(column, of, name, self.codes_of_column.get(name))
+            column_type = type_of_column(self.program, name)
+            columns[name] = stable_column(column, column_type, name, self.codes_of_column.get(name))
         for name, codes in self.codes_of_column.items():  # a later column may have added texts
             columns[name] = replace(columns[name], categories=codes.texts)
         return columns
@@ -74,23 +74,23 @@ class BatchCoder:
         for name, column in columns.items():
             news[name] = column.take(slice(0))
             if column.categories is not None:
-                own = changed[self.codes_of_column[name]]
-                news[name] = replace(news[name], categories=column.categories[own])
-        found = self.program.inputs(news)
-        constants = list(found.constants)
+                changed_codes = changed[self.codes_of_column[name]]
+                news[name] = replace(news[name], categories=column.categories[changed_codes])
+        inputs = self.program.inputs(news)
+        constants = list(inputs.constants)
         for i, constant in enumerate(self._constants):
             if constant.text is not None:
-                own, new = changed[self.codes_of_column[constant.column]], int(found.constants[i])
-                constants[i] = int(own[new]) if new >= 0 else before.constants[i] if before else new
-        tables = list(found.tables)
+                changed_codes, new = changed[self.codes_of_column[constant.column]], int(inputs.constants[i])
+                constants[i] = int(changed_codes[new]) if new >= 0 else before.constants[i] if before else new
+        tables = list(inputs.tables)
         for i, table in enumerate(self._tables):
             if not isinstance(table, Members):
                 codes = self.codes_of_column[table.column]
                 tables[i] = np.zeros(len(codes) + 1, np.uint8)
                 if before is not None:
                     tables[i][: len(before.tables[i])] = before.tables[i]
-                tables[i][changed[codes] + 1] = found.tables[i][1:]
-        return replace(found, constants=tuple(constants), tables=tuple(tables))
+                tables[i][changed[codes] + 1] = inputs.tables[i][1:]
+        return replace(inputs, constants=tuple(constants), tables=tuple(tables))
 
     @property
     def _every(self) -> set[TextCodes]:
@@ -134,7 +134,7 @@ class BatchCoder:
             self.codes_of_column[name].unpack(table)
 
     def _first_column(self, codes: TextCodes) -> str:
-        return next(name for name, own in self.codes_of_column.items() if own is codes)
+        return next(name for name, column_codes in self.codes_of_column.items() if column_codes is codes)
 
 
 def type_of_column(program: BoundQuery, name: str) -> ColumnType:
@@ -161,29 +161,29 @@ def text_codes_of_columns(program: BoundQuery) -> dict[str, TextCodes]:
     groups = [group for group in program.text_groups if len(group) > 1]
     codes_of: dict[str, TextCodes] = {}
     for name in program.columns:
-        of = type_of_column(program, name)
-        if of.kind != TEXT or name in codes_of:
+        column_type = type_of_column(program, name)
+        if column_type.kind != TEXT or name in codes_of:
             continue
         group = sorted(next((g for g in groups if name in g), {name}))
-        orders = {type_of_column(program, one).ordered for one in group}
+        orders = {type_of_column(program, column).ordered for column in group}
         order = next(iter(orders)) if len(orders) == 1 else None
         codes = TextCodes(order or ())
-        codes_of |= {one: codes for one in group if one in program.columns}
+        codes_of |= {column: codes for column in group if column in program.columns}
     return codes_of
 
 
 def keys_of_batch(source: ArrowSource, partition_by: tuple[str, ...]) -> tuple[np.ndarray, list[Key]]:
     """Return the index of each event's key, and the distinct keys of a batch; null equals NaN."""
-    own, n_keys = partition_codes(source, partition_by)
+    key_of_event, n_keys = partition_codes(source, partition_by)
     row = np.full(n_keys, -1, np.int64)
-    row[own[::-1]] = np.arange(len(own))[::-1]
+    row[key_of_event[::-1]] = np.arange(len(key_of_event))[::-1]
     occurs = row >= 0
     if not occurs.all():
-        own, row = (np.cumsum(occurs) - 1)[own], row[occurs]
+        key_of_event, row = (np.cumsum(occurs) - 1)[key_of_event], row[occurs]
     values = []
     for name in partition_by:
         array = source.arrow(name, row)
         if pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
         values.append(array.to_pylist())
-    return own, list(zip(*values, strict=True)) if partition_by else [()] * len(row)
+    return key_of_event, list(zip(*values, strict=True)) if partition_by else [()] * len(row)

@@ -148,21 +148,21 @@ def stream(
         )  # fmt: skip
         return query[0].open_before(opened)  # a buffer such as `cepkit.KSlack`, which the wings define
     options = Options(rows, threads, pulse_every, idle_after, max_live)
-    given = read_arguments(stream, keywords)
+    arguments = read_arguments(stream, keywords)
     if isinstance(query, str) and is_match_recognize(query):
-        value: Any = _as_rows(query, schema, given)
+        value: Any = _as_rows(query, schema, arguments)
     else:
-        value = as_value(query, given)
+        value = as_value(query, arguments)
     check_engine(engine)
     bounded = {
         "latency_bound": latency_bound, "shedding": shedding, "warm_up": warm_up, "weights": weights,
         "time_slice": time_slice, "seed": seed or None, "clock": clock,
     }  # fmt: skip
-    given = [name for name, value_of in bounded.items() if value_of is not None]
-    if given and latency_bound is None:
+    needing = [name for name, value_of in bounded.items() if value_of is not None]
+    if needing and latency_bound is None:
         raise CepError(
-            f"{given[0]}={bounded[given[0]]!r} needs a latency bound, as in latency_bound='1.5 s'. Without a "
-            "bound nothing is ever dropped"
+            f"{needing[0]}={bounded[needing[0]]!r} needs a latency bound, as in latency_bound='1.5 s'. "
+            "Without a bound nothing is ever dropped"
         )
     if engine != "auto":
         raise UnsupportedQueryError(
@@ -185,8 +185,8 @@ def stream(
 
 def _as_rows(text: str, schema: Any, given: Arguments) -> RowPatternStream:
     """Return the text of MATCH_RECOGNIZE as a value."""
-    said = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
-    if others := [name for name in said if name != "params"]:
+    named = [item.name for item in fields(given) if getattr(given, item.name) != item.default]
+    if others := [name for name in named if name != "params"]:
         raise CepError(f"{others}: MATCH_RECOGNIZE has clauses for its options, and takes params= only")
     return row_pattern_stream(text, schema_of(schema).columns, given.params)
 

@@ -89,8 +89,8 @@ class RegexSearch(Search):
             clock = column_of_arrow(keys.column(name), name).values
         source = ArrowSource(table)
         columns = self._coder.columns(source)
-        own, found_keys = keys_of_batch(source, self.query.partition_by)
-        assignment = self._keys.assign(own, found_keys, clock)
+        key_of_event, found_keys = keys_of_batch(source, self.query.partition_by)
+        assignment = self._keys.assign(key_of_event, found_keys, clock)
         try:
             ready = self._work(assignment.codes, columns, table, n_before)
         except BaseException:
@@ -101,7 +101,7 @@ class RegexSearch(Search):
             ended += self._keys.end_idle(clock[-1].item())
         self._forget(np.array(ended, np.int64))
         if self._coder.is_due:
-            self._forget_texts(n_before + len(own))
+            self._forget_texts(n_before + len(key_of_event))
         return ready
 
     def _work(self, codes: np.ndarray, columns: dict[str, Column], table: pa.Table, n_before: int) -> Ready:
@@ -111,8 +111,8 @@ class RegexSearch(Search):
         inputs = self._coder.inputs(columns)
         whole = Share(codes, position, columns, inputs, rows, self._keys.n_codes)
         if self.n_threads == 1:
-            found = self._replicas[0].work(whole)
-            return (found.table, np.diff(found.first_row)) if found else self.release()
+            matches = self._replicas[0].work(whole)
+            return (matches.table, np.diff(matches.first_row)) if matches else self.release()
         if self._threads is None:
             self._threads = ReplicaThreads(self._replicas, self._pulse_every)
         step = max(_EVENTS_PER_SHARE, self._pulse_every)
@@ -124,11 +124,11 @@ class RegexSearch(Search):
         self.n_evicted += len(codes)
         n = self.n_threads
         for r in np.unique(codes % n):
-            own = codes[codes % n == r] // n
+            replica_codes = codes[codes % n == r] // n
             if self._threads is None:
-                self._replicas[r].forget(own)
+                self._replicas[r].forget(replica_codes)
             else:
-                self._threads.forget(r, own)
+                self._threads.forget(r, replica_codes)
 
     def _forget_texts(self, n_events: int) -> None:
         """Forget the texts that no partial match, no earlier row and no constant needs."""
@@ -208,7 +208,7 @@ class RegexSearch(Search):
         ready, n_rows = gather(self._ready, self.empty)
         header = {"n_evicted": self.n_evicted, "n_codes": self._keys.n_codes}
         arrays = {
-            "ready/last": np.array([found.last[m] for found, m in self._ready], np.int64),
+            "ready/last": np.array([matches.last[m] for matches, m in self._ready], np.int64),
             "ready/n_rows": n_rows,
             "keys/free": np.array(self._keys.free, np.int64),
             "keys/newest": self._keys.newest_of_code[: self._keys.n_codes],
@@ -277,11 +277,11 @@ def _idle_ticks(program: Any, idle_after: Any) -> float | None:
     if idle_after is None:
         return None
     by = program.query.order_by
-    of = program.schema[by[0]] if by else None
-    if of is None or of.kind not in (INTEGER, FLOAT, TIME, DURATION):
+    clock_type = program.schema[by[0]] if by else None
+    if clock_type is None or clock_type.kind not in (INTEGER, FLOAT, TIME, DURATION):
         raise CepError("idle_after needs a clock: give order_by, a column of times or numbers")
-    is_plain = of.unit is None and isinstance(idle_after, int | float)
-    ticks = idle_after if is_plain else duration_ticks(idle_after, of.unit)
+    is_plain = clock_type.unit is None and isinstance(idle_after, int | float)
+    ticks = idle_after if is_plain else duration_ticks(idle_after, clock_type.unit)
     if not ticks > 0:
         raise CepError(f"idle_after={idle_after!r}: expected a positive duration")
     return ticks

@@ -103,10 +103,10 @@ def _cells_in_use(state: State, array: StateArray) -> tuple[np.ndarray, np.ndarr
 def unpack_state(layout: tuple[StateArray, ...], arrays: Mapping[str, np.ndarray]) -> State:
     """Return the state that `pack_state` stored in ``arrays``."""
     wanted = {array.name: array.dtype for array in layout}
-    found = {name: values.dtype.name for name, values in arrays.items()}
-    if wanted != found:
+    stored = {name: values.dtype.name for name, values in arrays.items()}
+    if wanted != stored:
         raise CepError(
-            f"the saved state does not fit this query's kernel: it has {found}, the kernel needs {wanted}"
+            f"the saved state does not fit this query's kernel: it has {stored}, the kernel needs {wanted}"
         )
     return State(layout, {name: np.array(values) for name, values in arrays.items()})
 
@@ -206,8 +206,8 @@ class Share:
         n_partitions = -(-self.n_partitions // n_replicas)
         parts: list[Share | None] = []
         for r in range(n_replicas):
-            own = np.flatnonzero(self.partition % n_replicas == r)
-            part = self.take(own) if len(own) else None
+            rows = np.flatnonzero(self.partition % n_replicas == r)
+            part = self.take(rows) if len(rows) else None
             partition = part and part.partition // n_replicas
             parts.append(part and replace(part, partition=partition, n_partitions=n_partitions))
         return parts
@@ -332,7 +332,7 @@ class Replica:
             )
             self._check_live(touched)
             rows = self.kept.followed_by(share, self.n_events)
-            found = self._results(rows, first, last, share.columns) if len(first) else None
+            matches = self._results(rows, first, last, share.columns) if len(first) else None
         except BaseException:
             put_back(self.state, touched, before)
             raise
@@ -340,7 +340,7 @@ class Replica:
         self.n_events += len(share.position)
         if len(rows) >= self._drop_at:
             self.drop_rows()
-        return found
+        return matches
 
     def _make_room(self, n_partitions: int) -> None:
         if n_partitions > self.n_partitions:
@@ -368,8 +368,10 @@ class Replica:
         code_of_partition[matched] = np.arange(len(matched))
         code = code_of_partition[rows.partition]
         row = np.flatnonzero(code >= 0)
-        own = {name: replace(columns[name], values=values[row]) for name, values in rows.columns.items()}
-        events = Events(len(row), own, code[row], len(matched), row)
+        matched_columns = {
+            name: replace(columns[name], values=values[row]) for name, values in rows.columns.items()
+        }
+        events = Events(len(row), matched_columns, code[row], len(matched), row)
         number = rows.number[row]
         matches = MatchSet(events, np.searchsorted(number, first), np.searchsorted(number, last))
         return self.matcher.results(rows, matches, columns)
@@ -525,23 +527,23 @@ def _handle(number: int, message: tuple | np.ndarray, outlet: _Outlet, replica: 
         replica.forget(message)
         return
     share, stop = message
-    found = None if share is None else replica.work(share)
+    matches = None if share is None else replica.work(share)
     with outlet.lock:
-        if found is not None:
-            for m, position in enumerate(found.last.tolist()):
-                outlet.merge.offer(number, position, (found, m))
+        if matches is not None:
+            for m, position in enumerate(matches.last.tolist()):
+                outlet.merge.offer(number, position, (matches, m))
         outlet.merge.pulse(number, stop - 1)
 
 
 def gather(released: list[tuple[ReplicaMatches, int]], empty: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """Return the results of released matches as one table, and the number of rows of each match."""
-    tables, first_row_of_found, n_rows = [empty], {}, 0
-    for found, _ in released:
-        if id(found) not in first_row_of_found:
-            first_row_of_found[id(found)] = n_rows
-            tables.append(found.table)
-            n_rows += found.table.num_rows
-    begin = np.array([first_row_of_found[id(f)] + f.first_row[m] for f, m in released], np.int64)
+    tables, first_row_of_matches, n_rows = [empty], {}, 0
+    for matches, _ in released:
+        if id(matches) not in first_row_of_matches:
+            first_row_of_matches[id(matches)] = n_rows
+            tables.append(matches.table)
+            n_rows += matches.table.num_rows
+    begin = np.array([first_row_of_matches[id(f)] + f.first_row[m] for f, m in released], np.int64)
     counts = np.array([f.first_row[m + 1] - f.first_row[m] for f, m in released], np.int64)
     table = pa.concat_tables(tables, promote_options="permissive")
     shift = np.repeat(begin - (np.cumsum(counts) - counts), counts)

@@ -165,8 +165,8 @@ def _read(file: IO[bytes], path: str, kind: str) -> Saved:
                         tables[rest.removesuffix(".arrow")] = reader.read_all()
         if _CHECKSUM not in header:  # every file of this version has one
             raise ValueError("it has no checksum")
-        known = header.pop(_CHECKSUM)
-        if known != _checksum(_HEADER, json.dumps(header, indent=1).encode(), checksum):
+        header_checksum = header.pop(_CHECKSUM)
+        if header_checksum != _checksum(_HEADER, json.dumps(header, indent=1).encode(), checksum):
             raise ValueError("its parts do not belong together")
     return Saved(header, arrays, tables)
 
@@ -201,12 +201,12 @@ def kind_of_file(path: str | os.PathLike) -> str | None:
 def _check_header(path: str, header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise CepError(f"{path} is not a state file of cepkit")
-    for name, known in (("version", FORMAT_VERSION), ("kernels", KERNEL_VERSION)):
-        if header.get(name) != known:
+    for name, current in (("version", FORMAT_VERSION), ("kernels", KERNEL_VERSION)):
+        if header.get(name) != current:
             what = "its format" if name == "version" else "the layout of kernel state"
             raise CepError(
                 f"another version of cepkit wrote {path}: {what} is {header.get(name)}, this version "
-                f"reads {known}; load the file with the version that wrote it, or open a new stream"
+                f"reads {current}; load the file with the version that wrote it, or open a new stream"
             )
     if header.get("kind") != kind:
         raise CepError(f"{path} holds a {header.get('kind')}, not a {kind}")
@@ -330,7 +330,7 @@ def _join_as_json(join: Join) -> dict[str, Any]:
 
 def _join_of_json(saved: Mapping[str, Any]) -> Join:
     sides = {side: None if saved[side] is None else _window_of_json(saved[side]) for side in SIDES}
-    on = tuple((one, other) for one, other in saved["on"])
+    on = tuple((left, right) for left, right in saved["on"])
     params = {name: param_of_json(value) for name, value in saved["params"].items()}
     return Join(**{**saved, **sides, "on": on, "params": params})
 
@@ -367,10 +367,10 @@ def _sequence_as_json(query: SequenceQuery) -> dict[str, Any]:
 
 
 def _sequence_of_json(saved: Mapping[str, Any]) -> SequenceQuery:
-    given = {name: value for name, value in saved.items() if name not in ("text", "params")}
-    given = {name: value for name, value in given.items() if value not in (None, [])}
+    arguments = {name: value for name, value in saved.items() if name not in ("text", "params")}
+    arguments = {name: value for name, value in arguments.items() if value not in (None, [])}
     params = {name: param_of_json(value) for name, value in saved["params"].items()} or None
-    return sequence_query(saved["text"], params=params, **given)
+    return sequence_query(saved["text"], params=params, **arguments)
 
 
 def _spell(name: str, tree: Any, write: Callable[[Any], str] = str) -> str:

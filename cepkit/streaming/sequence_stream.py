@@ -103,9 +103,9 @@ class SequenceSearch(Search):
         program = compile_sequence(self.query, source.schema)
         events = build_events(source, program)
         self._wakes_at = self._end_of_last_window(program, events)
-        found = choose_engine(program).run(program, events)
+        sequences = choose_engine(program).run(program, events)
         n_old = len(self._position_of_kept)
-        block = self._complete(program, events, found, position, n_old, is_last=is_last)
+        block = self._complete(program, events, sequences, position, n_old, is_last=is_last)
         done = self._done
         if len(block):
             last = position[block.last]
@@ -113,7 +113,7 @@ class SequenceSearch(Search):
             done = (int(last[-1]), n_there + (done[1] if done[0] == last[-1] else 0))
         if self._reporter.policy != "none":
             block = self._report(source, events, block, position)
-        made = self._results(program, source, events, block)
+        ready = self._results(program, source, events, block)
         if program.can_be_forbidden_later and events.n_events:
             self._searched_at = int(self._latest(_times(program, events)))
         keep = self._is_needed(program, events)
@@ -123,7 +123,7 @@ class SequenceSearch(Search):
         self._forget_of_policy(
             int(self._position_of_kept[0]) if keep.any() else int(position.max(initial=-1)) + 1
         )
-        return made
+        return ready
 
     def _forget_of_policy(self, oldest: int) -> None:
         """Forget what an after-match policy says about matches that begin before ``oldest``."""
@@ -289,10 +289,14 @@ class SequenceSearch(Search):
 
 
 def _check(options: Options) -> None:
-    given = {"threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live}
-    if said := [name for name, value in given.items() if value]:
+    value_of_option = {
+        "threads": options.threads > 1,
+        "idle_after": options.idle_after,
+        "max_live": options.max_live,
+    }
+    if refused := [name for name, value in value_of_option.items() if value]:
         raise UnsupportedQueryError(
-            f"{said} are options of regex streams; a stream of event sequences is bounded by its window"
+            f"{refused} are options of regex streams; a stream of event sequences is bounded by its window"
         )
 
 

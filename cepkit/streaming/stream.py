@@ -273,8 +273,8 @@ class Stream:
             return f"{n:,} {one if n == 1 else more}"
 
         is_window = isinstance(self.query, Window | Chain)
-        found = ("result", "results") if is_window else ("match", "matches")
-        parts = [counted(self.events, "event", "events"), counted(self.matches, *found)]
+        nouns = ("result", "results") if is_window else ("match", "matches")
+        parts = [counted(self.events, "event", "events"), counted(self.matches, *nouns)]
         if self.query.partition_by:
             parts.insert(1, counted(self.keys, "key", "keys"))
         if self.options.idle_after is not None:
@@ -380,13 +380,13 @@ def open_packed(saved: Saved, shedding: Any = None, clock: Any = None) -> Stream
         query, options = query_of_json(header["query"]), Options(**header["options"])
         kind = Kind(header["frame"])
         if SHED in header:
-            own = open_door(SAVED_SHED_STREAM)(query, schema, options, kind, header[SHED], shedding, clock)
+            stream = open_door(SAVED_SHED_STREAM)(query, schema, options, kind, header[SHED], shedding, clock)
         else:
-            own = Stream(query, schema, options, kind)
-    own._search.unpack(saved.part("search"))
-    own._newest = saved.tables.get("newest")
-    own._n_events, own._n_matches = saved.counters("counts", 2)
-    return own
+            stream = Stream(query, schema, options, kind)
+    stream._search.unpack(saved.part("search"))
+    stream._newest = saved.tables.get("newest")
+    stream._n_events, stream._n_matches = saved.counters("counts", 2)
+    return stream
 
 
 def split_late(stream: Stream, table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -63,7 +63,7 @@ class TextCodes:
 
     def encode(self, codes: np.ndarray, categories: np.ndarray) -> np.ndarray:
         """Translate codes of ``categories`` into codes of this object, int32. O(values + categories)."""
-        own = np.full(len(categories) + 1, NULL_CODE, np.int32)  # -1 reads the last one
+        translated = np.full(len(categories) + 1, NULL_CODE, np.int32)  # -1 reads the last one
         is_copied = False
         for i, text in enumerate(categories):
             code = self.code_of_text.get(text)
@@ -71,8 +71,8 @@ class TextCodes:
                 if self._free and not is_copied:
                     self._room, is_copied = self._room.copy(), True
                 code = self._add(text)
-            own[i] = code
-        return own[codes]
+            translated[i] = code
+        return translated[codes]
 
     def _add(self, text: str) -> int:
         if self._free:
@@ -171,15 +171,15 @@ class KeyCodes:
     def assign(self, own: np.ndarray, keys: list[Key], clock: np.ndarray | None) -> Assignment:
         """Choose the codes of a batch; call `commit` or `discard` next."""
         taken: list[int] = []
-        known = [self.code_of_key.get(key, -1) for key in keys]
+        codes = [self.code_of_key.get(key, -1) for key in keys]
         if self.idle_ticks is None or clock is None:
             runs = []
             for i, key in enumerate(keys):
-                if known[i] < 0:
-                    known[i] = self._take(key, taken)
-                    runs.append((key, known[i], 0))
-            return Assignment(np.array(known, np.int32)[own], runs, [], taken)
-        return self._assign_runs(own, keys, clock, np.array(known, dtype=np.int64), taken)
+                if codes[i] < 0:
+                    codes[i] = self._take(key, taken)
+                    runs.append((key, codes[i], 0))
+            return Assignment(np.array(codes, np.int32)[own], runs, [], taken)
+        return self._assign_runs(own, keys, clock, np.array(codes, dtype=np.int64), taken)
 
     def _assign_runs(self, own, keys, clock, known, taken) -> Assignment:
         """Cut each key's events into runs without a long pause; a run gets a new code unless it continues."""
@@ -203,7 +203,7 @@ class KeyCodes:
             runs.append((keys[k], code, clock_of_row[stop - 1].item()))
             if is_first[begin] and is_new[begin] and known[k] >= 0:
                 ended.append(int(known[k]))
-        ended += [one for (key, one, _), (other, _, _) in pairwise(runs) if key == other]
+        ended += [earlier_code for (key, earlier_code, _), (other, _, _) in pairwise(runs) if key == other]
         codes = np.empty(len(own), np.int32)
         codes[order] = np.repeat(np.array([code for _, code, _ in runs], np.int32), stops - begins)
         return Assignment(codes, runs, ended, taken)
@@ -313,10 +313,10 @@ def fit(array: pa.Array | pa.ChunkedArray, wanted: pa.Field) -> pa.Array | pa.Ch
     if array.type != wanted.type:
         array = _plain(array)
     if array.type != wanted.type:
-        own, of = type_of_arrow(array.type), type_of_arrow(wanted.type)
-        is_alike = own.kind == of.kind or {own.kind, of.kind} <= set(NUMBERS)
-        if own.kind == of.kind == TIME:
-            is_alike = (own.timezone is None) == (of.timezone is None)
+        array_type, wanted_type = type_of_arrow(array.type), type_of_arrow(wanted.type)
+        is_alike = array_type.kind == wanted_type.kind or {array_type.kind, wanted_type.kind} <= set(NUMBERS)
+        if array_type.kind == wanted_type.kind == TIME:
+            is_alike = (array_type.timezone is None) == (wanted_type.timezone is None)
         if not (is_alike or pa.types.is_null(array.type)):
             raise CepError(
                 f"batch: column {wanted.name!r} must be {type_text(wanted)}, it is {array.type}; "
@@ -450,11 +450,11 @@ def _no_fit(values: list, wanted: pa.Field, error: Exception) -> CepError:
             else:
                 fit(_inferred([value], wanted.type), wanted.with_nullable(True))
         except (CepError, *NOT_FOR_ARROW) as own:
-            said = "" if isinstance(own, CepError) else f": {own}"
+            reason = "" if isinstance(own, CepError) else f": {own}"
             shown = _shown(value)
             return CepError(
                 f"batch: column {wanted.name!r} must be {type_text(wanted)}, and {shown} of type "
-                f"{type(value).__name__} does not fit without loss{said}"
+                f"{type(value).__name__} does not fit without loss{reason}"
             )
     if isinstance(error, CepError):
         return error

@@ -68,12 +68,12 @@ class ChainSearch(Search):
     def _delays(self) -> list[int | None]:
         """Return for each step how much later it knows of a time than the stream; None if never."""
         # All results of one time come together, so time itself ends only what is before it.
-        found: list[int | None] = [1 if len(self.steps) > 1 else 0]
+        delays: list[int | None] = [1 if len(self.steps) > 1 else 0]
         for number, step in enumerate(self.query.steps[1:], start=1):
-            before, by = found[-1], step.order_by
+            before, by = delays[-1], step.order_by
             delay = self.steps[number - 1].delay_of(by[0]) if by else None
-            found.append(None if before is None or delay is None else before + delay)
-        return found
+            delays.append(None if before is None or delay is None else before + delay)
+        return delays
 
     def pass_time(self, now: int) -> Ready:
         """Return the results that are complete since no later event comes before ``now``, in ticks."""
@@ -81,26 +81,26 @@ class ChainSearch(Search):
         for number, (step, delay) in enumerate(zip(self.steps, self.delays, strict=True)):
             if delay is None:
                 break
-            made = step.pass_time(now - delay)
+            ready = step.pass_time(now - delay)
             self._wakes[number] = step.wakes_at
             is_last = number == len(self.steps) - 1
-            parts.append(made if is_last else self._advance(made[0], number + 1))
+            parts.append(ready if is_last else self._advance(ready[0], number + 1))
         return _joined(parts)
 
     @property
     def wakes_at(self) -> int | None:
         """Return the earliest time at which a step has something to do, if only time passes."""
-        known = [
+        wake_times = [
             wakes + delay
             for wakes, delay in zip(self._wakes, self.delays, strict=True)
             if wakes is not None and delay is not None
         ]
-        return min(known, default=None)
+        return min(wake_times, default=None)
 
     def delay_of(self, column: str) -> int | None:
         """Return how far a later result can be before the time of the stream."""
-        before, own = self.delays[-1], self.steps[-1].delay_of(column)
-        return None if before is None or own is None else before + own
+        before, last_delay = self.delays[-1], self.steps[-1].delay_of(column)
+        return None if before is None or last_delay is None else before + last_delay
 
     def advance(self, table: pa.Table, keys: pa.Table | None, n_before: int) -> Ready:
         """Read the next events, and return the results of the last step."""
@@ -162,7 +162,11 @@ def _joined(parts: list[Ready]) -> Ready:
 
 def _through(steps: list[Search]) -> dict[str, str]:
     """Return the columns of the last step's results that are columns of the stream, with those columns."""
-    found = dict(steps[0].column_of_result)
+    column_of_result = dict(steps[0].column_of_result)
     for step in steps[1:]:
-        found = {name: found[own] for name, own in step.column_of_result.items() if own in found}
-    return found
+        column_of_result = {
+            name: column_of_result[inner]
+            for name, inner in step.column_of_result.items()
+            if inner in column_of_result
+        }
+    return column_of_result

@@ -94,9 +94,9 @@ class JoinSearch:
         other = self._newest[1 - which]
         if other is None:
             return 0
-        own = ticks_of_clock(self.plan, which, ArrowSource(self._early[which]))
+        times = ticks_of_clock(self.plan, which, ArrowSource(self._early[which]))
         newest = ticks_of_clock(self.plan, 1 - which, ArrowSource(other))[0]
-        return int(np.searchsorted(own, newest, side="right" if which == 0 else "left"))
+        return int(np.searchsorted(times, newest, side="right" if which == 0 else "left"))
 
     def _advance(self, n_certain: list[int]) -> Ready:
         wholes, n_known = [], 0
@@ -108,27 +108,27 @@ class JoinSearch:
                 pa.concat_tables([self._waiting[which], entering.take(pa.array(rows))]).combine_chunks()
             )
             n_known += self._waiting[which].num_rows
-        made, found = self._run(wholes, n_known)
+        table, join_rows = self._run(wholes, n_known)
         for which in (0, 1):
-            n_gone = int(np.searchsorted(found.meeting.gone[which], len(found.meeting.side)))
+            n_gone = int(np.searchsorted(join_rows.meeting.gone[which], len(join_rows.meeting.side)))
             self._waiting[which] = wholes[which].slice(n_gone)
             self._n_left[which] += n_gone
             self._early[which] = self._early[which].slice(n_certain[which]).combine_chunks()
-        return made, np.ones(made.num_rows, np.int64)
+        return table, np.ones(table.num_rows, np.int64)
 
     def _run(self, wholes: list[pa.Table], n_known: int) -> tuple[pa.Table, JoinRows]:
         sources = tuple(
             source_of_table(table, schema) for table, schema in zip(wholes, self.schemas, strict=True)
         )
-        found = run_join(self.plan, sources, tuple(self._n_left))
-        new = found.event >= n_known
+        join_rows = run_join(self.plan, sources, tuple(self._n_left))
+        new = join_rows.event >= n_known
         shown = replace(
-            found,
-            rows=tuple(rows[new] for rows in found.rows),
-            columns={name: values.filter(pa.array(new)) for name, values in found.columns.items()},
+            join_rows,
+            rows=tuple(rows[new] for rows in join_rows.rows),
+            columns={name: values.filter(pa.array(new)) for name, values in join_rows.columns.items()},
         )
-        table = frame_of_join(self.plan, sources, shown, lambda made: made)
-        return (table.cast(self.empty.schema) if hasattr(self, "empty") else table), found
+        table = frame_of_join(self.plan, sources, shown, lambda result: result)
+        return (table.cast(self.empty.schema) if hasattr(self, "empty") else table), join_rows
 
     def pack(self) -> Saved:
         """Return the content of the search for a file."""
@@ -195,7 +195,7 @@ class Sides:
             tuple(schema.arrow.field(name).type for schema, name in zip(self.schemas, pair, strict=True))
             for pair in self.join.on
         ]
-        return dict(self.join.on) if all(one == other for one, other in types) else {}
+        return dict(self.join.on) if all(left == right for left, right in types) else {}
 
     @property
     def is_timed(self) -> bool:
@@ -222,10 +222,10 @@ class Sides:
         """Return the rows of each side with their own columns."""
         parts = []
         for which, (side, schema) in enumerate(zip(SIDES, self.schemas, strict=True)):
-            own = rows.filter(pa.array(rows.column(SIDE).to_numpy() == which))
+            side_rows = rows.filter(pa.array(rows.column(SIDE).to_numpy() == which))
             names = schema.arrow.names
-            own = own.select([f"{side}_{name}" for name in names]).rename_columns(names)
-            parts.append(own.cast(schema.arrow))
+            side_rows = side_rows.select([f"{side}_{name}" for name in names]).rename_columns(names)
+            parts.append(side_rows.cast(schema.arrow))
         return parts[0], parts[1]
 
     def __str__(self) -> str:

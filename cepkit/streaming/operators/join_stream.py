@@ -42,8 +42,8 @@ class JoinStream:
         A result is complete when both sides have reached its time. A refused batch has no effect.
         """
         self._check_open()
-        given = [batch for batch in (left, right) if batch is not None]
-        if not given:
+        batches = [batch for batch in (left, right) if batch is not None]
+        if not batches:
             raise CepError("push() needs rows of one side, as in push(left=rows)")
         tables = tuple(
             None if batch is None else table_of_batch(batch, schema)
@@ -51,7 +51,7 @@ class JoinStream:
         )
         ready = self._search.advance(tables)
         self._n_events += sum(table.num_rows for table in tables if table is not None)
-        self._kind = kind_of_batch(given[0])
+        self._kind = kind_of_batch(batches[0])
         return self._results(self._follow(ready))
 
     def _follow(self, ready: Ready) -> Ready:
@@ -144,12 +144,12 @@ def load_join(path: str | os.PathLike) -> JoinStream:
         StreamSchema(saved.tables[side].schema, {name: tuple(texts) for name, texts in ordered.items()})
         for side, ordered in zip(SIDES, header["ordered"], strict=True)
     )
-    own = JoinStream(query_of_json(header["query"]), schemas, Options(**header["options"]))
-    own._search.unpack(saved.part("search"))
-    if own._then is not None:
-        own._then.unpack(saved.part("then"))
-    own._n_events, own._n_results = saved.counters("counts", 2)
-    return own
+    stream = JoinStream(query_of_json(header["query"]), schemas, Options(**header["options"]))
+    stream._search.unpack(saved.part("search"))
+    if stream._then is not None:
+        stream._then.unpack(saved.part("then"))
+    stream._n_events, stream._n_results = saved.counters("counts", 2)
+    return stream
 
 
 def join_stream(query: Join | Chain, schema: Any, options: Options) -> JoinStream:

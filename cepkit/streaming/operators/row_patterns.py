@@ -104,7 +104,7 @@ class OpenRows:
             return []
         search = RowSearch(program, self.columns, n_known, first=self.first)
         search.trial.n_rows = n_rows
-        found: list[Decided] = []
+        decided: list[Decided] = []
         while self.start < n_known:
             states = search.preferred(self.start, self.n_found + 1)
             over = self._is_over(program, self.start, n_known, clock.now)
@@ -115,15 +115,15 @@ class OpenRows:
             first, self.start = self.start, self.start + 1
             if states is not None:
                 match = RowMatch(self.n_found + 1, first, states)
-                found.append(Decided(first, self.decided, match))
+                decided.append(Decided(first, self.decided, match))
                 self.n_found += 1
                 self.start = next_start(program, match)
                 self.end = max(self.end, first + max(len(states), 1))
             elif program.timed_out and search.waiting and over:
-                found.append(Decided(first, self.decided, RowMatch(0, first, search.waiting)))
+                decided.append(Decided(first, self.decided, RowMatch(0, first, search.waiting)))
             free = range(max(first, self.end), self.start)  # no match takes these rows
-            found += [Decided(row, self.decided) for row in free]
-        return found
+            decided += [Decided(row, self.decided) for row in free]
+        return decided
 
     def _is_over(self, program: RowProgram, start: int, n_known: int, now: int | None) -> bool:
         """Return whether no row in time can come, and all rows in time are known."""
@@ -270,11 +270,11 @@ class OpenPatternSearch(Search):
         values = {name: plain_values(source.column(name)).tolist() for name in self._used}
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         rows = rows or [()] * table.num_rows  # without columns to keep
-        own, found = keys_of_batch(ArrowSource(table), self.query.partition_by)
+        key_of_event, distinct_keys = keys_of_batch(ArrowSource(table), self.query.partition_by)
         n_old = len(self._open)
-        numbers = [self._number_of(key) for key in found]
+        numbers = [self._number_of(key) for key in distinct_keys]
         states = {number: self._open[number].state() for number in numbers}
-        for i, key in enumerate(own.tolist()):
+        for i, key in enumerate(key_of_event.tolist()):
             kept = self._open[numbers[key]]
             kept.rows.append(rows[i])
             kept.positions.append(n_before + i)
@@ -328,13 +328,13 @@ class OpenPatternSearch(Search):
         while self._deadlines and clock.now is not None and self._deadlines[0][0] <= clock.now:
             due.append(heapq.heappop(self._deadlines))
         every = [*dict.fromkeys([*numbers, *(number for _, number in due)])]
-        made: list[_Made] = []
+        rows: list[_Made] = []
         try:
             for number in every:
                 kept = self._open[number]
                 states.setdefault(number, kept.state())
-                for one in kept.decide(self._program, self._n_ahead, clock, closed=closed):
-                    made += self._rows_of(number, kept, one)
+                for decision in kept.decide(self._program, self._n_ahead, clock, closed=closed):
+                    rows += self._rows_of(number, kept, decision)
         except CepError:
             for entry in due:
                 heapq.heappush(self._deadlines, entry)
@@ -343,8 +343,8 @@ class OpenPatternSearch(Search):
             kept = self._open[number]
             kept.forget(self._n_before)
             self._wait_for_deadline(number)
-        made.sort(key=lambda row: row[:2])
-        return self._table(made), np.ones(sum(row.is_match for row in made), np.int64)
+        rows.sort(key=lambda row: row[:2])
+        return self._table(rows), np.ones(sum(row.is_match for row in rows), np.int64)
 
     def _wait_for_deadline(self, number: int) -> None:
         """Remember when the open match of a key runs out of time."""
@@ -362,10 +362,10 @@ class OpenPatternSearch(Search):
             return [_Made(one.position, number, kept.rows[one.row], [None] * len(self._measures), False)]
         shown = "all" if shown == "all_with_unmatched" else shown
         n_rows, is_match = len(kept.rows), one.match.number > 0
-        found = output_rows(self._program, self._measures, shown, kept.columns, n_rows, [one.match])
+        output = output_rows(self._program, self._measures, shown, kept.columns, n_rows, [one.match])
         return [
             _Made(one.position, number, kept.rows[row], values, is_match and i == 0)
-            for i, (row, values) in enumerate(found)
+            for i, (row, values) in enumerate(output)
         ]
 
     # --- results
@@ -438,12 +438,14 @@ class OpenPatternSearch(Search):
         rows = list(zip(*(table.column(name).to_pylist() for name in self._kept), strict=True))
         positions = saved.arrays["positions"].tolist()
         rows = rows or [()] * len(positions)
-        found = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
-        found = found if self.query.partition_by else [()] * len(states)
+        keys = [tuple(row.values()) for row in saved.tables["keys"].to_pylist()]
+        keys = keys if self.query.partition_by else [()] * len(states)
         begin = 0
-        for key, state in zip(found, states, strict=True):
-            own = slice(begin, begin + state[0])
-            kept = OpenRows(key, {name: values[name][own] for name in self._used}, rows[own], positions[own])
+        for key, state in zip(keys, states, strict=True):
+            span = slice(begin, begin + state[0])
+            kept = OpenRows(
+                key, {name: values[name][span] for name in self._used}, rows[span], positions[span]
+            )
             kept.restore(tuple(state))
             self._keys[key] = len(self._open)
             self._open.append(kept)

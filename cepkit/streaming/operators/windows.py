@@ -30,8 +30,10 @@ def source_of_table(table: pa.Table, schema: StreamSchema) -> ArrowSource:
     """Return a table as a source, with the ordered categories of the stream."""
     source = ArrowSource(table)
     source.schema = {
-        name: replace(of, ordered=schema.ordered.get(name)) if name in schema.ordered else of
-        for name, of in source.schema.items()
+        name: replace(column_type, ordered=schema.ordered.get(name))
+        if name in schema.ordered
+        else column_type
+        for name, column_type in source.schema.items()
     }
     return source
 
@@ -62,17 +64,17 @@ class WindowSearch(Search):
         entered = entered.select(self._kept.schema.names)
         n_kept = self._kept.num_rows
         whole = pa.concat_tables([self._kept, entered]).combine_chunks()
-        source, found, n_gone = self._part(whole, n_kept, is_last=False)
-        made = self._results(source, found, n_gone)
+        source, window_rows, n_gone = self._part(whole, n_kept, is_last=False)
+        ready = self._results(source, window_rows, n_gone)
         self._kept, self._n_left = whole.slice(n_gone), self._n_left + n_gone
-        return made
+        return ready
 
     def pass_time(self, now: int) -> Ready:
         """Let the rows leave whose time is over, since no later event comes before ``now``."""
-        source, found, n_gone = self._part(self._kept, self._kept.num_rows, is_last=False, now=now)
-        made = self._results(source, found, n_gone)
+        source, window_rows, n_gone = self._part(self._kept, self._kept.num_rows, is_last=False, now=now)
+        ready = self._results(source, window_rows, n_gone)
         self._kept, self._n_left = self._kept.slice(n_gone).combine_chunks(), self._n_left + n_gone
-        return made
+        return ready
 
     @property
     def wakes_at(self) -> int | None:
@@ -90,19 +92,21 @@ class WindowSearch(Search):
 
     def finish(self, n_events: int) -> Ready:
         """Return the rows that still leave: time passes after the last event."""
-        made = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
+        ready = self._results(*self._part(self._kept, self._kept.num_rows, is_last=True))
         self._kept = self._kept.slice(self._kept.num_rows)
-        return made
+        return ready
 
     def _part(
         self, whole: pa.Table, n_known: int, *, is_last: bool, now: int | None = None
     ) -> tuple[ArrowSource, WindowRows, int]:
         source = source_of_table(whole, self.schema)
-        found, n_gone = window_part(self._window, source, n_known, self._n_left, is_last=is_last, now=now)
-        return source, found, n_gone
+        window_rows, n_gone = window_part(
+            self._window, source, n_known, self._n_left, is_last=is_last, now=now
+        )
+        return source, window_rows, n_gone
 
     def _results(self, source: ArrowSource, found: WindowRows, n_gone: int) -> Ready:
-        table = frame_with(source, found, lambda made: made)
+        table = frame_with(source, found, lambda result: result)
         if hasattr(self, "empty"):
             table = table.cast(self.empty.schema)
         return table, np.ones(table.num_rows, np.int64)
@@ -138,9 +142,9 @@ def column_in_order(window: Window) -> str | None:
 
 def refuse_options(options: Options, what: str) -> None:
     """Raise for options that only streams of matches have."""
-    given = {
+    value_of_option = {
         "threads": options.threads > 1, "idle_after": options.idle_after, "max_live": options.max_live,
         "rows='all'": options.rows == "all",
     }  # fmt: skip
-    if said := [name for name, value in given.items() if value]:
-        raise UnsupportedQueryError(f"{said} are options of streams of matches; {what} has none of them")
+    if refused := [name for name, value in value_of_option.items() if value]:
+        raise UnsupportedQueryError(f"{refused} are options of streams of matches; {what} has none of them")

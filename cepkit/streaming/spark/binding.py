@@ -229,13 +229,13 @@ def row_patterns_of_stream(
     if twice := sorted(source.duplicates):
         raise CepError(f"the stream has several columns {twice}; rename them")
     check_watermark(source, query.order_by[0])
-    found = SparkStreamRowPatterns(frame, source, query)
+    results = SparkStreamRowPatterns(frame, source, query)
     if not query.partition_by:
         warn(
             "without PARTITION BY all rows are one partition, which one Spark task must hold and match; with "
             "PARTITION BY the tasks share the work"
         )
-    return found
+    return results
 
 
 class SparkStreamRowPatterns(SparkStreamResults):

@@ -89,9 +89,9 @@ def keys_of_buckets(query: BucketQuery) -> tuple[str, ...]:
         first, *others = query.steps
         names = keys_of_buckets(first)
         if isinstance(first, Sides) and others:  # only a shared column has its name in the result, too
-            names = tuple(one for one, other in first.keys.items() if one == other)
-        found = [keys_of_buckets(step) for step in others]
-        return tuple(name for name in names if all(name in own for own in found))
+            names = tuple(left for left, right in first.keys.items() if left == right)
+        keys_of_steps = [keys_of_buckets(step) for step in others]
+        return tuple(name for name in names if all(name in keys for keys in keys_of_steps))
     if isinstance(query, Sides):
         return tuple(query.keys)
     return keys_of_window(query) if isinstance(query, Window) else query.partition_by
@@ -140,19 +140,19 @@ class Bucket:
         if n_rows > late.num_rows:
             fresh = rows.filter(pa.array(~is_late)) if late.num_rows else rows
             self._held = pa.concat_tables([self._held, fresh])
-        made = []
+        results = []
         if watermark is not None and (self._passed is None or watermark > self._passed):
             ready = self._take_ready(watermark)
             if ready.num_rows:
-                made.append(self._advance(ready))
+                results.append(self._advance(ready))
             if self._wakes_at is not None and self._wakes_at <= watermark:
-                made.append(self._search.pass_time(watermark)[0])
+                results.append(self._search.pass_time(watermark)[0])
                 self._wakes_at = self._search.wakes_at
-            if made:  # a bucket without work stays as it was saved
+            if results:  # a bucket without work stays as it was saved
                 self._passed = watermark
-        changed = bool(made) or n_rows > late.num_rows
+        changed = bool(results) or n_rows > late.num_rows
         shed = self._search.counts(before) if sheds else {}
-        return Received(pa.concat_tables([self._search.empty, *made]), late, n_rows, changed, shed)
+        return Received(pa.concat_tables([self._search.empty, *results]), late, n_rows, changed, shed)
 
     def _ticks(self, rows: pa.Table) -> np.ndarray:
         column = self.plan.clock_of(rows)
@@ -175,17 +175,17 @@ class Bucket:
         if by := self.plan.query.order_by:
             table, keys = ordered_batch(ready, None, by, self.plan.schema)
         self._refuse_ties(table)
-        made, _ = self._search.advance(table, keys, self._n_events)
+        results, _ = self._search.advance(table, keys, self._n_events)
         self._n_events += table.num_rows
         self._wakes_at = self._search.wakes_at
-        return made
+        return results
 
     def _refuse_ties(self, table: pa.Table) -> None:
         if (sides := self.plan.sides) is None:
             _check_order(table, Order(self.plan.partition_by, self.plan.query.order_by))
         elif sides.is_ordered:
-            for own, clock in zip(sides.tables(table), sides.clocks, strict=True):
-                check_order(ArrowSource(own), Order((), (clock,)))
+            for side_rows, clock in zip(sides.tables(table), sides.clocks, strict=True):
+                check_order(ArrowSource(side_rows), Order((), (clock,)))
 
     # --- what Spark and the user want to know
 
@@ -246,8 +246,8 @@ def _check_order(table: pa.Table, order: Order) -> None:
     check_total_order(source, events, order)
 
 
-def _differences(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+def _differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """Return in words which values of two identities differ; empty if none does."""
-    saved, own = json.loads(json.dumps(dict(saved))), json.loads(json.dumps(dict(own)))
-    names = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
-    return "; ".join(f"{name} was {saved.get(name)!r}, and is {own.get(name)!r}" for name in names)
+    saved, current = json.loads(json.dumps(dict(saved))), json.loads(json.dumps(dict(current)))
+    names = [name for name in {**saved, **current} if saved.get(name) != current.get(name)]
+    return "; ".join(f"{name} was {saved.get(name)!r}, and is {current.get(name)!r}" for name in names)

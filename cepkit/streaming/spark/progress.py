@@ -46,16 +46,16 @@ def progress_frame(
     queries: Iterable[StreamingQuery], name: str, n_buckets: int, types: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Return a row per micro-batch of these queries that reports under this name."""
-    dropped = {f"dropped {of}": "int64" for of in types}
+    dropped = {f"dropped {event_type}": "int64" for event_type in types}
     more = {**_OF_SHEDDING, **dropped} if types else {}
     types_of_columns = {**_COLUMNS, **more}
     rows: list[dict[str, Any]] = []
     for query in queries:
-        for one in query.recentProgress:
-            if name in one["observedMetrics"]:
-                observed = one["observedMetrics"][name].asDict()
+        for batch in query.recentProgress:
+            if name in batch["observedMetrics"]:
+                observed = batch["observedMetrics"][name].asDict()
                 shed = _shed(observed, types, n_buckets) if types else {}
-                rows.append({**_row_of(one, observed, n_buckets), **shed})
+                rows.append({**_row_of(batch, observed, n_buckets), **shed})
     frame = pd.DataFrame(rows, columns=list(types_of_columns)).astype(types_of_columns)
     shown = [*_STATE.values(), *(name for name in _STATE_OF_SHEDDING if name in more)]
     frame[shown] = frame[shown].ffill()
@@ -100,19 +100,19 @@ def _row_of(one: Any, observed: dict[str, Any], n_buckets: int) -> dict[str, Any
 
 def _shed(observed: dict[str, Any], types: Sequence[str], n_buckets: int) -> dict[str, Any]:
     """Return the columns of load shedding of a micro-batch; all numbers that Spark observed are floats."""
-    given = {name: 0.0 if value is None else value for name, value in observed.items()}
-    dropped = {f"dropped {of}": round(given[f"dropped_{i}"]) for i, of in enumerate(types)}
-    n, is_whole = given["latencies"], given["n_buckets"] >= n_buckets
+    numbers = {name: 0.0 if value is None else value for name, value in observed.items()}
+    dropped = {f"dropped {event_type}": round(numbers[f"dropped_{i}"]) for i, event_type in enumerate(types)}
+    n, is_whole = numbers["latencies"], numbers["n_buckets"] >= n_buckets
     return {
-        "processed_rows": round(given["processed"]),
+        "processed_rows": round(numbers["processed"]),
         "dropped_rows": sum(dropped.values()),
-        "dropped_partial_matches": round(given["partial"]),
-        "estimated_recall": given["recall_found"] / given["recall_wanted"]
-        if is_whole and given["recall_wanted"]
+        "dropped_partial_matches": round(numbers["partial"]),
+        "estimated_recall": numbers["recall_found"] / numbers["recall_wanted"]
+        if is_whole and numbers["recall_wanted"]
         else math.nan,
-        "mean_latency": given["latency_seconds"] / n if n else math.nan,
-        "max_latency": given[MOST_LATENCY] if n else math.nan,
-        "buckets_that_learn": round(given["learns"]) if is_whole else None,
+        "mean_latency": numbers["latency_seconds"] / n if n else math.nan,
+        "max_latency": numbers[MOST_LATENCY] if n else math.nan,
+        "buckets_that_learn": round(numbers["learns"]) if is_whole else None,
         **dropped,
     }
 

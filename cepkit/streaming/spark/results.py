@@ -85,14 +85,14 @@ _DAMAGE = (
 
 def error_of_stream(error: Exception) -> CepError | None:
     """Return the error of cepkit for a failure of a streaming query; None for other failures."""
-    if (own := error_of_task(error)) is not None:
-        return own
+    if (task_error := error_of_task(error)) is not None:
+        return task_error
     text = str(error)
-    found = next((line.strip() for line in text.splitlines() if any(word in line for word in _DAMAGE)), None)
-    if found is None:
+    damage = next((line.strip() for line in text.splitlines() if any(word in line for word in _DAMAGE)), None)
+    if damage is None:
         return None
     return CepError(
-        f"the checkpoint of the stream is damaged: {found[:200]}. Restore the folder from a copy that was "
+        f"the checkpoint of the stream is damaged: {damage[:200]}. Restore the folder from a copy that was "
         "made while the query did not run, or begin with an empty checkpoint folder and an empty result"
     )
 
@@ -105,10 +105,10 @@ def with_clear_errors(call: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return call(*given, **more)
         except Exception as error:
-            own = error_of_stream(error)
-            if own is None:
+            stream_error = error_of_stream(error)
+            if stream_error is None:
                 raise
-            raise own from error
+            raise stream_error from error
 
     return made
 
@@ -186,16 +186,16 @@ class SparkStreamResults(ABC):
             names.append("late")
         sending = Sending(output, tuple(columns), late, self._shed_names)
         processor = work.BucketProcessor(self._plan, sending, os.environ.get("CEPKIT_CACHE"))
-        made = dealt.groupBy("bucket").transformWithStateInPandas(
+        frame = dealt.groupBy("bucket").transformWithStateInPandas(
             processor, sending.operator_types(types), "append", "EventTime"
         )
         sums = [F.sum(name).alias(name) for name in STATISTICS]
         shed = [(F.max if name == MOST_LATENCY else F.sum)(name).alias(name) for name in self._shed_names]
-        made = sending.opened(made.observe(self._name, *sums, *shed), types)
-        return made.select(
+        frame = sending.opened(frame.observe(self._name, *sums, *shed), types)
+        return frame.select(
             *(
-                F.col(f"`{own}`").alias(name, metadata={RESULT: self._title})
-                for own, name in zip(made.columns, names, strict=True)
+                F.col(f"`{column}`").alias(name, metadata={RESULT: self._title})
+                for column, name in zip(frame.columns, names, strict=True)
             )
         )
 
@@ -285,9 +285,9 @@ class SparkStreamResults(ABC):
         >>> found.progress[["batch", "rows", "late_rows", "matches"]]  # doctest: +SKIP
         """
         queries = list(self._started)
-        known = {str(query.runId) for query in queries}
+        run_ids = {str(query.runId) for query in queries}
         active = self._frame.sparkSession.streams.active
-        queries += [query for query in active if str(query.runId) not in known]
+        queries += [query for query in active if str(query.runId) not in run_ids]
         types = () if self._shedding is None else self._search.types
         return progress_frame(queries, self._name, self._plan.n_buckets, types)
 

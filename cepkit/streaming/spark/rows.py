@@ -332,13 +332,13 @@ class SparkStreamPairs(SparkStreamRows):
         keys = [list(self._keys), [right_key[name] for name in self._keys]]
         numbered, names, first = [], [], 0
         for which in (0, 1):
-            own = self._sources[which].names
+            side_columns = self._sources[which].names
             plain = rows_with_buckets(
-                self._frames[which], self._sources[which], own, keys[which], self._plan.n_buckets
+                self._frames[which], self._sources[which], side_columns, keys[which], self._plan.n_buckets
             )
-            names += [f"c{first + i}" for i in range(len(own))]
-            first += len(own)
-            numbered.append(plain.toDF(*names[-len(own) :], "bucket").withColumn(SIDE, F.lit(which)))
+            names += [f"c{first + i}" for i in range(len(side_columns))]
+            first += len(side_columns)
+            numbered.append(plain.toDF(*names[-len(side_columns) :], "bucket").withColumn(SIDE, F.lit(which)))
         both = numbered[0].unionByName(numbered[1], allowMissingColumns=True)
         return both.select(SIDE, *names, "bucket")
 
@@ -352,5 +352,5 @@ class SparkStreamPairs(SparkStreamRows):
 
     @property
     def _watermark(self) -> str:
-        said = map(said_watermark, self._sources, self._sides.clocks)
-        return f"the earlier one of {' and '.join(said)}"
+        watermarks = map(said_watermark, self._sources, self._sides.clocks)
+        return f"the earlier one of {' and '.join(watermarks)}"

@@ -67,7 +67,7 @@ class Sending:
     def is_nested(self) -> bool:
         """Whether a column of the results or of late rows is nested."""
         types = [field.type for field in [*self.output, *(self.late or ())]]
-        return any(pa.types.is_nested(of) for of in types)
+        return any(pa.types.is_nested(arrow_type) for arrow_type in types)
 
     @property
     def _late_fields(self) -> list[pa.Field]:
@@ -107,7 +107,7 @@ class Sending:
                     yield from self._late_rows(of_stream(content.as_py()), self.late)
 
     def _late_rows(self, table: pa.Table, late: pa.StructType) -> Iterator[pa.RecordBatch]:
-        nothing = [pa.nulls(table.num_rows, of.type) for of in self.output]
+        nothing = [pa.nulls(table.num_rows, field.type) for field in self.output]
         values = [pc.cast(table.column(i).combine_chunks(), late[i].type) for i in range(table.num_columns)]
         rows = pa.StructArray.from_arrays(values, fields=list(late))
         yield from self._batches([*nothing, rows])
@@ -153,7 +153,7 @@ class Sending:
 
 def _as_table(table: pa.Table, fields: pa.Schema | list[pa.Field]) -> pa.Table:
     """Return the columns of a table in these types, with these names."""
-    arrays = [column.cast(of.type) for column, of in zip(table.columns, fields, strict=True)]
+    arrays = [column.cast(field.type) for column, field in zip(table.columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(list(fields)))
 
 
@@ -204,9 +204,11 @@ class Dealer:
         assert table is not None
         n = len(self.columns)  # by places, since a column may have any name
         number, rows = table.column(n).to_numpy(), table.select(range(n))
-        found = np.unique(number)
-        parts = [rows] if len(found) == 1 else [rows.filter(pa.array(number == one)) for one in found]
-        labels = pa.array([self.labels[one] for one in found], pa.int32())
+        buckets = np.unique(number)
+        parts = (
+            [rows] if len(buckets) == 1 else [rows.filter(pa.array(number == bucket)) for bucket in buckets]
+        )
+        labels = pa.array([self.labels[bucket] for bucket in buckets], pa.int32())
         return pa.record_batch({"bucket": labels, "rows": pa.array(map(as_stream, parts), pa.binary())})
 
 
@@ -253,9 +255,9 @@ class BucketProcessor(StatefulProcessor):
         schema = self._plan.schema.arrow
         tables = [of_stream(content).cast(schema) for content in contents]
         rows = pa.concat_tables(tables) if tables else schema.empty_table()
-        made = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
+        received = bucket.receive(rows, watermark * 1000 if watermark > 0 else None)
         # A bucket is saved when it is new: so each one refuses the state of another query after a restart.
-        if made.changed or expired is not None or not token:
+        if received.changed or expired is not None or not token:
             self._set_timer(bucket, expired)
             token = uuid.uuid4().hex
             self._content.update((bucket.pack(),))
@@ -264,17 +266,18 @@ class BucketProcessor(StatefulProcessor):
         while len(_OPEN) > _MOST_IN_MEMORY:
             _OPEN.pop(next(iter(_OPEN)))
         statistics = {
-            "bucket": label, "rows": made.n_rows, "late": made.late.num_rows, "found": made.matches.num_rows,
-            **bucket.counts(), "state_bytes": bucket.n_bytes, "n_buckets": 1, **made.shed,
+            "bucket": label, "rows": received.n_rows, "late": received.late.num_rows,
+            "found": received.matches.num_rows, **bucket.counts(), "state_bytes": bucket.n_bytes,
+            "n_buckets": 1, **received.shed,
         }  # fmt: skip
-        return self._sending.sent(statistics, made)
+        return self._sending.sent(statistics, received)
 
     def _take_bucket(self, label: int) -> tuple[str, Bucket]:
         """Return the bucket with the token of its state; it is not open while a task changes it."""
         saved = self._token.get()
         token = "" if saved is None else saved[0]
-        known, bucket = _OPEN.pop((self._stream, label), (None, None))
-        if bucket is not None and known == token:
+        open_token, bucket = _OPEN.pop((self._stream, label), (None, None))
+        if bucket is not None and open_token == token:
             return token, bucket
         content = self._content.get() if token else None
         if content is None:
