@@ -77,18 +77,18 @@ def _class_of(program: Program, name: str) -> str:
     plan, automaton = program.plan, program.automaton
     mask = automaton.mask_of_name(name)
     # At first positions, the only condition on the start is the window, which has its own line.
-    own = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
-    terms = [conjunct.term for conjunct in own if conjunct.mask & mask]
+    conjuncts = [*plan.event_conjuncts, *(c for c in plan.start_conjuncts if not c.mask & automaton.first)]
+    terms = [conjunct.term for conjunct in conjuncts if conjunct.mask & mask]
     parts = {part.op for term in terms for part in term.walk()}
-    found = []
+    traits = []
     if "call" in parts:
         slow = any(not f.compiled for f in program.functions.values())
-        found.append("Python function, slow path" if slow else "user function")
+        traits.append("Python function, slow path" if slow else "user function")
     if any(term.level == START for term in terms):
-        found.append("looks at the match so far")
+        traits.append("looks at the match so far")
     if "previous" in parts:
-        found.append("looks at earlier rows")
-    return ", ".join(found) or "looks at the event alone"
+        traits.append("looks at earlier rows")
+    return ", ".join(traits) or "looks at the event alone"
 
 
 def _kernel(program: Program) -> str:
@@ -171,8 +171,15 @@ def sequence_lines(
         lines.append(f"after match  {policy}{f'({variable})' if variable else ''}")
     for number, (conjunct, kinds) in enumerate(zip(query.where, _classes_of(program), strict=True), 1):
         lines.append(f"condition    {number}. {conjunct}  [{kinds}]")
-    prepared = [of for of in program.derived.values() if isinstance(of, Prepared)]
-    lines += [f"prepared     {of.column}, for {of.function}: once, before matching" for of in prepared]
+    prepared = [
+        prepared_column
+        for prepared_column in program.derived.values()
+        if isinstance(prepared_column, Prepared)
+    ]
+    lines += [
+        f"prepared     {prepared_column.column}, for {prepared_column.function}: once, before matching"
+        for prepared_column in prepared
+    ]
     measures = default_measures(query) if query.measures is None else query.measures
     lines += [f"measure      {name}: {expression}" for name, expression in measures]
     if len(program.branches) > 1:
@@ -221,10 +228,10 @@ def _classes_of(program: SequenceProgram) -> list[str]:
     """Return for each conjunct which events it reads, over all branches."""
     kinds: list[dict[str, None]] = [{} for _ in program.query.where]  # in the order of the branches
     for bound in program.branches:
-        known = {id(c.condition) for c in bound.conditions}
+        bound_ids = {id(c.condition) for c in bound.conditions}
         for condition in bound.branch.conditions:
-            kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in known)] = None
-    return [", or ".join(own) or "in no branch" for own in kinds]
+            kinds[condition.conjunct][_kind(bound.branch, condition, id(condition) in bound_ids)] = None
+    return [", or ".join(event_kinds) or "in no branch" for event_kinds in kinds]
 
 
 def _counting(program: SequenceProgram) -> str:
@@ -253,13 +260,13 @@ def _reason_to_compile_count(program: SequenceProgram) -> str | None:
 
 
 def _reason_to_compile_walk(program: SequenceProgram) -> str | None:
-    made = (walk_code_of(program, bound) for bound in program.branches)
-    return next((reason for reason in made if isinstance(reason, str)), None)
+    codes = (walk_code_of(program, bound) for bound in program.branches)
+    return next((reason for reason in codes if isinstance(reason, str)), None)
 
 
 def _reason_to_compile_search(program: SequenceProgram) -> str | None:
     tests = (ordered_tests_of(bound, tuple(range(len(bound.accepts)))) for bound in program.branches)
-    is_interpreted = not any(isinstance(own, str) for own in tests)
+    is_interpreted = not any(isinstance(test, str) for test in tests)
     return None if is_interpreted else _reason_to_compile_walk(program)
 
 
@@ -302,9 +309,9 @@ def _evaluation(branch: Branch, chosen: BranchOrder) -> list[str]:
         )
     if any(c.absence is None for c in branch.conditions) and not chosen.statistics.conditions:
         lines.append("             selectivities are not measured: the search is short in any case")
-    for one in chosen.statistics.conditions:
-        share = f"{one.selectivity:.3g} ({one.n_held:,} of {one.n_tested:,})"
-        lines.append(f"             selectivity of {one.name}: {share}")
+    for measured in chosen.statistics.conditions:
+        share = f"{measured.selectivity:.3g} ({measured.n_held:,} of {measured.n_tested:,})"
+        lines.append(f"             selectivity of {measured.name}: {share}")
     return lines
 
 

@@ -410,8 +410,8 @@ def matches_of_part(
     variables, items = found.variables(part), found.items(part)
     row_of_item = found.events.rows(items.event_of_item.astype(np.int64, copy=False))
     for i in range(len(part)):
-        own = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
-        rows = source.rows(row_of_item[own], {"variable": variables[own]})
+        span = slice(items.first_item_of_match[i], items.first_item_of_match[i + 1])
+        rows = source.rows(row_of_item[span], {"variable": variables[span]})
         # A row taken as one Series would have a single type.
         measures = {name: plain_value(table[name].iloc[i]) for name in table.columns}
         yield Match(first_number + i, measures, native(rows))

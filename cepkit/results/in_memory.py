@@ -114,12 +114,12 @@ def counts_by_last(found: FoundMatches[Any], source: Source) -> pd.DataFrame:
     """Return the number of matches that end at each row; see `Matches.count_by_last`."""
     positions, counts = found.ends()
     rows = found.events.rows(np.asarray(positions, np.int64))
-    made = {"index": source.index_labels(rows)}
+    columns = {"index": source.index_labels(rows)}
     query = found.program.query
     for name in dict.fromkeys((*query.partition_by, *query.order_by)):
-        made[name] = source.arrow(name, rows).to_pandas()
-    made["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
-    return pd.DataFrame(made)
+        columns[name] = source.arrow(name, rows).to_pandas()
+    columns["count"] = counts if isinstance(counts, np.ndarray) else np.array(counts, dtype=object)
+    return pd.DataFrame(columns)
 
 
 def at_least(found: FoundMatches[Any], n_seen: int) -> tuple[int, bool]:
@@ -184,10 +184,10 @@ def headline(found: FoundMatches[Any], n_shown: int) -> str:
     plural, by = "" if n_partitions == 1 else "s", query.partition_by
     parts = f", {n_partitions:,} partition{plural} by {', '.join(by)}" if by else ""
     if n == 0:
-        said = "no match" if is_exact else "no match so far"
+        count = "no match" if is_exact else "no match so far"
     else:
-        said = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
-    return f"{said} of {str(query.pattern)!r} in {events.n_events:,} events{parts}"
+        count = "1 match" if n == 1 and is_exact else f"{count_text(n, exact=is_exact)} matches"
+    return f"{count} of {str(query.pattern)!r} in {events.n_events:,} events{parts}"
 
 
 def how_many_more(found: FoundMatches[Any], n_shown: int) -> str:

@@ -331,8 +331,8 @@ class Matches:
         if isinstance(key, slice):
             most = most_needed(key)
             n = self.count() if most is None else len(self._found.first(most))
-            found = self._found.narrow(range(*bounds_of(key, n)))
-            return Matches(found, self._source, self._engine, self._native, self._memory_limit)
+            matches = self._found.narrow(range(*bounds_of(key, n)))
+            return Matches(matches, self._source, self._engine, self._native, self._memory_limit)
         check_key(key)
         most = most_needed(slice(key + 1))
         if most is None:

@@ -411,14 +411,14 @@ class RowPatternMatches:
         return as_pandas(self._found.head(SHOWN)), f"… {more:,} more rows" if more > 0 else ""
 
     def __repr__(self) -> str:
-        said = self._found.said()
+        head = self._found.said()
         if not self._found.n_rows():
-            return said
-        return text_of_table(said, *self._shown())
+            return head
+        return text_of_table(head, *self._shown())
 
     def _repr_html_(self) -> str:
-        said = paragraphs(self._found.said())
+        head = paragraphs(self._found.said())
         if not self._found.n_rows():
-            return said
+            return head
         table, more = self._shown()
-        return html_of_table(said, table, f"{more}; <code>to_frame()</code> has them all" if more else "")
+        return html_of_table(head, table, f"{more}; <code>to_frame()</code> has them all" if more else "")

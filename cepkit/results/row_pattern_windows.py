@@ -105,7 +105,9 @@ class RowWindowInMemory:
     def to_frame(self) -> Frame:
         """Return the rows of the frame in their order, with the columns of the SELECT."""
         columns = order_and_limit(self._search.selected, self._search.projection)
-        return self._native(self._source.result({name: of.measured() for name, of in columns.items()}))
+        return self._native(
+            self._source.result({name: column.measured() for name, column in columns.items()})
+        )
 
     def said(self) -> str:
         """Return the number of matches, and the rows."""
@@ -147,7 +149,9 @@ class RowWindowSearch:
         """Return the expression of a function OVER the window: a name stands for a measure."""
         if not isinstance(tree, ex.Attribute):
             return _navigation(tree) if isinstance(tree, ex.Call) else tree
-        return next(own for name, own in self.query.rows.measures if name.lower() == tree.name.lower())
+        return next(
+            measure for name, measure in self.query.rows.measures if name.lower() == tree.name.lower()
+        )
 
     def _compiled(self, tree: ex.Expression) -> Compiled:
         """Return a function OVER the window as a measure; ROW_NUMBER is none, and is computed later."""
@@ -182,7 +186,7 @@ class RowWindowSearch:
         values = {name: plain_values(source.column(name)) for name in sorted(used)}
         keep = kept_rows(self.query, source, self._params)
         self.order = order_of_rows(source, self.partition_by, self.order_by)
-        found, n_bytes = [], 0
+        parts, n_bytes = [], 0
         for every in self.order.partitions():
             checkpoint()
             rows = every if keep is None else every[keep[every]]
@@ -191,8 +195,8 @@ class RowWindowSearch:
             matches = find_window_matches(self._program, columns, ends, seek=self.query.seek)
             n_bytes += sum(match.n_bytes for match in matches if match is not None)
             check_memory(n_bytes, "the matches", is_held=True)
-            found.append((rows, ends, columns, matches))
-        return found
+            parts.append((rows, ends, columns, matches))
+        return parts
 
     def count(self) -> int:
         """Return the number of matches."""
@@ -222,12 +226,12 @@ class RowWindowSearch:
         values: list[list[Any]] = []
         for order, ends, columns, matches in self._found:
             checkpoint()
-            made = window_values(self._program, self._values, columns, ends, matches, empty)
-            for number, entry in enumerate(made, start=1):
+            entries = window_values(self._program, self._values, columns, ends, matches, empty)
+            for number, entry in enumerate(entries, start=1):
                 for place in numbers:
                     entry[place] = number
             rows += order.tolist()
-            values += made
+            values += entries
         by_row = np.argsort(np.array(rows, np.int64), kind="stable")
         places = np.array(rows, np.int64)[by_row]
         columns = _columns_of_table(self._source, places)
@@ -256,7 +260,10 @@ def kept_rows(
 
 
 def _columns_of_table(source: Source, rows: np.ndarray) -> dict[str, ResultColumn]:
-    return {name: ResultColumn(of, None, Picked(name, rows), source) for name, of in source.schema.items()}
+    return {
+        name: ResultColumn(column_type, None, Picked(name, rows), source)
+        for name, column_type in source.schema.items()
+    }
 
 
 def _navigation(tree: ex.Call) -> ex.Expression:

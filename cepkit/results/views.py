@@ -162,10 +162,10 @@ def _lineage_of_part(
     of: SparkMatches, *, rows: int = MOST_ROWS, size: int | None = None, title: str | None = None
 ) -> View:
     rows = whole_number("view: rows", rows, 1)
-    given = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
+    options = {"title": title, "size": None if size is None else whole_number("view: size", size, 1)}
     part, words = part_of(of._found.needed_columns(), of.query.partition_by, of.query.order_by, rows)
     engine = "auto" if of.engine.automatic else of.engine.name
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     return _lineage(part.cep.match(of.query, engine=engine), {"part": words, **settings})
 
 
@@ -183,9 +183,9 @@ def _nfa(
     from cepkit.plots.automata.nfa import NfaPicture
     from cepkit.widgets.nfa_view import NfaView
 
-    made = NfaPicture(automaton, texts).traits()
-    said = [{"name": name, "text": text} for name, text in conditions]
-    return NfaView(**made, conditions=said, is_alone=True, **settings)
+    traits = NfaPicture(automaton, texts).traits()
+    named_conditions = [{"name": name, "text": text} for name, text in conditions]
+    return NfaView(**traits, conditions=named_conditions, is_alone=True, **settings)
 
 
 def _lineage(matches: Matches, settings: dict) -> View:
@@ -195,13 +195,13 @@ def _lineage(matches: Matches, settings: dict) -> View:
     clock = matches.query.order_by[:1]
 
     def rows(low: int, high: int) -> pd.DataFrame:
-        made = matches[low:high].lineage()
-        numbers = made["match"] if low < 2**62 else made["match"].astype(object)
-        made = made.assign(match=numbers + low)
+        lineage = matches[low:high].lineage()
+        numbers = lineage["match"] if low < 2**62 else lineage["match"].astype(object)
+        lineage = lineage.assign(match=numbers + low)
         for name in clock:
-            at = events.rows(made["position"].to_numpy(np.int64))
-            made["time"] = matches._source.arrow(name, at).to_pandas().astype(str).to_numpy()
-        return made
+            at = events.rows(lineage["position"].to_numpy(np.int64))
+            lineage["time"] = matches._source.arrow(name, at).to_pandas().astype(str).to_numpy()
+        return lineage
 
     chains = None
     run = matches.run
@@ -286,4 +286,4 @@ def _labels(matches: Any, first: int, stop: int) -> list[str]:
     if kind is None or any(isinstance(label, str) for label in labels):
         return [str(label) for label in labels]
     types = matches._source.arrow(kind, rows).to_pylist()
-    return [f"{own} {label}" for own, label in zip(types, labels, strict=True)]
+    return [f"{event_type} {label}" for event_type, label in zip(types, labels, strict=True)]

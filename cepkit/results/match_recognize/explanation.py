@@ -143,7 +143,10 @@ def explanation_lines(bound: BoundRowQuery, measured: MeasuredRows | None) -> li
     ]
     if rows.within is not None:
         lines.append(f"window       the last row is less than {rows.within} after the first")
-    lines += [f"subset       {_name(name)} = {', '.join(map(sql_variable, of))}" for name, of in rows.subset]
+    lines += [
+        f"subset       {_name(name)} = {', '.join(map(sql_variable, members))}"
+        for name, members in rows.subset
+    ]
     lines += list(_variable_lines(bound))
     lines += [f"measure      {sql_column(name)}: {print_sql(tree)}" for name, tree in rows.measures]
     if isinstance(query.whole, SelectedRows):
@@ -179,7 +182,7 @@ def _select_lines(query: SelectedRows) -> Iterator[str]:
     shown = "*"
     if columns is not None:
         every = rp.EveryColumn
-        shown = ", ".join("*" if isinstance(of, every) else sql_column(name) for name, of in columns)
+        shown = ", ".join("*" if isinstance(tree, every) else sql_column(name) for name, tree in columns)
     yield f"select       {shown} from {sql_column(query.table)}"
     if query.where is not None:
         yield f"where        {print_sql(query.where)}"
@@ -203,12 +206,13 @@ def _automaton_lines(bound: BoundRowQuery) -> Iterator[str]:
     )
     hidden = {shown for shown, out in zip(shown_states(automaton), automaton.excluded, strict=True) if out}
     for state, (name, choices) in enumerate(states[: MOST_STATES + 1]):
-        told = [
-            "the match is complete" if one == MATCH else f"{one} {sql_variable(states[one][0])}"
-            for one in choices
+        words = [
+            "the match is complete" if choice == MATCH else f"{choice} {sql_variable(states[choice][0])}"
+            for choice in choices
         ]
         label = f"{state} {sql_variable(name)}" if state else "start"
-        yield f"             {label}{' (not shown)' * (state in hidden)}: {', else '.join(told) or 'nothing'}"
+        label += " (not shown)" * (state in hidden)
+        yield f"             {label}: {', else '.join(words) or 'nothing'}"
     if n > MOST_STATES:
         yield f"             … {n - MOST_STATES:,} more states"
     if any(follow[0] != side for follow in automaton.follow for side in follow[1:]):

@@ -80,18 +80,18 @@ class RowsFound(FoundInMemory[RowMatchSet]):
         """
         query, events = self.program.query, self.events
         first = events.rows(part.first)
-        made: dict[str, Measured] = {name: Picked(name, first) for name in query.partition_by}
+        columns: dict[str, Measured] = {name: Picked(name, first) for name in query.partition_by}
         names = [name for name, _ in query.rows.measures]
         if not names:
             last = events.rows(part.last)
             for key in query.keys:
-                made[f"first_{key.column}"] = Picked(key.column, first)
-                made[f"last_{key.column}"] = Picked(key.column, last)
-            return made | {"rows": pa.array(np.diff(part.first_item_of_match))}
+                columns[f"first_{key.column}"] = Picked(key.column, first)
+                columns[f"last_{key.column}"] = Picked(key.column, last)
+            return columns | {"rows": pa.array(np.diff(part.first_item_of_match))}
         values = self._values(part)
         for i, (name, measure) in enumerate(zip(names, self.program.measures, strict=True)):
-            made[name] = arrow_of([row[i] for row in values], measure.type)
-        return made
+            columns[name] = arrow_of([row[i] for row in values], measure.type)
+        return columns
 
     def _values(self, part: RowMatchSet) -> list[list[Any]]:
         """Return the measures of each match at its last row."""
@@ -99,11 +99,11 @@ class RowsFound(FoundInMemory[RowMatchSet]):
         bounds, rank = part.first_item_of_match, self.events.rank_by_partition
         for m in np.argsort(part.partition, kind="stable").tolist():  # a partition is read once
             checkpoint()
-            own = self.searched.partition(int(part.partition[m]))
-            start = int(rank[part.first[m]] - rank[own.positions[0]])
+            partition = self.searched.partition(int(part.partition[m]))
+            start = int(rank[part.first[m]] - rank[partition.positions[0]])
             states = tuple(part.state_of_item[bounds[m] : bounds[m + 1]].tolist())
             match = RowMatch(int(part.number[m]), start, states)
-            place = MatchPlace(program, own.columns, own.n_rows, match)
+            place = MatchPlace(program, partition.columns, partition.n_rows, match)
             values[m] = [measure.call(place, -1) for measure in self.program.measures]
         return values
 
@@ -227,28 +227,28 @@ class RowsInMemory:
     def table(self, rows: str) -> pa.Table:
         """Return the rows of the result, or the matched rows, without an index."""
         if rows == "one":
-            made = {name: column.measured() for name, column in self._columns[0].items()}
+            measured = {name: column.measured() for name, column in self._columns[0].items()}
             arrays = {
-                name: self.source.arrow(of.column, of.rows) if isinstance(of, Picked) else of
-                for name, of in made.items()
+                name: self.source.arrow(values.column, values.rows) if isinstance(values, Picked) else values
+                for name, values in measured.items()
             }
             return pa.table(arrays)
         check_free(self._numbers(), self.source.schema)
         names = [name for name in self.source.schema if name not in self.source.duplicates]
         columns = {name: self.source.arrow(name, self._rows) for name in names}
-        return pa.table({**{name: pa.array(of) for name, of in self._numbers().items()}, **columns})
+        return pa.table({**{name: pa.array(values) for name, values in self._numbers().items()}, **columns})
 
     def lineage(self, number: int | None) -> pd.DataFrame:
         """Return ``match``, ``variable``, ``position`` and ``index`` of each matched row."""
         rows, first = self._rows, self.search.found.first_state_of_match
         items = slice(None) if number is None else slice(first[number], first[number + 1])
-        own = {name: values[items] for name, values in self._numbers().items()}
+        numbers = {name: values[items] for name, values in self._numbers().items()}
         labels = self.source.index_labels(rows[items])
-        return pd.DataFrame({**own, "position": rows[items], "index": labels})
+        return pd.DataFrame({**numbers, "position": rows[items], "index": labels})
 
     def _numbers(self) -> dict[str, np.ndarray]:
-        found = self.search.found
-        return {"match": match_of_item(found), "variable": self.bound.labels[found.states]}
+        matches = self.search.found
+        return {"match": match_of_item(matches), "variable": self.bound.labels[matches.states]}
 
     def tag(self) -> Frame:
         """Return the frame with ``match`` and ``variable`` as its last columns."""
@@ -274,9 +274,9 @@ class RowsInMemory:
 
     def match(self, number: int) -> Match:
         """Return a match by its number from 0."""
-        found = self.search.found
-        items = slice(*found.first_state_of_match[number : number + 2])
-        variables = self.bound.labels[found.states[items]]
+        matches = self.search.found
+        items = slice(*matches.first_state_of_match[number : number + 2])
+        variables = self.bound.labels[matches.states[items]]
         rows = self.source.rows(self._rows[items], {"variable": variables})
         table = self._measures
         measures = {name: plain_value(table[name].iloc[number]) for name in table.columns}
@@ -307,14 +307,14 @@ class RowsInMemory:
         if selected is None or not clauses_that_drop(selected):
             return ""
         _, n_rows, n_kept, n_before = self._result
-        told = ""
+        text = ""
         if selected.where is not None:
-            told = f"; WHERE keeps {n_kept:,} of {_rows_text(n_before)}"
+            text = f"; WHERE keeps {n_kept:,} of {_rows_text(n_before)}"
         if selected.limit is not None or selected.offset:
             both = selected.limit is not None and selected.offset
             clause = "OFFSET and LIMIT keep" if both else "OFFSET keeps" if selected.offset else "LIMIT keeps"
-            told += f"; {clause} {n_rows:,} of {_rows_text(n_kept)}"
-        return told
+            text += f"; {clause} {n_rows:,} of {_rows_text(n_kept)}"
+        return text
 
 
 def _rows_text(n: int) -> str:

@@ -62,8 +62,8 @@ class RowPatternSearch:
         self._plain_column = plain_columns(source)
         self.order = order_of_rows(source, partition_by, order_by)
         reach = reach_of([tree for _, tree in query.define])
-        given = source.schema, source.column, self._plain_column, self.order, reach, params
-        self._given = RowInput(*given, placing(source, self.order))
+        inputs = source.schema, source.column, self._plain_column, self.order, reach, params
+        self._given = RowInput(*inputs, placing(source, self.order))
         self._by_kernels: FoundRows | None = None
         if self.order.n_places >= FEWEST_ROWS and reason_for_python(program) is None:
             self._by_kernels = find_in_partitions(program, dict(query.define), self._given)
@@ -87,16 +87,20 @@ class RowPatternSearch:
         """The matches by partition, as single values."""
         program = self._program
         values = {name: self._plain_column(name) for name in program.columns}
-        known = None if self._by_kernels is None else self._by_kernels.by_partition(self.order)
-        made, n_bytes = [], 0
+        matches_by_partition = None if self._by_kernels is None else self._by_kernels.by_partition(self.order)
+        parts, n_bytes = [], 0
         for i, rows in enumerate(self.order.partitions()):
             checkpoint()
             columns = {name: column[rows].tolist() for name, column in values.items()}
-            matches = find_row_matches(program, columns, len(rows)) if known is None else known[i]
+            matches = (
+                find_row_matches(program, columns, len(rows))
+                if matches_by_partition is None
+                else matches_by_partition[i]
+            )
             n_bytes += sum(match.n_bytes for match in matches)
             check_memory(n_bytes, "the matches", is_held=True)
-            made.append((rows, columns, matches))
-        return made
+            parts.append((rows, columns, matches))
+        return parts
 
     @cached_property
     def _with_timed_out(self) -> list[list[RowMatch]]:
@@ -106,7 +110,7 @@ class RowPatternSearch:
         clock, now = program.within[0], self._latest
         if now is None:
             now = latest_time(latest_time(columns[clock]) for _, columns, _ in parts)
-        return [with_timed_out(program, columns, len(rows), found, now) for rows, columns, found in parts]
+        return [with_timed_out(program, columns, len(rows), matches, now) for rows, columns, matches in parts]
 
     def measured(self, shown: str | None = None) -> tuple[np.ndarray, list[Values]]:
         """Return a row of the frame for each row of the result, and the values of each measure.
@@ -117,14 +121,14 @@ class RowPatternSearch:
         """
         late = shown is None and self._program.timed_out
         shown = self._query.rows_per_match if shown is None else shown
-        found = self._by_kernels
-        if found is None:
+        matches = self._by_kernels
+        if matches is None:
             return self._measured_by_python(self._measures, shown, late)
-        n_rows = found.n_matches if shown == "one" else found.n_states
+        n_rows = matches.n_matches if shown == "one" else matches.n_states
         check_memory(PER_CELL * n_rows * (1 + len(self._measures)), f"{n_rows:,} rows of the result")
         states = np.array(self._program.automaton.excluded, bool)
-        points = points_of(found, shown, states)
-        reader = MeasureReader(self._program, found, points, self._given)
+        points = points_of(matches, shown, states)
+        reader = MeasureReader(self._program, matches, points, self._given)
         columns: list[pa.Array | None] = []
         for (_, tree), measure in zip(self._query.measures, self._measures, strict=True):
             checkpoint()
@@ -134,18 +138,18 @@ class RowPatternSearch:
                 columns.append(None)
         if shown == "one":  # the result has columns of PARTITION BY, which any row of the partition has
             first_row = self.order.rows(self.order.first_place_of_partition[:-1])
-            rows = np.repeat(first_row, np.diff(found.first_match_of_partition))
+            rows = np.repeat(first_row, np.diff(matches.first_match_of_partition))
         elif shown == "all_with_unmatched":
-            places, columns = self._with_unmatched(found, points, columns)
+            places, columns = self._with_unmatched(matches, points, columns)
             rows = self.order.rows(places)
         else:
             rows = self.order.rows(points.place_of_point)
         others = [i for i, column in enumerate(columns) if column is None]
         values: list[Values] = list(columns)
         if others:
-            _, made = self._measured_by_python([self._measures[i] for i in others], shown)
-            for i, own in zip(others, made, strict=True):
-                values[i] = own
+            _, computed = self._measured_by_python([self._measures[i] for i in others], shown)
+            for i, measure_values in zip(others, computed, strict=True):
+                values[i] = measure_values
         return rows, values
 
     def _with_unmatched(
@@ -172,9 +176,9 @@ class RowPatternSearch:
         every = self._with_timed_out if late else [matches for _, _, matches in self.partitions]
         for (order, columns, _), matches in zip(self.partitions, every, strict=True):
             checkpoint()
-            for row, made in output_rows(self._program, measures, shown, columns, len(order), matches):
+            for row, row_values in output_rows(self._program, measures, shown, columns, len(order), matches):
                 rows.append(order[row])
-                values.append(made)
+                values.append(row_values)
         return np.array(rows, np.int64), [[row[i] for row in values] for i in range(len(measures))]
 
 
@@ -238,7 +242,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType | None:
         item = None if kind.item is None else arrow_type(kind.item)
         return None if item is None else pa.list_(item)
     if kind.kind == MAP:
-        parts = [None if of is None else arrow_type(of) for of in (kind.key, kind.item)]
+        parts = [None if part_kind is None else arrow_type(part_kind) for part_kind in (kind.key, kind.item)]
         return None if None in parts else pa.map_(*parts)
     return _ARROW.get(kind.kind)
 
@@ -267,14 +271,14 @@ def _arrow_of_any(values: list[Any]) -> pa.Array:
         raise CepError(f"a measure has values of several types: {kinds}; make them one by CAST") from None
 
 
-def _array(values: list[Any], of: pa.DataType | None) -> pa.Array:
-    if (of is None or pa.types.is_map(of)) and any(isinstance(value, dict) for value in values):
+def _array(values: list[Any], wanted: pa.DataType | None) -> pa.Array:
+    if (wanted is None or pa.types.is_map(wanted)) and any(isinstance(value, dict) for value in values):
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]
-        of = _type_of_maps(values) if of is None else of
+        wanted = _type_of_maps(values) if wanted is None else wanted
     try:
-        return pa.array(values, of)
+        return pa.array(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        if of is not None and pa.types.is_map(of):
+        if wanted is not None and pa.types.is_map(wanted):
             return pa.array(values, _type_of_maps(values))
         return _arrow_of_any(values)
 
@@ -293,8 +297,8 @@ def column_of_measure(
     The type of a column of structs or bytes is known to its frame only, and a measure may have values of it.
 
     """
-    of = _type_in_frame(tree, source) if arrow_type(kind) is None else None
-    return ResultColumn(kind, values, arrow=of)
+    frame_type = _type_in_frame(tree, source) if arrow_type(kind) is None else None
+    return ResultColumn(kind, values, arrow=frame_type)
 
 
 def _type_in_frame(tree: ex.Expression, source: Source) -> pa.DataType | None:
@@ -308,8 +312,8 @@ def _type_in_frame(tree: ex.Expression, source: Source) -> pa.DataType | None:
         return None if item is None else pa.list_(item)
     if not isinstance(tree, ex.Attribute | ex.Reference):
         return None
-    of = source.arrow(column_of(tree.name or "", source.schema), np.empty(0, np.int64)).type
-    return None if pa.types.is_null(of) else of
+    column_type = source.arrow(column_of(tree.name or "", source.schema), np.empty(0, np.int64)).type
+    return None if pa.types.is_null(column_type) else column_type
 
 
 # Bind MATCH_RECOGNIZE to the columns of a frame, search the rows, and compute the result.
@@ -379,9 +383,11 @@ def result_columns(
     """
     places, values = search.measured(shown)
     shown = bound.clause.rows_per_match if shown is None else shown
-    made = {
-        name: column_of_measure(tree, measure.type, own, source)
-        for (name, tree), measure, own in zip(bound.clause.measures, bound.measures, values, strict=True)
+    measures = {
+        name: column_of_measure(tree, measure.type, column_values, source)
+        for (name, tree), measure, column_values in zip(
+            bound.clause.measures, bound.measures, values, strict=True
+        )
     }
     before, after = columns_around(bound, shown)
     picked = {
@@ -389,7 +395,7 @@ def result_columns(
         for name in [*before, *after]
     }
     first = {name: picked[name] for name in before}
-    return {**first, **made, **{name: picked[name] for name in after}}, len(places)
+    return {**first, **measures, **{name: picked[name] for name in after}}, len(places)
 
 
 def columns_around(bound: BoundRows, shown: str) -> tuple[list[str], list[str]]:
@@ -415,8 +421,8 @@ def place_of_item(found: FoundRows) -> np.ndarray:
 
 def row_of_item(search: RowPatternSearch) -> np.ndarray:
     """Return the row of the frame of each item, int64, (n_items,)."""
-    found = search.found
-    return search.order.rows(found.start_of_match[match_of_item(found)] + place_of_item(found))
+    matches = search.found
+    return search.order.rows(matches.start_of_match[match_of_item(matches)] + place_of_item(matches))
 
 
 # The SELECT around MATCH_RECOGNIZE: columns, WHERE, ORDER BY, OFFSET and LIMIT of the result.

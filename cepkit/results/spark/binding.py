@@ -250,9 +250,9 @@ def match(
         return matches
     refuse_strict(program)
     chosen = choose_engine(program, engine)
-    own = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
-    if own is not None:
-        return SparkMatches(own)
+    result = None if chosen.on_spark is None else chosen.on_spark(frame, source, program, chosen)
+    if result is not None:
+        return SparkMatches(result)
     slices, instead = None, ""
     if not value.partition_by:
         slices, instead = slices_of(program, source, n_tasks(frame))
@@ -372,18 +372,18 @@ def run_per_key(
     names = frame.columns
     place_of_key = [names.index(name) for name in keys]
     schema = StructType([StructField(f"k{i}", frame.schema[name].dataType) for i, name in enumerate(keys)])
-    for i, of in enumerate(type_of_column.values()):
-        schema = schema.add(f"m{i}", of)
+    for i, sql_type in enumerate(type_of_column.values()):
+        schema = schema.add(f"m{i}", sql_type)
 
     def of_key(rows: pa.Table) -> pa.Table:
-        made = task(rows.rename_columns(names))
-        first = pa.array([0] * len(made), pa.int64())
+        task_rows = task(rows.rename_columns(names))
+        first = pa.array([0] * len(task_rows), pa.int64())
         columns = [rows.column(place).take(first) for place in place_of_key]
-        for name, of in type_of_column.items():
-            columns.append(pa.array([row[name] for row in made], _ARROW[of]))
+        for name, sql_type in type_of_column.items():
+            columns.append(pa.array([row[name] for row in task_rows], _ARROW[sql_type]))
         return pa.table(columns, schema.names)
 
     worker_python(frame.sparkSession)  # workers that are found elsewhere run this Python
     plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
-    made = plain.groupBy(*(f"c{place}" for place in place_of_key)).applyInArrow(of_key, schema)
-    return made.toDF(*keys, *type_of_column)
+    results = plain.groupBy(*(f"c{place}" for place in place_of_key)).applyInArrow(of_key, schema)
+    return results.toDF(*keys, *type_of_column)

@@ -48,26 +48,26 @@ def merge_series(
     ``parts`` come from `parts_of`. ``values_of_part`` has one list per part, with one value per task.
 
     """
-    made, begin = {}, 0
-    for name, own in parts.items():
-        made[name] = _merge(own, values_of_part[begin : begin + len(own)])
-        begin += len(own)
-    return pd.Series(made, dtype=object)
+    aggregates, begin = {}, 0
+    for name, aggregate_parts in parts.items():
+        aggregates[name] = _merge(aggregate_parts, values_of_part[begin : begin + len(aggregate_parts)])
+        begin += len(aggregate_parts)
+    return pd.Series(aggregates, dtype=object)
 
 
 def _merge(parts: list[ex.Aggregate], values: list[list[int | float | None]]) -> int | float | None:
     """Return one aggregate from the values of its parts in every task."""
-    known = [[value for value in of_part if value is not None] for of_part in values]
+    present = [[value for value in of_part if value is not None] for of_part in values]
     if len(parts) == 2:
-        total, n = _sum(known[0]), sum(known[1])
+        total, n = _sum(present[0]), sum(present[1])
         if not n or total in (math.inf, -math.inf) or total != total:
             return total if n else None
         return float(Fraction(total) / n)
     if parts[0].function == "count":
-        return sum(known[0])
-    if not known[0]:
+        return sum(present[0])
+    if not present[0]:
         return None
-    return {"sum": _sum, "min": min, "max": max}[parts[0].function](known[0])
+    return {"sum": _sum, "min": min, "max": max}[parts[0].function](present[0])
 
 
 def _sum(values: list[int | float]) -> int | float:
@@ -197,7 +197,7 @@ class SparkFound(ABC, Generic[OneProgram]):
         """Return aggregates over the events of all matches; every task aggregates its own matches."""
         self._check_aggregates(aggregates)  # before any job
         parts = {name: parts_of(name, text) for name, text in aggregates.items()}
-        trees = [tree for own in parts.values() for tree in own]
+        trees = [tree for aggregate_parts in parts.values() for tree in aggregate_parts]
         nodes = [node for tree in trees for node in tree.walk()]
         used = {node.name for node in nodes if isinstance(node, ex.Reference | ex.Attribute)}
         used = set(self.source.names) & used
@@ -268,9 +268,12 @@ class SparkFound(ABC, Generic[OneProgram]):
         names = (*self.query.order_by, *self.query.partition_by)
         # A collation may take two texts for one, and tasks do not: they compare the bytes.
         exact = [
-            (lambda name: F.col(name).cast("binary")) if is_collated(types[of]) else F.col for of in names
+            (lambda name: F.col(name).cast("binary")) if is_collated(types[column]) else F.col
+            for column in names
         ]
-        pairs = [(of(this), of(that)) for of, this, that in zip(exact, these, those, strict=True)]
+        pairs = [
+            (convert(this), convert(that)) for convert, this, that in zip(exact, these, those, strict=True)
+        ]
         n_order = len(self.query.order_by)
         return [r == n for r, n in pairs[:n_order]] + [r.eqNullSafe(n) for r, n in pairs[n_order:]]
 

@@ -45,20 +45,20 @@ def run_job(job: Callable[[], T]) -> T:
     except Exception as error:  # Spark does not translate each of Java's errors to its own
         if _DEAD_WORKER in str(error):
             raise errors.CepError(_WORKER_DIED) from error
-        own = error_of_task(error)
-        if own is None:
+        task_error = error_of_task(error)
+        if task_error is None:
             raise
-        raise own from None
+        raise task_error from None
 
 
 def error_of_task(error: Exception) -> errors.CepError | None:
     """Return the error of cepkit that made a job fail; None if something else did."""
     from pyspark.errors import PySparkException
 
-    found = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
-    if found is None or not isinstance(error, PySparkException):
+    matched = re.search(r"cepkit\.errors\.(\w+): (.*)", str(error))
+    if matched is None or not isinstance(error, PySparkException):
         return None
-    return getattr(errors, found[1])(found[2].strip())
+    return getattr(errors, matched[1])(matched[2].strip())
 
 
 def refuse(frame: DataFrame, problem: Column, error: type[errors.CepError], message: str) -> DataFrame:

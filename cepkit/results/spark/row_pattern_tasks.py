@@ -114,9 +114,11 @@ class TellDrawn:
 
     def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
         """Return the columns, and last the numbers. The rows with the least numbers are the sample."""
-        told = tell_result(bound, source, search)
-        n_rows = len(told[0][1].rows if isinstance(told[0][1], Picked) else told[0][1]) if told else 0
-        texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(told)})
+        columns = tell_result(bound, source, search)
+        n_rows = (
+            len(columns[0][1].rows if isinstance(columns[0][1], Picked) else columns[0][1]) if columns else 0
+        )
+        texts = pa.table({f"c{i}": _array(values, source) for i, (_, values) in enumerate(columns)})
         seen: dict[str, int] = {}
         numbers = []
         for row in range(n_rows):
@@ -124,7 +126,7 @@ class TellDrawn:
             seen[text] = seen.get(text, 0) + 1  # equal rows get different numbers
             digest = blake2b(f"{self.seed} {seen[text]} {text}".encode(), digest_size=8).digest()
             numbers.append(int.from_bytes(digest, "big") >> 1)
-        return [*told, ("drawn", pa.array(numbers, pa.int64()))]
+        return [*columns, ("drawn", pa.array(numbers, pa.int64()))]
 
 
 def _array(values: Measured, source: ArrowSource) -> pa.Array:
@@ -169,14 +171,14 @@ class TellItems:
 
     def __call__(self, bound: BoundRows, source: ArrowSource, search: RowPatternSearch) -> Told:
         """Return one row for each item."""
-        found, rows = search.found, row_of_item(search)
-        match = match_of_item(found)
+        matches, rows = search.found, row_of_item(search)
+        match = match_of_item(matches)
         texts = np.array([*_keys_as_text(bound, source, _first_rows(search)), None], dtype=object)
         return [
-            ("partition", pa.array(texts[found.partition_of_match[match]], pa.string())),
-            ("number", pa.array(found.number_of_match[match], pa.int64())),
-            ("variable", pa.array(bound.labels[found.states], pa.string())),
-            ("place", pa.array(place_of_item(found), pa.int64())),
+            ("partition", pa.array(texts[matches.partition_of_match[match]], pa.string())),
+            ("number", pa.array(matches.number_of_match[match], pa.int64())),
+            ("variable", pa.array(bound.labels[matches.states], pa.string())),
+            ("place", pa.array(place_of_item(matches), pa.int64())),
             *((name, Picked(name, rows)) for name in self.columns),
         ]
 
@@ -195,8 +197,8 @@ class TellTagged:
         if shared := len(rows) - int(np.count_nonzero(item >= 0)):
             raise CepError(several_matches(shared))
         where = pa.array(item, mask=item < 0)
-        told = TellItems(())(bound, source, search)
+        items = TellItems(())(bound, source, search)
         return [
-            *((name, _array(values, source).take(where)) for name, values in told),
+            *((name, _array(values, source).take(where)) for name, values in items),
             *((name, Picked(name, np.arange(source.n_rows))) for name in self.columns),
         ]

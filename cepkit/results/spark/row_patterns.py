@@ -361,7 +361,9 @@ class RowWindowOnSpark:
         """Return the pattern and the columns of the result; no job runs."""
         by = self._nothing.partition_by
         parts = f", partitioned by {', '.join(by)}" if by else ""
-        shown = ", ".join(f"{of.name}: {of.dataType.simpleString()}" for of in self.to_frame().schema)
+        shown = ", ".join(
+            f"{field.name}: {field.dataType.simpleString()}" for field in self.to_frame().schema
+        )
         return (
             f"matches of '{self.query.rows.pattern}' in the frames of a Spark frame{parts}: {shown}\n"
             "nothing has run yet: count() and the rows of to_frame() start Spark jobs"
