@@ -236,7 +236,7 @@ class Extender:
                     break
 
     def _range(self, absence, partial: Partial) -> range:
-        def own(c: int) -> list[int]:
+        def places_of(c: int) -> list[int]:
             return [
                 place
                 for place, component in zip(partial.path, partial.components, strict=True)
@@ -245,10 +245,14 @@ class Extender:
 
         places = self.places
         if absence.spanning:
-            return range(own(absence.after)[0] + 1, own(absence.before)[-1])
-        low = int(places.time_start[partial.path[-1]]) if absence.after < 0 else own(absence.after)[-1] + 1
+            return range(places_of(absence.after)[0] + 1, places_of(absence.before)[-1])
+        low = (
+            int(places.time_start[partial.path[-1]])
+            if absence.after < 0
+            else places_of(absence.after)[-1] + 1
+        )
         is_edge = absence.before >= self.n
-        return range(low, int(places.time_end[partial.path[0]]) if is_edge else own(absence.before)[0])
+        return range(low, int(places.time_end[partial.path[0]]) if is_edge else places_of(absence.before)[0])
 
     # --- the end
 
