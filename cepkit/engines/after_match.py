@@ -89,9 +89,11 @@ class Reporter:
             return block.last
         if self.policy == "to_next":
             return None
-        own = variables_of_items(self.program, block) == self.program.query.variables.index(self.variable)
+        is_target = variables_of_items(self.program, block) == self.program.query.variables.index(
+            self.variable
+        )
         horizon = np.full(len(block), _NONE, np.int64)
-        matches, events = block.match_of_item[own], block.event_of_item[own]
+        matches, events = block.match_of_item[is_target], block.event_of_item[is_target]
         if self.policy == "to_first":
             matches, events = matches[::-1], events[::-1]
         horizon[matches] = events  # if a match has several, the last assignment wins

@@ -46,25 +46,25 @@ def aggregate_matches(
     program: SequenceProgram, found: SequenceSet, source: Rows, aggregates: Mapping[str, str]
 ) -> pd.Series:
     """Return aggregates over the events of all matches; see `Matches.aggregate`."""
-    known = program.query.variables
-    wanted = {name: read_aggregate(name, text, known, source.schema) for name, text in aggregates.items()}
+    variables = program.query.variables
+    wanted = {name: read_aggregate(name, text, variables, source.schema) for name, text in aggregates.items()}
     values = {
-        name: values_of_events(source, found.events, name, one)
-        for name, one in wanted.items()
-        if one.column is not None
+        name: values_of_events(source, found.events, name, aggregate)
+        for name, aggregate in wanted.items()
+        if aggregate.column is not None
     }
     results = {}
     waiting = {}
-    for name, one in wanted.items():
-        if one.variable is None:
+    for name, aggregate in wanted.items():
+        if aggregate.variable is None:
             results[name] = found.count()
-        elif (made := _count_aggregate(found, one, values.get(name))) is not None:
-            results[name] = made[0]
+        elif (counted := _count_aggregate(found, aggregate, values.get(name))) is not None:
+            results[name] = counted[0]
         else:
-            waiting[name] = one
+            waiting[name] = aggregate
     if waiting:
         parts = ((block.event_of_item, variables_of_items(program, block)) for block in found.blocks())
-        results |= aggregate_parts(parts, known, waiting, values)
+        results |= aggregate_parts(parts, variables, waiting, values)
     return pd.Series({name: results[name] for name in aggregates}, dtype=object)
 
 
@@ -137,33 +137,33 @@ def aggregate_parts(
     best: dict[str, Any] = {}
     number_of_name = {name: number for number, name in enumerate(known)}
     for event_of_item, variable_of_item in parts:
-        for name, one in wanted.items():
+        for name, aggregate in wanted.items():
             events = event_of_item
-            if one.variable is not None:
-                events = event_of_item[variable_of_item == number_of_name[one.variable]]
-            if one.column is None:
+            if aggregate.variable is not None:
+                events = event_of_item[variable_of_item == number_of_name[aggregate.variable]]
+            if aggregate.column is None:
                 count[name] += len(events)
                 continue
             of_event, present = values[name]
             taken = of_event[events][present[events]]
             count[name] += len(taken)
-            if len(taken) and one.function in ("min", "max"):
-                extreme = getattr(taken, one.function)().item()
-                better = min if one.function == "min" else max
+            if len(taken) and aggregate.function in ("min", "max"):
+                extreme = getattr(taken, aggregate.function)().item()
+                better = min if aggregate.function == "min" else max
                 best[name] = better(best.get(name, extreme), extreme)
-            elif one.function in ("sum", "avg"):
+            elif aggregate.function in ("sum", "avg"):
                 total[name] += _sum_exactly(taken)
-    made = {}
-    for name, one in wanted.items():
+    results = {}
+    for name, aggregate in wanted.items():
         n = count[name]
-        made[name] = {
+        results[name] = {
             "count": n,
             "sum": total[name] if n else None,
             "avg": total[name] / n if n else None,
             "min": best.get(name),
             "max": best.get(name),
-        }[one.function]
-    return made
+        }[aggregate.function]
+    return results
 
 
 def _sum_exactly(values: np.ndarray) -> int | float:
@@ -180,22 +180,26 @@ def aggregate_regex(
     program: Program, found: MatchSet, source: Rows, aggregates: Mapping[str, str]
 ) -> pd.Series:
     """Return aggregates over the rows of all matches; see `Matches.aggregate`."""
-    known = tuple(dict.fromkeys(program.automaton.names))
-    wanted = {name: _read(name, text, known, source) for name, text in aggregates.items()}
-    results = {name: len(found) for name, one in wanted.items() if one.variable is one.column is None}
-    waiting = {name: one for name, one in wanted.items() if name not in results}
+    variables = tuple(dict.fromkeys(program.automaton.names))
+    wanted = {name: _read(name, text, variables, source) for name, text in aggregates.items()}
+    results = {
+        name: len(found)
+        for name, aggregate in wanted.items()
+        if aggregate.variable is aggregate.column is None
+    }
+    waiting = {name: aggregate for name, aggregate in wanted.items() if name not in results}
     values = {
-        name: values_of_events(source, found.events, name, one)
-        for name, one in waiting.items()
-        if one.column is not None
+        name: values_of_events(source, found.events, name, aggregate)
+        for name, aggregate in waiting.items()
+        if aggregate.column is not None
     }
     if waiting:
         events = found.lineage.event_of_item.astype(np.int64)
         variable = np.zeros(len(events), np.int64)
-        if len(found) and any(one.variable is not None for one in waiting.values()):
-            number_of_position = np.array([known.index(name) for name in program.automaton.names])
+        if len(found) and any(aggregate.variable is not None for aggregate in waiting.values()):
+            number_of_position = np.array([variables.index(name) for name in program.automaton.names])
             variable = number_of_position[label_rows(program, found)]
-        results |= aggregate_parts([(events, variable)], known, waiting, values)
+        results |= aggregate_parts([(events, variable)], variables, waiting, values)
     return pd.Series({name: results[name] for name in aggregates}, dtype=object)
 
 

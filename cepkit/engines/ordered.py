@@ -161,20 +161,20 @@ class NestedSearch(ABC):
 
     def _candidates(self, low: int, high: int) -> slice | np.ndarray:
         """Return the events of the order's first component that matches from ``low`` to ``high`` can have."""
-        own, first, last = self.own, self.order[0], self.n - 1
-        if low <= 0 and high >= own.places.n:
+        events, first, last = self.own, self.order[0], self.n - 1
+        if low <= 0 and high >= events.places.n:
             return slice(None)
-        members = own.members(self.tests[first])
-        if own.events.n_partitions < 2:
-            begin = low if first == last else int(own.limit("window_begin")[min(low, own.places.n - 1)])
+        members = events.members(self.tests[first])
+        if events.events.n_partitions < 2:
+            begin = low if first == last else int(events.limit("window_begin")[min(low, events.places.n - 1)])
             return slice(*np.searchsorted(members, [begin, high]))
-        wanted = own.members(self.tests[last])
-        position = own.places.position_of_place[wanted]
+        wanted = events.members(self.tests[last])
+        position = events.places.position_of_place[wanted]
         is_wanted = (low <= position) & (position < high)
         if first == last:
             return np.flatnonzero(is_wanted)
         wanted = wanted[is_wanted]
-        n_in_reach = np.searchsorted(wanted, own.places.window_end[members]) - np.searchsorted(
+        n_in_reach = np.searchsorted(wanted, events.places.window_end[members]) - np.searchsorted(
             wanted, members
         )
         return np.flatnonzero(n_in_reach > 0)
@@ -194,8 +194,11 @@ class NestedSearch(ABC):
         """Yield the matches of each call of the kernel, and whether the search is done."""
         out = np.empty((_MATCHES_PER_CALL, self.n), np.int64)
         for report in self._runs(low, high, np.empty(0, np.int64), out, work):
-            own = out[: int(report[N_MATCHES])].copy()
-            yield FoundPart(len(own), lambda k, own=own: self._block(own[:k]), own.size), bool(report[DONE])
+            matches = out[: int(report[N_MATCHES])].copy()
+            yield (
+                FoundPart(len(matches), lambda k, matches=matches: self._block(matches[:k]), matches.size),
+                bool(report[DONE]),
+            )
 
     def _block(self, places: np.ndarray) -> MatchBlock:
         n = len(places)
@@ -281,18 +284,20 @@ class InterpretedSearch(NestedSearch):
     ) -> Iterator[np.ndarray]:
         run, tables = load_kernels(KERNELS).search, self._tables
         chosen = self._candidates(low, high)
-        own = np.empty(0, np.int64) if isinstance(chosen, slice) else chosen
+        chosen_members = np.empty(0, np.int64) if isinstance(chosen, slice) else chosen
         cursor, stop, index = (np.zeros(self.n, np.int64) for _ in range(3))
         n_first = len(self.own.members(self.tests[self.order[0]]))
-        first = slice(*chosen.indices(n_first)) if isinstance(chosen, slice) else slice(0, len(own))
+        first = (
+            slice(*chosen.indices(n_first)) if isinstance(chosen, slice) else slice(0, len(chosen_members))
+        )
         cursor[0], stop[0] = first.start, first.stop
         limits, report = tables.limited(low, high), np.zeros(4, np.int64)
         while not report[DONE]:
             checkpoint((int(cursor[0]) - first.start) / max(1, first.stop - first.start))
             with np.errstate(all="ignore"):
                 run(
-                    int(len(out) > 0), work, *limits, own, *tables.arguments(), cursor, stop, index, count,
-                    out, report,
+                    int(len(out) > 0), work, *limits, chosen_members, *tables.arguments(), cursor, stop,
+                    index, count, out, report,
                 )  # fmt: skip
             yield report
 
@@ -320,9 +325,9 @@ class WalkedSearch:
     def matches(self, low: int, high: int, most: int | None = None, most_calls: int | None = None) -> Found:
         """Return matches that end from ``low`` to ``high``; see `NestedSearch.matches`."""
         if not self._is_slow:
-            found = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
-            if found.is_whole or most_calls is not None or (most is not None and found.n > most):
-                return found
+            matches = self._walk.matches(low, high, most, most_calls or _CALLS_OF_A_WALK)
+            if matches.is_whole or most_calls is not None or (most is not None and matches.n > most):
+                return matches
             self._is_slow = True
         return self._search.matches(low, high, most, most_calls)
 
@@ -338,19 +343,19 @@ class WalkedSearch:
 
 def search_in_order(branch: OrderedBranch) -> RangeSearch:
     """Return the search for a branch: interpreted if the query is new, or with a kernel of its own."""
-    own, bound = branch.own, branch.bound
-    made = write_ordered(own.program, bound, branch.order, dtypes_of(own.places.inputs))
-    compiled = partial(OrderedSearch, branch, made)
-    if reason_to_compile(made.text, KERNELS):
+    events, bound = branch.own, branch.bound
+    source = write_ordered(events.program, bound, branch.order, dtypes_of(events.places.inputs))
+    compiled = partial(OrderedSearch, branch, source)
+    if reason_to_compile(source.text, KERNELS):
         return compiled()
     tests = ordered_tests_of(bound, branch.order)
     if not isinstance(tests, str):
-        compile_if_it_pays(made.text, own.places.n)
+        compile_if_it_pays(source.text, events.places.n)
         return InterpretedSearch(branch, tests)
-    if reason_to_compile(made.text, WALK) or isinstance(walk_code_of(own.program, bound), str):
+    if reason_to_compile(source.text, WALK) or isinstance(walk_code_of(events.program, bound), str):
         return compiled()
-    compile_if_it_pays(made.text, own.places.n)
-    return WalkedSearch(BranchSearch(own.places, own.accept, bound, branch.number), compiled)
+    compile_if_it_pays(source.text, events.places.n)
+    return WalkedSearch(BranchSearch(events.places, events.accept, bound, branch.number), compiled)
 
 
 def ordered_sequence(

@@ -75,8 +75,8 @@ def take_over(
             arrays[f"list_s{i}"] = arrays["list_integers"][:, n_integers]
             n_integers += 1
     layout = kernel.source.state
-    made = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
-    return kernel, State(layout, made)
+    state_arrays = {a.name: np.ascontiguousarray(arrays[a.name]).astype(a.dtype, copy=False) for a in layout}
+    return kernel, State(layout, state_arrays)
 
 
 def tier_of(kernel: Kernel | Interpreter) -> str:
@@ -154,14 +154,14 @@ def match_regex(
                 progress(n)
 
         try:
-            found = _match(program, kernel, events, inputs, threads, step, bounded)
+            matches = _match(program, kernel, events, inputs, threads, step, bounded)
         except _CompileNowError:
             if progress is not None:
                 progress(-sum(steps))  # the kernel begins again
             kernel = program.matching(inputs)
         else:
             vars(run).update(vars(bounded))
-            return found
+            return matches
     return _match(program, kernel, events, inputs, threads, progress, run)
 
 
@@ -185,11 +185,11 @@ def _match(
         return MatchSet(events, first, last)
     blocks = cut_into_blocks(events, inputs, threads)
     run.n_blocks, run.threads = len(blocks.first_row) - 1, threads
-    found = _match_blocks(kernel, blocks, threads, progress, run)
+    spans = _match_blocks(kernel, blocks, threads, progress, run)
     if run.tier == INTERPRETED:
         compile_if_it_pays(program.matching_source(inputs).text, events.n_events)
-    first = np.concatenate([f for f, _ in found]) if found else np.empty(0, np.int64)
-    last = np.concatenate([t for _, t in found]) if found else np.empty(0, np.int64)
+    first = np.concatenate([f for f, _ in spans]) if spans else np.empty(0, np.int64)
+    last = np.concatenate([t for _, t in spans]) if spans else np.empty(0, np.int64)
     order = np.argsort(last, kind="stable")
     return MatchSet(events, first[order], last[order])
 
@@ -205,7 +205,7 @@ def _interpret(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Interpret ``program`` batch by batch. Once its kernel is compiled, the kernel takes over the state."""
     kernel: Kernel | Interpreter = interpreter
-    n, found = events.n_events, []
+    n, spans = events.n_events, []
     if n > _EVENTS_PER_BATCH:
         compile_if_it_pays(program.matching_source(inputs).text, n)
     for low in range(0, n, _EVENTS_PER_BATCH):
@@ -215,12 +215,14 @@ def _interpret(
             run.tier = f"{INTERPRETED}, then {COMPILED}"
         rows = slice(low, min(low + _EVENTS_PER_BATCH, n))
         columns = {name: values[rows] for name, values in inputs.columns.items()}
-        own = inputs.with_columns(columns)
-        found.append(advance(kernel, state, events.partition_of_event[rows], own, low, progress, run))
+        batch_inputs = inputs.with_columns(columns)
+        spans.append(
+            advance(kernel, state, events.partition_of_event[rows], batch_inputs, low, progress, run)
+        )
     compile_if_it_pays(program.matching_source(inputs).text, n)
-    if not found:
+    if not spans:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+    return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
 
 
 def _threads(program: Program, events: Events, threads: int | None) -> int:
@@ -255,7 +257,7 @@ def advance(
     room = min(n_events, events_per_call or per_call)
     out = np.empty(room, np.int64), np.empty(room, np.int64)
     report = np.zeros(5, np.int64)
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    spans: list[tuple[np.ndarray, np.ndarray]] = []
     columns, arrays = inputs.arguments(), state.arguments()
     kernel_run, done = kernel.run, 0
     # Only a kernel that runs as Python can warn of a division by zero or an overflow.
@@ -265,7 +267,7 @@ def advance(
             end = min(done + room, n_events)
             n_found = kernel_run(partition, done, end, row_base, most_work, *columns, *arrays, *out, report)
             if n_found:
-                found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
+                spans.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
             consumed, _, work, _, reason = report.tolist()
             run.work += work
             if progress is not None:
@@ -275,9 +277,9 @@ def advance(
                 state.grow("list" if reason == LIST_FULL else "queue")
                 arrays = state.arguments()
     run.most_live = max(run.most_live, int(report[MOST_LIVE]))
-    if not found:
+    if not spans:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+    return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,12 +382,12 @@ def _match_blocks(
         return event_of_row[first].astype(np.int64), event_of_row[last].astype(np.int64)
 
     if threads == 1:
-        found = [match_block(b) for b in range(n_blocks)]
+        spans = [match_block(b) for b in range(n_blocks)]
     else:
-        found = run_on_threads(match_block, n_blocks, threads)
+        spans = run_on_threads(match_block, n_blocks, threads)
     run.work += sum(r.work for r in runs)
     run.most_live = max([run.most_live, *(r.most_live for r in runs)])
-    return found
+    return spans
 
 
 def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
@@ -401,10 +403,10 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
     if len(matches):
         events = matches.events
         inputs = program.inputs(events.columns)
-        own, rows = matches.in_few_partitions
+        few_matches, rows = matches.in_few_partitions
         if rows is not None:
             inputs = inputs.with_columns({name: values[rows] for name, values in inputs.columns.items()})
-        item_mask = _reached(program, own, inputs)
+        item_mask = _reached(program, few_matches, inputs)
         automaton = program.automaton
         follow_of_position = np.array(automaton.follow, np.int64)
         complete = load_kernels(LINEAGE).choose_positions(
@@ -417,17 +419,17 @@ def label_rows(program: Program, matches: MatchSet) -> np.ndarray:
 def _reached(program: Program, matches: MatchSet, inputs: Inputs) -> np.ndarray:
     """Return the mask of positions that each row of each match reaches, int64, along the lineage."""
     events, lineage = matches.events, matches.lineage
-    own = labeller_for(program, inputs, events.n_events)
-    if isinstance(own, Interpreter):
-        return own.label(
+    labeller = labeller_for(program, inputs, events.n_events)
+    if isinstance(labeller, Interpreter):
+        return labeller.label(
             events.partition_of_event, max(1, events.n_partitions), inputs,
             lineage.event_of_item, lineage.first_item_of_match,
         )  # fmt: skip
     item_mask = np.zeros(len(lineage.event_of_item), np.int64)
-    state = own.new_state(max(1, events.n_partitions))
+    state = labeller.new_state(max(1, events.n_partitions))
     head, follow = matches.chains()
     with np.errstate(all="ignore"):
-        own.run(
+        labeller.run(
             events.partition_of_event,
             *inputs.arguments(),
             *state.arguments(),

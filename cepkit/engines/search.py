@@ -49,8 +49,8 @@ def search_of(places: Places, accept: np.ndarray, bound: BoundBranch) -> tuple[s
     program, inputs = places.program, places.inputs
     text = write_search(program, bound, dtypes_of(inputs)).text
     tests = [
-        np.array([test_of(program, terms) for terms in own], np.int64)
-        for own in (bound.accepts, bound.absent_accepts)
+        np.array([test_of(program, terms) for terms in terms_of_events], np.int64)
+        for terms_of_events in (bound.accepts, bound.absent_accepts)
     ]
     arguments = [
         *tests, accept, places.later, places.window_end, places.gap_end, places.time_start, places.time_end,
@@ -157,7 +157,7 @@ class BranchSearch:
         if self._given_work is not None:
             return self._given_work
         # A condition on a whole loop costs as much as all its events.
-        leaves = (leaf for one in self.bound.conditions for leaf in one.term.walk())
+        leaves = (leaf for condition in self.bound.conditions for leaf in condition.term.walk())
         return _WORK_PER_CALL_OF_A_LOOK >> (5 if any(leaf.op == "group" for leaf in leaves) else 0)
 
     def _block(self, places: np.ndarray, sizes: np.ndarray, n: int) -> MatchBlock:
@@ -199,12 +199,12 @@ def find_without_compiling(places: Places, accept: np.ndarray, most_calls: int) 
         searches.append(BranchSearch(places, accept, bound, number, compile_later=False))
         if searches[-1].tier == "compiled":
             return None
-    found = known_or_searched(places.events, searches, most_calls=most_calls)
-    if not isinstance(found, KnownMatches):
+    matches = known_or_searched(places.events, searches, most_calls=most_calls)
+    if not isinstance(matches, KnownMatches):
         return None
     with suppress(ResultTooLargeError):
-        check_memory(bytes_to_collect(len(found.block), found.block.n_items), "the matches", is_held=True)
-        return found
+        check_memory(bytes_to_collect(len(matches.block), matches.block.n_items), "the matches", is_held=True)
+        return matches
     return None  # a walk makes them block by block
 
 

@@ -35,8 +35,8 @@ class _Weights:
             shift = np.minimum(self.shift, 63).astype(np.uint64)
             return np.where(self.shift < 64, self.mantissa.view(np.uint64) << shift, np.uint64(0))
         powers = np.array([pow(2, s, modulus) for s in range(int(self.shift.max(initial=0)) + 1)], np.uint64)
-        own = np.mod(self.mantissa, modulus).astype(np.uint64)
-        return own * powers[self.shift] % np.uint64(modulus)
+        mantissa_residues = np.mod(self.mantissa, modulus).astype(np.uint64)
+        return mantissa_residues * powers[self.shift] % np.uint64(modulus)
 
 
 def aggregate(
@@ -58,26 +58,28 @@ def aggregate(
     if values is None:
         values = np.zeros(layout.places.n, np.int64)
     members = layout.members(layout.graph.pool_of_component(component))
-    own = values[members]
-    known = own == own if own.dtype.kind == "f" else own != NULL_INTEGER
+    member_values = values[members]
+    has_value = (
+        member_values == member_values if member_values.dtype.kind == "f" else member_values != NULL_INTEGER
+    )
     if present is not None:
-        known = present[members]
+        has_value = present[members]
     if function in ("min", "max"):
-        found = own[known & taking_part(counter, component)]
-        return None if not len(found) else (found.min() if function == "min" else found.max()).item()
-    n = _sum(counter, component, _integers(known.astype(np.int64)))
+        taken = member_values[has_value & taking_part(counter, component)]
+        return None if not len(taken) else (taken.min() if function == "min" else taken.max()).item()
+    n = _sum(counter, component, _integers(has_value.astype(np.int64)))
     if function == "count" or not n:
         return n if function == "count" else None
-    infinite = _infinite_sum(counter, component, own)
+    infinite = _infinite_sum(counter, component, member_values)
     if infinite is not None:
         return infinite
-    weights, unit = _weights(np.where(known, own, 0))
+    weights, unit = _weights(np.where(has_value, member_values, 0))
     total = _sum(counter, component, weights) * unit
     if function == "total":
         return total
     if function == "avg":
         return _round_to_float(Fraction(total) / n)
-    return _round_to_float(total) if own.dtype.kind == "f" else int(total)
+    return _round_to_float(total) if member_values.dtype.kind == "f" else int(total)
 
 
 def taking_part(counter: PathCounter, component: int) -> np.ndarray:
@@ -102,11 +104,11 @@ def _sum(counter: PathCounter, component: int, weights: _Weights) -> int:
             1
         ]
         residues.append(np.array([total_of(sums) % modulus], np.uint64))
-    found = int(number_of(residues, used)[0])
+    total = int(number_of(residues, used)[0])
     product = 1
     for modulus in used:
         product *= modulus
-    return found - product if found > product // 2 else found
+    return total - product if total > product // 2 else total
 
 
 def _integers(values: np.ndarray) -> _Weights:

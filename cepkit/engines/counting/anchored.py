@@ -97,10 +97,10 @@ class AnchoredLayout(Layout):
     @cached_property
     def component(self) -> np.ndarray:
         """The lowest component that accepts each entry, int16."""
-        mask, found = self.array("mask"), np.zeros(len(self.entries), np.int16)
+        mask, component_of_entry = self.array("mask"), np.zeros(len(self.entries), np.int16)
         for s in reversed(self.writer.states):
-            found[mask >> s & 1 == 1] = self.graph.states[s].component
-        return found
+            component_of_entry[mask >> s & 1 == 1] = self.graph.states[s].component
+        return component_of_entry
 
     def most_in_window(self, pool: int) -> int:
         """Return the largest number of members of a pool in a window, the anchor included."""
@@ -149,9 +149,9 @@ class AnchoredLayout(Layout):
         return self.columns[number][self.entries]
 
     def _reach(self) -> np.ndarray:
-        made = self.write_once("reach", write=partial(write_reach, self.program, self.graph, self.dtypes))
+        source = self.write_once("reach", write=partial(write_reach, self.program, self.graph, self.dtypes))
         out, done = np.full(len(self.anchors) * len(self.graph.states), -1), 0
-        run, arrays = self.function(made), self.arrays_of(made)
+        run, arrays = self.function(source), self.arrays_of(source)
         while done < len(self.anchors):
             checkpoint()
             done = run(done, len(self.anchors), WORK_PER_CALL, *arrays, *self.constants, out)
@@ -194,7 +194,7 @@ class AnchoredCounter(PathCounter):
     ) -> list[np.ndarray]:
         """Return the numbers of matches by their last entry, and with ``weight`` the sums of weights."""
         layout = self.layout
-        made = layout.write_once(
+        source = layout.write_once(
             "anchored",
             arithmetic,
             component,
@@ -211,17 +211,17 @@ class AnchoredCounter(PathCounter):
         n, n_anchors = len(layout.entries), len(layout.anchors)
         outputs, done = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)], 0
         if component is None and self.work <= _MOST_TO_INTERPRET:
-            tests = reason_to_compile(made.text, KERNELS) or anchored_tests_of(self.graph)
+            tests = reason_to_compile(source.text, KERNELS) or anchored_tests_of(self.graph)
             if not isinstance(tests, str):
-                done = self._interpret(made, tests, modulus, *outputs)
+                done = self._interpret(source, tests, modulus, *outputs)
             if done == n_anchors:
                 return outputs
         arrays = layout.arrays_of(
-            made, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight)
+            source, **scratch_of(layout, dtype), weight=lambda: self._weights(component, weight)
         )
         at = fresh_at(layout)
         at[AT_ANCHOR] = done
-        run = layout.function(made)
+        run = layout.function(source)
         while done < n_anchors:
             checkpoint()
             done = run(
@@ -333,8 +333,8 @@ class AnchoredWalk:
             return
         size = min(max(1, size), _MOST_PER_BLOCK)
         layout = self.layout
-        made = layout.walk_kernel
-        run, arrays = layout.function(made), layout.arrays_of(made)
+        source = layout.walk_kernel
+        run, arrays = layout.function(source), layout.arrays_of(source)
         component = layout.component if len(self.graph.loops) > 1 else np.empty(0, np.int16)
         ends, _, lowest, highest = self._ends
         scratch = _scratch(_FEW_CELLS)
@@ -352,12 +352,12 @@ class AnchoredWalk:
                     layout.anchors, component, *scratch, *arrays, *layout.constants, *outputs, report,
                 )  # fmt: skip
                 if report[REASON] == DEEPER:
-                    scratch = [np.concatenate([own, np.zeros_like(own)]) for own in scratch]
+                    scratch = [np.concatenate([array, np.zeros_like(array)]) for array in scratch]
             n_items *= 2 if report[REASON] == LONGER else 1
             n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
             if n_matches:
                 sizes = n_used, n_used, n_matches + 1
-                parts = [_trim(own, n) for own, n in zip(outputs, sizes, strict=True)]
+                parts = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
                 yield MatchBlock(*parts, np.full(n_matches, self.number, np.int16))
 
     # --- by number
@@ -390,9 +390,9 @@ class AnchoredWalk:
 
     def _of_ends(self, located: list[tuple[int, int]], numbering: Numbering) -> Iterator[MatchBlock]:
         """Yield the matches for ends and numbers among the matches of the end, both ascending."""
-        for end, own in groupby(located, key=lambda one: one[0]):
+        for end, pairs in groupby(located, key=lambda pair: pair[0]):
             checkpoint()
-            ranks = [rank for _, rank in own]
+            ranks = [rank for _, rank in pairs]
             n_matches = numbering.count(end)
             if n_matches <= _FEW:
                 yield joined(list(self._walk(end, end + 1, n_matches))).take(np.array(ranks, np.int64))
@@ -408,14 +408,16 @@ class _Descent:
         self.walk, layout = walk, walk.layout
         self.layout = layout
         self.moduli = moduli(n_matches, len(walk.graph.states) * (walk.places.n + 2))
-        of = layout.program, walk.graph, layout.dtypes
-        made = layout.write_once("narrow", write=partial(write_narrowing, *of))
-        self._narrow, self._narrow_arrays = layout.function(made), layout.arrays_of(made)
+        writer_arguments = layout.program, walk.graph, layout.dtypes
+        source = layout.write_once("narrow", write=partial(write_narrowing, *writer_arguments))
+        self._narrow, self._narrow_arrays = layout.function(source), layout.arrays_of(source)
         self._options = []
         for arithmetic in (WRAPPING, MODULAR):
-            made = layout.write_once("options", arithmetic, write=partial(write_options, *of, arithmetic))
+            source = layout.write_once(
+                "options", arithmetic, write=partial(write_options, *writer_arguments, arithmetic)
+            )
             self._options.append(
-                (layout.function(made), layout.arrays_of(made, **scratch_of(layout, np.uint64)))
+                (layout.function(source), layout.arrays_of(source, **scratch_of(layout, np.uint64)))
             )
         ends, _, lowest, highest = walk._ends
         self.end, low, high = int(ends[end]), int(lowest[end]), int(highest[end])
@@ -508,10 +510,10 @@ def _n_up_to(values: np.ndarray, bounds: np.ndarray, n: int) -> np.ndarray:
 
 def _components(graph, n_events: int) -> list[int]:
     """Return the components of a match with this many events; at most one of them is a loop."""
-    of = graph.branch.branch.components
-    loop = (*graph.loops, len(of))[0]
-    before = [c for c in range(loop) for _ in range(of[c].low)]
-    after = [c for c in range(loop + 1, len(of)) for _ in range(of[c].low)]
+    components = graph.branch.branch.components
+    loop = (*graph.loops, len(components))[0]
+    before = [c for c in range(loop) for _ in range(components[c].low)]
+    after = [c for c in range(loop + 1, len(components)) for _ in range(components[c].low)]
     return [*before, *[loop] * (n_events - len(before) - len(after)), *after]
 
 

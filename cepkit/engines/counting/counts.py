@@ -44,16 +44,16 @@ def count_unary(layout: Layout, bound: int | None) -> np.ndarray | list[int]:
     if bound < _SAFE:
         out = np.zeros(len(paths.states), np.uint64)
         with np.errstate(over="ignore"):
-            own = np.uint64(1), np.eye(n + 1, dtype=np.uint64), out
-            load_kernels(PATHS).count_graph(paths.states, since, *paths.edges, *own)
+            kernel_arguments = np.uint64(1), np.eye(n + 1, dtype=np.uint64), out
+            load_kernels(PATHS).count_graph(paths.states, since, *paths.edges, *kernel_arguments)
         return out[last]
-    found, n_bytes = [], 0
+    numbers, n_bytes = [], 0
     for number in _long_numbers(paths, since, last):
-        found.append(number)
+        numbers.append(number)
         n_bytes += (number.bit_length() >> 3) + _PER_NUMBER
-        if not len(found) % _TOGETHER:
+        if not len(numbers) % _TOGETHER:
             check_memory(n_bytes, "the exact numbers of matches by their last events", is_held=True)
-    return np.array(found, np.uint64) if max(found, default=0) < _SAFE else found
+    return np.array(numbers, np.uint64) if max(numbers, default=0) < _SAFE else numbers
 
 
 def total_unary(layout: Layout) -> int:
@@ -90,18 +90,18 @@ class _Paths:
         return np.array(self.source), np.array(self.first_edge), np.array(self.final, np.uint8)
 
 
-def _long_numbers(of: _Paths, since: np.ndarray, last: np.ndarray) -> Iterator[int]:
+def _long_numbers(graph: _Paths, since: np.ndarray, last: np.ndarray) -> Iterator[int]:
     """Yield how many paths end at each of ``last``, as Python integers; see `count_graph`."""
-    n, n_states = len(of.states), len(of.final)
-    into = [of.source[of.first_edge[t] : of.first_edge[t + 1]] for t in range(n_states)]
+    n, n_states = len(graph.states), len(graph.final)
+    into = [graph.source[graph.first_edge[t] : graph.first_edge[t + 1]] for t in range(n_states)]
     states_of_mask = {
-        mask: [t for t in range(n_states) if mask >> t & 1] for mask in np.unique(of.states).tolist()
+        mask: [t for t in range(n_states) if mask >> t & 1] for mask in np.unique(graph.states).tolist()
     }
     # Only an event that leaves a window needs more than the first row.
     leaves = bool(((since[1:] > since[:-1]) & (since[1:] < np.arange(1, n))).any())
     rows = list(range(n_states + 1)) if leaves else [0]
     paths: list[list[int]] = []
-    masks, starts, wanted = of.states.tolist(), since.tolist(), iter([*last.tolist(), n])
+    masks, starts, wanted = graph.states.tolist(), since.tolist(), iter([*last.tolist(), n])
     oldest, next_one = 0, next(wanted)
     for e in range(n):
         if not e % _TOGETHER:
@@ -115,15 +115,15 @@ def _long_numbers(of: _Paths, since: np.ndarray, last: np.ndarray) -> Iterator[i
         number = 0
         # From the last state down, so that no state sees what this event adds to an earlier one.
         for t in reversed(states_of_mask[masks[e]]):
-            if of.final[t]:
+            if graph.final[t]:
                 number += sum(paths[0][source] for source in into[t])
             for i in rows:
-                own = paths[i]
-                more = own[t + 1] if t + 1 in into[t] and i < t + 2 else 0
+                row = paths[i]
+                more = row[t + 1] if t + 1 in into[t] and i < t + 2 else 0
                 for source in into[t]:
                     if source != t + 1 and i <= source:
-                        more += own[source]
-                own[t + 1] += more
+                        more += row[source]
+                row[t + 1] += more
         if e == next_one:
             yield number
             next_one = next(wanted)
@@ -215,10 +215,10 @@ def number_of(residues: list[np.ndarray], used: list[int]) -> np.ndarray | list[
     for residue, modulus in zip(residues[1:], used[1:], strict=True):
         step = (residue.astype(object) - numbers) * pow(product, -1, modulus) % modulus
         numbers, product = numbers + product * step, product * modulus
-    found = numbers.tolist()
-    if max(found, default=0) < 1 << 63:
-        return np.array(found, np.uint64)
-    return found
+    values = numbers.tolist()
+    if max(values, default=0) < 1 << 63:
+        return np.array(values, np.uint64)
+    return values
 
 
 _WORK_PER_CALL = 1 << 27  # edges that one call of the kernel looks at, between two checkpoints
@@ -422,7 +422,7 @@ class PathCounter:
 
         """
         layout = self.layout
-        made = layout.write_once(
+        source = layout.write_once(
             arithmetic,
             component,
             write=lambda: write_counting(
@@ -430,13 +430,15 @@ class PathCounter:
             ),
         )
         if arithmetic == WRAPPING and component is None:
-            tests = layout.tests_if_new(made.text)
+            tests = layout.tests_if_new(source.text)
             if not isinstance(tests, str) and self._is_quick_to_interpret():
                 layout.tier = "interpreted"
-                count = interpreting(made.text, count_interpreted, self.places.n)
-                found = count(layout, tests, self.last, self.since, lambda: is_ready(made.text))
-                if found is not None:
-                    return [found]
+                count = interpreting(source.text, count_interpreted, self.places.n)
+                interpreted_counts = count(
+                    layout, tests, self.last, self.since, lambda: is_ready(source.text)
+                )
+                if interpreted_counts is not None:
+                    return [interpreted_counts]
                 layout.tier = "interpreted, then compiled"
         dtype = np.float64 if arithmetic == AT_LEAST else np.uint64
 
@@ -453,9 +455,9 @@ class PathCounter:
         }
         n, cuts = len(self.last), self.places.cuts_between_partitions(self.last)
         outputs = [np.zeros(n, dtype) for _ in range(1 if component is None else 2)]
-        layout.make_on_threads(made)
-        arrays_of_cut = {begin: layout.arrays_of(made, **scratch) for begin in cuts[:-1]}
-        run, since, constants = layout.function(made), self.since, layout.constants
+        layout.make_on_threads(source)
+        arrays_of_cut = {begin: layout.arrays_of(source, **scratch) for begin in cuts[:-1]}
+        run, since, constants = layout.function(source), self.since, layout.constants
 
         def count(begin: int, stop: int) -> None:
             at = np.zeros(2 + len(self.graph.tests) + len(self.graph.states), np.int64)

@@ -78,8 +78,8 @@ def counter_of(graph: StateGraph, places: Places, accept: np.ndarray) -> PathCou
 
 
 def _layout(graph: StateGraph, places: Places, accept: np.ndarray, *, as_python: bool = False) -> Layout:
-    own = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
-    return own(graph, places, accept, as_python=as_python)
+    layout_class = AnchoredLayout if isinstance(graph, AnchoredGraph) else Layout
+    return layout_class(graph, places, accept, as_python=as_python)
 
 
 def _counter(layout: Layout) -> PathCounter:
@@ -172,10 +172,10 @@ class CountedMatches(SequenceSet):
         find = find_without_compiling
         for text in texts:
             find = interpreting(text, find, self.events.n_events)
-        found = find(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
-        if found is None:
+        matches = find(self._places, self._layouts[0].accept, _CALLS_TO_LIST)
+        if matches is None:
             _not_listed.add(key)
-        return found
+        return matches
 
     @property
     def _texts_to_compile(self) -> list[str]:
@@ -210,7 +210,9 @@ class CountedMatches(SequenceSet):
 
     def at_most(self) -> int:
         """Return an upper bound of the count."""
-        return self._total if "_total" in self.__dict__ else sum(own.at_most for own in self._counters)
+        return (
+            self._total if "_total" in self.__dict__ else sum(counter.at_most for counter in self._counters)
+        )
 
     def any(self) -> bool:
         """Return whether there is a match."""
@@ -234,9 +236,9 @@ class CountedMatches(SequenceSet):
             [counter] = self._counters
             return self._positions_and_counts(counter.last, np.asarray(counter.by_member, np.uint64))
         if self._total < 2**63:
-            counts = sum(np.asarray(own, dtype=np.uint64) for own in self._counts)
+            counts = sum(np.asarray(branch_counts, dtype=np.uint64) for branch_counts in self._counts)
         else:
-            counts = sum(np.array(own, dtype=object) for own in self._counts)
+            counts = sum(np.array(branch_counts, dtype=object) for branch_counts in self._counts)
         return self._positions_and_counts(np.arange(len(counts)), counts)
 
     def _positions_and_counts(self, places: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -356,19 +358,19 @@ class CountedMatches(SequenceSet):
         wanted = np.array(numbers, np.int64)
         if wanted.min() < 0 or wanted.max() >= first[-1]:
             return None
-        own, end_of_match = np.unique(np.searchsorted(first, wanted, "right") - 1, return_inverse=True)
-        positions = self._windows_before(ends[own])
+        used_ends, end_of_match = np.unique(np.searchsorted(first, wanted, "right") - 1, return_inverse=True)
+        positions = self._windows_before(ends[used_ends])
         if positions is None:
             return None
         few = CountedMatches(self.program, self.events.at(positions))
         few_ends, few_counts = few.ends()
-        place = np.searchsorted(few_ends, np.searchsorted(positions, ends[own]))
+        place = np.searchsorted(few_ends, np.searchsorted(positions, ends[used_ends]))
         place = np.minimum(place, max(len(few_ends) - 1, 0))
-        is_same = len(few_ends) and np.array_equal(positions[few_ends[place]], ends[own])
-        if not is_same or not np.array_equal(few_counts[place], counts[own]):
+        is_same = len(few_ends) and np.array_equal(positions[few_ends[place]], ends[used_ends])
+        if not is_same or not np.array_equal(few_counts[place], counts[used_ends]):
             return None  # the matches depend on other events
         few_first = np.concatenate([[0], np.cumsum(few_counts.astype(np.int64))])
-        shift = few_first[place] - first[own]
+        shift = few_first[place] - first[used_ends]
         if not few._listed:
             _ = few._walks  # so that it looks in no windows again
         block = (few._listed or few).take((wanted + shift[end_of_match]).tolist())
@@ -394,20 +396,20 @@ class CountedMatches(SequenceSet):
         n = int(sizes.sum())
         if n * _PART_OF_ALL > self.events.n_events:
             return None
-        own = np.arange(n) + np.repeat(start - np.cumsum(sizes) + sizes, sizes)
-        return np.sort(self._places.position_of_place[own])
+        window_places = np.arange(n) + np.repeat(start - np.cumsum(sizes) + sizes, sizes)
+        return np.sort(self._places.position_of_place[window_places])
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
         if len(self._walks) == 1:
             return self._walks[0].sample(n, seed, self._counts[0])
         drawn = draw_numbers(self._total, n, seed)
-        made, first = [], 0
-        for number, own in enumerate(self.counts_of_branches()):
-            n_own = sum(first <= k < first + own for k in drawn)
-            made.append(self.sample_of_branch(number, n_own, seed))
-            first += own
-        return joined(made).sorted()
+        blocks, first = [], 0
+        for number, branch_count in enumerate(self.counts_of_branches()):
+            n_own = sum(first <= k < first + branch_count for k in drawn)
+            blocks.append(self.sample_of_branch(number, n_own, seed))
+            first += branch_count
+        return joined(blocks).sorted()
 
     def can_aggregate(self, function: str, values: np.ndarray | None) -> bool:
         """Return whether `aggregate` computes this; otherwise the matches are enumerated."""
@@ -419,24 +421,24 @@ class CountedMatches(SequenceSet):
         self, function: str, variable: str, values: np.ndarray | None, present: np.ndarray | None
     ) -> int | float | None:
         """Return an aggregate over the events of ``variable`` in all matches."""
-        by_place = known = None
+        by_place = has_value = None
         if values is not None:
-            by_place, known = (of[self._places.position_of_place] for of in (values, present))
+            by_place, has_value = (array[self._places.position_of_place] for array in (values, present))
         wanted = {"avg": ("total", "count"), "sum": ("total",)}.get(function, (function,))
-        found: dict[str, list] = {name: [] for name in wanted}
+        values_of_name: dict[str, list] = {name: [] for name in wanted}
         for counter in self._counters:
             for c, component in enumerate(counter.graph.branch.branch.components):
                 if component.variable == variable:
                     for name in wanted:
-                        made = aggregate(counter, c, by_place, name, known)
-                        found[name] += [] if made is None else [made]
+                        branch_value = aggregate(counter, c, by_place, name, has_value)
+                        values_of_name[name] += [] if branch_value is None else [branch_value]
         if function == "count":
-            return sum(found["count"])
-        if not found[wanted[0]]:
+            return sum(values_of_name["count"])
+        if not values_of_name[wanted[0]]:
             return None
         if function in ("min", "max"):
-            return (min if function == "min" else max)(found[function])
-        total = sum(found["total"])
+            return (min if function == "min" else max)(values_of_name[function])
+        total = sum(values_of_name["total"])
         if function == "avg":
-            return ratio(total, sum(found["count"]))
+            return ratio(total, sum(values_of_name["count"]))
         return ratio(total, 1) if values.dtype.kind == "f" else int(total)

@@ -121,15 +121,15 @@ def estimate_count(
         n, is_exact = CountedMatches(program, events).at_least()
         if is_exact:  # conditions on the first event need no sample, and quick counts are exact
             return exactly(n)
-    found = CountedMatches(relaxed.program, events)
-    counts = found.counts_of_branches()
+    relaxed_matches = CountedMatches(relaxed.program, events)
+    counts = relaxed_matches.counts_of_branches()
     if not any(relaxed.dropped):
         return exactly(sum(counts))
     open_counts = [n if dropped else 0 for n, dropped in zip(counts, relaxed.dropped, strict=True)]
     n_drawn = _divide_samples(samples, open_counts)
     tests, strata = _Tests(program, events, relaxed.dropped), []
     for b, (count, n) in enumerate(zip(counts, n_drawn, strict=True)):
-        hits = int(tests.holds(found.sample_of_branch(b, n, seed)).sum()) if n else n
+        hits = int(tests.holds(relaxed_matches.sample_of_branch(b, n, seed)).sum()) if n else n
         strata.append((count, n, hits))
     value, low, high = _sum_strata(strata, [bool(n) for n in open_counts])
     return CountEstimate(
@@ -192,11 +192,11 @@ def draw_matches(program: SequenceProgram, events: Events, n: int, seed: int) ->
     is_of_use = n and events.n_events and not program.window.is_empty
     if isinstance(relaxed, str) or not any(relaxed.dropped) or not is_of_use:
         return None
-    found, tests = CountedMatches(relaxed.program, events), _Tests(program, events, relaxed.dropped)
-    if found.count() <= _FEWEST_TO_DRAW_FROM:
+    relaxed_matches, tests = CountedMatches(relaxed.program, events), _Tests(program, events, relaxed.dropped)
+    if relaxed_matches.count() <= _FEWEST_TO_DRAW_FROM:
         return None
     for n_drawn in _DRAWN:
-        block = found.sample(n_drawn, seed)
+        block = relaxed_matches.sample(n_drawn, seed)
         numbers = np.flatnonzero(tests.holds(block))
         if len(numbers) >= n:
             chosen = np.random.default_rng(seed).choice(numbers, n, replace=False)
@@ -231,9 +231,11 @@ def _ceil_of_root(square: Fraction) -> int:
 
 def _names(program: SequenceProgram, dropped: tuple[Dropped, ...]) -> tuple[str, ...]:
     names = []
-    for bound, own in zip(program.branches, dropped, strict=True):
-        names += [str(program.query.where[bound.conditions[i].condition.conjunct]) for i in own.conditions]
-        names += [f"!{bound.branch.absences[a].variable}" for a in own.absences]
+    for bound, left_out in zip(program.branches, dropped, strict=True):
+        names += [
+            str(program.query.where[bound.conditions[i].condition.conjunct]) for i in left_out.conditions
+        ]
+        names += [f"!{bound.branch.absences[a].variable}" for a in left_out.absences]
     return tuple(dict.fromkeys(names))
 
 

@@ -130,24 +130,24 @@ class Layout:
 
     def array(self, *key: str | int) -> np.ndarray:
         """Return the array of a key; see `CountingKernel`."""
-        known = self._of_pools if key[0] in _OF_POOLS else self._arrays
-        if key not in known:
-            known[key] = getattr(self, f"_{key[0]}")(*key[1:])
-        return known[key]
+        arrays = self._of_pools if key[0] in _OF_POOLS else self._arrays
+        if key not in arrays:
+            arrays[key] = getattr(self, f"_{key[0]}")(*key[1:])
+        return arrays[key]
 
     @cached_property
     def _of_pools(self) -> dict[Key, np.ndarray]:
         """Arrays that depend on accepted events and the window only; the newest stay with the events."""
-        graph, known = self.graph, self.places.placed.pools
+        graph, kept_pools = self.graph, self.places.placed.pools
         tests = tuple(state.test for state in graph.states)
         key = type(self), graph.tests, tests, self.program.window, self.program.clock
-        accept, arrays = known.get(key, (None, {}))
+        accept, arrays = kept_pools.get(key, (None, {}))
         if accept is None or not np.array_equal(accept, self.accept):
             arrays = {}
             with _keeping:
-                known[key] = self.accept, arrays
-                while len(known) > _KEPT_POOLS:
-                    del known[next(iter(known))]
+                kept_pools[key] = self.accept, arrays
+                while len(kept_pools) > _KEPT_POOLS:
+                    del kept_pools[next(iter(kept_pools))]
         return arrays
 
     def arrays_of(self, made: CountingKernel, **scratch: Callable[..., np.ndarray]) -> list[np.ndarray]:
@@ -219,19 +219,22 @@ class Layout:
         return n_below(self.places.gap_end[self.members(source)], self.members(target) + 1)
 
     def _begins(self, link: int) -> np.ndarray:
-        of, graph = self.graph.links[link], self.graph
-        source, target = graph.pool_of_component(of.source), graph.pool_of_component(of.target)
+        graph_link, graph = self.graph.links[link], self.graph
+        source, target = (
+            graph.pool_of_component(graph_link.source),
+            graph.pool_of_component(graph_link.target),
+        )
         bounds = [self.array("gap", source, target)] if graph.has_gap else []
-        if of.has_near:
+        if graph_link.has_near:
             bounds.append(self.n_before(source, self.array("near", link), rising=False))
         return np.maximum.reduce(bounds)
 
     def _near(self, link: int) -> np.ndarray:
         """Return the first place that absences allow before each member of the later component's pool."""
-        of = self.graph.links[link]
-        target = self.graph.pool_of_component(of.target)
+        graph_link = self.graph.links[link]
+        target = self.graph.pool_of_component(graph_link.target)
         nearest = []
-        for absence in of.absences:
+        for absence in graph_link.absences:
             if absence.side != "earlier":
                 absent = self.graph.tests.index(absence.test)
                 stop = self.n_before(absent, self.members(target))
@@ -243,13 +246,13 @@ class Layout:
         return np.maximum.reduce(nearest)
 
     def _limit(self, link: int) -> np.ndarray:
-        of = self.graph.links[link]
-        before = self.members(self.graph.pool_of_component(of.source))
+        graph_link = self.graph.links[link]
+        before = self.members(self.graph.pool_of_component(graph_link.source))
         until = self.places.window_end[before]
         if self.graph.has_gap:
             until = np.minimum(until, self.places.gap_end[before])
         nearest = []
-        for absence in of.absences:
+        for absence in graph_link.absences:
             if absence.side == "earlier":
                 absent = self.graph.tests.index(absence.test)
                 spans = self.n_before(absent, before + 1), self.n_before(absent, until)
@@ -258,15 +261,15 @@ class Layout:
 
     def _nearest(self, link: int, absence: LinkAbsence, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
         writer = partial(ConditionWriter, self.program, self.graph, self.dtypes)
-        made = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
-        tests = reason_to_compile(made.text, COUNTING) or absence_tests_of(absence)
+        source = self.write_once(link, absence, write=lambda: write_absence(writer(), link, absence))
+        tests = reason_to_compile(source.text, COUNTING) or absence_tests_of(absence)
         if not isinstance(tests, str):
-            ahead, of = absence.side == "earlier", self.graph.links[link]
-            neighbour = self.graph.pool_of_component(of.source if ahead else of.target)
+            ahead, graph_link = absence.side == "earlier", self.graph.links[link]
+            neighbour = self.graph.pool_of_component(graph_link.source if ahead else graph_link.target)
             pools = self.graph.tests.index(absence.test), neighbour
-            find = interpreting(made.text, partial(nearest_interpreted, ahead=ahead), self.places.n)
+            find = interpreting(source.text, partial(nearest_interpreted, ahead=ahead), self.places.n)
             return find(self, tests, pools, first, stop)
-        run, arrays = self.function(made), self.arrays_of(made)
+        run, arrays = self.function(source), self.arrays_of(source)
         out, done = np.empty(len(first), np.int64), 0
         while done < len(out):
             checkpoint()
@@ -328,12 +331,12 @@ class Entries:
         low, high = np.zeros(len(place), np.int64), np.zeros(len(place), np.int64)
         for edge in graph.edges if graph.is_line else graph.edges[:1]:
             source, target = pools[edge.source], pools[edge.target]
-            own = slice(first[edge.target], end[edge.target])
+            target_entries = slice(first[edge.target], end[edge.target])
             begins = layout.n_before(source, layout.array("since", target))
             if graph.has_gap:
                 begins = np.maximum(begins, layout.array("gap", source, target))
-            low[own] = first[edge.source] + begins
-            high[own] = first[edge.source] + layout.array("ends", source, target)
+            low[target_entries] = first[edge.source] + begins
+            high[target_entries] = first[edge.source] + layout.array("ends", source, target)
         entries = cls(
             layout, place, places.position_of_place[place], low, high,
             np.concatenate([layout.array("since", pool) for pool in lists]), first, end, offset,
@@ -388,11 +391,11 @@ class Entries:
     def window(self, start: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each state, the first entries at or after the places ``start`` and ``last``."""
         spans = list(zip(self.first_of_state.tolist(), self.end_of_state.tolist(), strict=True))
-        known = {
+        bounds_of_span = {
             span: span[0] + np.searchsorted(self.place[span[0] : span[1]], [start, last])
             for span in set(spans)
         }
-        bounds = np.array([known[span] for span in spans], np.int64)
+        bounds = np.array([bounds_of_span[span] for span in spans], np.int64)
         return np.ascontiguousarray(bounds[:, 0]), np.ascontiguousarray(bounds[:, 1])
 
     def taking_part(self, layout: Layout, component: int) -> np.ndarray:
@@ -413,8 +416,8 @@ class Entries:
                     )  # fmt: skip
         takes_part = self.latest >= needed
         states = [s for s, state in enumerate(layout.graph.states) if state.component == component]
-        found = [takes_part[self.offset[s] + _rows(layout, self.place, *spans[s], s)] for s in states]
-        return np.logical_or.reduce(found)
+        parts = [takes_part[self.offset[s] + _rows(layout, self.place, *spans[s], s)] for s in states]
+        return np.logical_or.reduce(parts)
 
 
 def _rows(layout: Layout, place: np.ndarray, first: int, end: int, state: int) -> np.ndarray:
@@ -430,14 +433,14 @@ def _limits(layout: Layout, place, first, end) -> list[np.ndarray]:
     for k, is_near in [*((k, True) for k in layout.writer.nears), *((k, False) for k in layout.writer.fars)]:
         edge = next(edge for edge in layout.graph.edges if edge.link == k)
         s = edge.target if is_near else edge.source
-        own = _rows(layout, place, first[s], end[s], s)
+        entry_rows = _rows(layout, place, first[s], end[s], s)
         limit = np.full(len(place), 0 if is_near else layout.places.n)
         if not is_near:
-            limit[own] = layout.array("limit", k)
+            limit[entry_rows] = layout.array("limit", k)
         elif layout.graph.is_line:
-            limit[own] = first[edge.source] + layout.array("begins", k)
+            limit[entry_rows] = first[edge.source] + layout.array("begins", k)
         else:
-            limit[own] = np.searchsorted(place, layout.array("near", k))
+            limit[entry_rows] = np.searchsorted(place, layout.array("near", k))
         limits.append(limit)
     return limits
 
@@ -446,8 +449,8 @@ def _accepted_cells(layout: Layout, place, first, end, offset) -> np.ndarray:
     """Return, for each state and entry, -1 if not accepted, the place in a first state, otherwise 0."""
     cells = np.empty(int((offset + end).max(initial=0)), np.int64)
     for s, state in enumerate(layout.graph.states):
-        own = place[first[s] : end[s]]
-        start = own if state.is_first else np.zeros(1, np.int64)
-        accepted = layout.accept[state.test][own]
+        state_places = place[first[s] : end[s]]
+        start = state_places if state.is_first else np.zeros(1, np.int64)
+        accepted = layout.accept[state.test][state_places]
         cells[offset[s] + first[s] : offset[s] + end[s]] = np.where(accepted, start, -1)
     return cells

@@ -52,12 +52,13 @@ class Numbering:
     def of(cls, counts: np.ndarray | Sequence[int], place_of_end: np.ndarray) -> Numbering:
         """Return the numbering for the numbers of matches that end at each place."""
         if isinstance(counts, np.ndarray):
-            own = counts[place_of_end]
-            if own.dtype != object and own.sum(dtype=np.float64) < SMALL:
-                first = np.zeros(len(own) + 1, np.int64)
-                np.cumsum(own.astype(np.int64), out=first[1:])  # numpy would add unsigned to signed as floats
+            end_counts = counts[place_of_end]
+            if end_counts.dtype != object and end_counts.sum(dtype=np.float64) < SMALL:
+                first = np.zeros(len(end_counts) + 1, np.int64)
+                # numpy would add unsigned to signed as floats
+                np.cumsum(end_counts.astype(np.int64), out=first[1:])
                 return cls(first)
-            return cls([0, *accumulate(map(int, own.tolist()))])
+            return cls([0, *accumulate(map(int, end_counts.tolist()))])
         return cls([0, *accumulate(int(counts[place]) for place in place_of_end.tolist())])
 
     @property
@@ -112,8 +113,8 @@ class PathFinder:
         """
         if self._known is not None and self._known[0] == (start, last, n_digits):
             return self._known[1]
-        own = self.entries
-        lows, highs = own.window(start, last)
+        entries = self.entries
+        lows, highs = entries.window(start, last)
         sizes = highs - lows
         cell, n_cells = np.cumsum(sizes) - sizes - lows, int(sizes.sum())
         report = np.zeros(3, np.int64)
@@ -121,12 +122,12 @@ class PathFinder:
         table = np.zeros((n_cells, n_digits) if n_digits else n_cells, np.int64)
         outputs = (np.zeros(n_digits, np.int64), table, report) if n_digits else (table, report)
         write, name = (write_window_digits, "digits") if n_digits else (write_window_counts, "counts")
-        run, values = own.kernel(write, name)
+        run, values = entries.kernel(write, name)
         while not report[COUNTED]:
             checkpoint()
             run(
-                WORK_PER_CALL, start, lows, highs, own.offset, cell, own.low, own.high, own.latest,
-                *values, *outputs,
+                WORK_PER_CALL, start, lows, highs, entries.offset, cell, entries.low, entries.high,
+                entries.latest, *values, *outputs,
             )  # fmt: skip
         window = CountedWindow(start, lows, highs, cell, table)
         self._known = (start, last, n_digits), window
@@ -142,13 +143,13 @@ class PathFinder:
     def draw(self, window: CountedWindow, last: np.ndarray, rank: np.ndarray) -> np.ndarray:
         """Return matches of a line by their numbers among the matches with the same last entry."""
         out = np.zeros((len(last), self.n_states), np.int64)
-        own, done = self.entries, 0
-        run, values = own.kernel(write_window_counts, "draw")
+        entries, done = self.entries, 0
+        run, values = entries.kernel(write_window_counts, "draw")
         while done < len(last):
             checkpoint(done / len(last))
             done = run(
-                done, WORK_PER_CALL, window.lows, window.cell, own.low, own.high, *values, window.count,
-                last, rank, out,
+                done, WORK_PER_CALL, window.lows, window.cell, entries.low, entries.high, *values,
+                window.count, last, rank, out,
             )  # fmt: skip
         return out
 
@@ -158,8 +159,8 @@ class PathFinder:
         ``end_states`` is the mask of their final states.
 
         """
-        own = self.entries
-        start, place = int(own.window_start[last]), int(own.place[last])
+        entries = self.entries
+        start, place = int(entries.window_start[last]), int(entries.place[last])
         if count >= SMALL:
             window = self.window(start, place, count.bit_length() // DIGIT + 1)
         else:
@@ -173,11 +174,15 @@ class PathFinder:
         return [self._path(window, last, end_states, rank) for rank in ranks]
 
     def _path(self, window: CountedWindow, last: int, end_states: int, rank: int) -> Path:
-        own, n_digits = self.entries, window.count.shape[1]
+        entries, n_digits = self.entries, window.count.shape[1]
         rest = np.array([rank >> DIGIT * n & _MASK for n in range(n_digits)], np.int64)
         if not self._scratch or self._scratch[4].shape[2] != n_digits:
-            one = [np.zeros(_FEW_EVENTS, np.int64) for _ in range(5)]
-            self._scratch = [*one[:4], np.zeros((_FEW_EVENTS, self.n_states, n_digits), np.int64), one[4]]
+            flat_arrays = [np.zeros(_FEW_EVENTS, np.int64) for _ in range(5)]
+            self._scratch = [
+                *flat_arrays[:4],
+                np.zeros((_FEW_EVENTS, self.n_states, n_digits), np.int64),
+                flat_arrays[4],
+            ]
         entry, states, _, _, ways, _ = self._scratch
         entry[0], states[0], ways[0] = last, end_states, 0
         for s in range(self.n_states):
@@ -186,18 +191,19 @@ class PathFinder:
         candidates = np.zeros((3, FEW), np.int64)
         report = np.zeros(5, np.int64)
         report[PHASE] = 1
-        run, values = own.kernel(write_descent, "descend")
+        run, values = entries.kernel(write_descent, "descend")
         while not report[FOUND]:
             checkpoint()
             run(
-                WORK_PER_CALL, window.start, window.lows, own.offset, window.cell, own.low, own.high,
-                own.latest, *values, window.count, rest, *scratch, *self._scratch, candidates, report,
+                WORK_PER_CALL, window.start, window.lows, entries.offset, window.cell, entries.low,
+                entries.high, entries.latest, *values, window.count, rest, *scratch, *self._scratch,
+                candidates, report,
             )  # fmt: skip
             if report[IS_FULL]:
                 self._scratch = [np.concatenate([array, np.zeros_like(array)]) for array in self._scratch]
                 report[IS_FULL] = 0
         if report[FOUND] < 0:
-            raise ValueError(f"wrong counts: fewer matches end at place {own.place[last]} than they say")
+            raise ValueError(f"wrong counts: fewer matches end at place {entries.place[last]} than they say")
         n = int(report[LEVEL]) + 1
         return Path(self._scratch[0][:n].copy(), self._scratch[5][:n].copy())
 
@@ -244,12 +250,14 @@ class LineSample:
 
     def _windows(self, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first entry of each other state in the window of each last entry, and how many exist."""
-        own, lows, sizes = self.entries, [], []
-        for first, end in zip(own.first_of_state[:-1].tolist(), own.end_of_state[:-1].tolist(), strict=True):
-            place = own.place[first:end]
-            low = np.searchsorted(place, own.window_start[last])
+        entries, lows, sizes = self.entries, [], []
+        for first, end in zip(
+            entries.first_of_state[:-1].tolist(), entries.end_of_state[:-1].tolist(), strict=True
+        ):
+            place = entries.place[first:end]
+            low = np.searchsorted(place, entries.window_start[last])
             lows.append(first + low)
-            sizes.append(np.searchsorted(place, own.place[last]) - low)
+            sizes.append(np.searchsorted(place, entries.place[last]) - low)
         return np.stack(lows, axis=1), np.stack(sizes, axis=1)
 
     def _draw_by_trial(
@@ -279,9 +287,9 @@ class LineSample:
             yield rows[kept]
 
     def _draw_group(self, last: np.ndarray, n_wanted: np.ndarray, count: np.ndarray) -> Iterator[np.ndarray]:
-        finder, own = self.finder, self.entries
-        start, place = int(own.window_start[last[0]]), int(own.place[last[-1]])
-        lows, highs = own.window(start, place)
+        finder, entries = self.finder, self.entries
+        start, place = int(entries.window_start[last[0]]), int(entries.place[last[-1]])
+        lows, highs = entries.window(start, place)
         shared = (2 * n_wanted <= count) & (len(last) > 1)
         # No count in the window exceeds this product. Counts that overflow would look like small counts.
         shared &= prod((highs - lows)[:-1].tolist()) < SMALL
@@ -293,7 +301,7 @@ class LineSample:
             yield from self._draw_in_window(window, last[shared], n_wanted[shared], n_in_window[shared])
         for m in np.flatnonzero(~shared):
             checkpoint()
-            window = finder.window(int(own.window_start[last[m]]), int(own.place[last[m]]))
+            window = finder.window(int(entries.window_start[last[m]]), int(entries.place[last[m]]))
             ranks = self.rng.choice(count[m], n_wanted[m], replace=False, shuffle=False)
             yield finder.draw(window, np.full(len(ranks), last[m]), ranks)
 

@@ -102,19 +102,19 @@ class PathWalk:
             yield self._of_one_length(self._ends[2][low : min(low + size, stop)])
 
     def _walk_line(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        n, own = self.n_states, self.entries
+        n, entries = self.n_states, self.entries
         start = np.zeros(n, np.int64) if path is None else path.entries[::-1].copy()
-        first = np.append(own.first_of_state, own.end_of_state[-1])
+        first = np.append(entries.first_of_state, entries.end_of_state[-1])
         arguments = [
-            stop, WORK_PER_CALL, self._ends[0], first, own.position, own.low, own.high, own.window_start,
-            own.latest,
+            stop, WORK_PER_CALL, self._ends[0], first, entries.position, entries.low, entries.high,
+            entries.window_start, entries.latest,
         ]  # fmt: skip
         scratch = [start, np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros((n, _STRETCH), np.int64)]
         scratch += [np.zeros(n, np.int64) for _ in range(4)]
         report = np.zeros(9, np.int64)
         report[END], report[DEPTH], report[SEEK] = begin - 1, n, -1 if path is None else 0
         while not report[DONE]:
-            run, values = own.kernel(write_line_walk, "walk")
+            run, values = entries.kernel(write_line_walk, "walk")
             out = np.empty(size * n, np.int64)
             report[N_MATCHES] = 0
             while not report[DONE] and report[N_MATCHES] < size:
@@ -125,11 +125,11 @@ class PathWalk:
                 yield self._of_one_length(_trim(out, n_matches * n))
 
     def _walk_graph(self, begin: int, stop: int, size: int, path: Path | None) -> Iterator[MatchBlock]:
-        own = self.entries
+        entries = self.entries
         start = np.zeros(1, np.int64) if path is None else path.entries
         arguments = [
-            stop, WORK_PER_CALL, *self._ends[:2], own.position, own.low, own.high, own.window_start,
-            own.offset, own.latest,
+            stop, WORK_PER_CALL, *self._ends[:2], entries.position, entries.low, entries.high,
+            entries.window_start, entries.offset, entries.latest,
         ]  # fmt: skip
         depth, n_items = max(_FEW_EVENTS, len(start)), max(_ITEMS_PER_BLOCK, 4 * size)
         scratch = _scratch(depth)
@@ -139,7 +139,7 @@ class PathWalk:
             scratch[0][: len(start)] = path.states
             report[SEEK] = len(start) - 1
         while not report[DONE]:
-            run, values = own.kernel(write_walk, "walk")
+            run, values = entries.kernel(write_walk, "walk")
             outputs = np.empty(n_items, np.int64), np.empty(n_items, np.int16), np.empty(size + 1, np.int64)
             outputs[2][0] = 0
             report[N_MATCHES] = report[N_ITEMS] = report[REASON] = 0
@@ -153,8 +153,8 @@ class PathWalk:
             n_matches, n_used = int(report[N_MATCHES]), int(report[N_ITEMS])
             if n_matches:
                 sizes = n_used, n_used, n_matches + 1
-                made = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
-                yield MatchBlock(*made, np.full(n_matches, self.number, np.int16))
+                trimmed = [_trim(array, n) for array, n in zip(outputs, sizes, strict=True)]
+                yield MatchBlock(*trimmed, np.full(n_matches, self.number, np.int16))
 
     def _of_one_length(self, positions: np.ndarray) -> MatchBlock:
         n = len(positions) // self.n_states
@@ -276,9 +276,9 @@ def _trim(array: np.ndarray, n: int) -> np.ndarray:
 def _scratch(depth: int) -> list[np.ndarray]:
     """Return the scratch arrays of the walk of a graph, indexed by depth of a path."""
     path = [np.zeros(depth, np.int64), np.zeros(depth, np.int64), np.zeros(depth, np.int16)]
-    one = [np.zeros(depth, np.int64) for _ in range(6)]
+    flat_arrays = [np.zeros(depth, np.int64) for _ in range(6)]
     more = [np.zeros((depth, 2), np.int64), np.zeros((depth, 3, FEW), np.int64)]
-    return [*path, *one, *more, *(np.zeros(depth, np.int64) for _ in range(3))]
+    return [*path, *flat_arrays, *more, *(np.zeros(depth, np.int64) for _ in range(3))]
 
 
 def _deepen(scratch: list[np.ndarray], depth: int) -> list[np.ndarray]:

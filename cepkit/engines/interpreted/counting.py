@@ -61,7 +61,7 @@ class Buffer:
     def add_tests(self, made: Tests) -> list[list[int]]:
         """Add the numbers of tests and return a row for each: where its numbers, lows and widths begin."""
         rows = zip(made.numbers, made.low, made.width, strict=True)
-        return [[self.add(own) for own in row] for row in rows]
+        return [[self.add(values) for values in row] for row in rows]
 
     def whole(self) -> np.ndarray:
         """Return all arrays as one."""
@@ -76,13 +76,13 @@ _SHARE_TO_BEGIN_AGAIN = 2  # a kernel takes a small part of the time, but loadin
 
 def counting_tests_of(graph: StateGraph) -> list[tuple[PairTest, ...]] | str:
     """Return the tests of every link, or why the graph cannot be interpreted, to complete "it …"."""
-    made = []
+    tests_of_links = []
     for link in graph.links:
         tests = pair_tests_of(link.terms, link.earlier.__contains__)
         if isinstance(tests, str):
             return tests
-        made.append(tests)
-    return made
+        tests_of_links.append(tests)
+    return tests_of_links
 
 
 def absence_tests_of(absence: LinkAbsence) -> tuple[PairTest, ...] | str:
@@ -131,22 +131,22 @@ def count_interpreted(
         source, target = graph.pool_of_component(link.source), graph.pool_of_component(link.target)
         shape = sizes[source], sizes[target]
         with np.errstate(all="ignore"):
-            made = numbers_of(tests[k], readers.reader(source), readers.reader(target), shape)
-        test_rows += numbers.add_tests(made)
+            compared = numbers_of(tests[k], readers.reader(source), readers.reader(target), shape)
+        test_rows += numbers.add_tests(compared)
         if link.has_far:
             limit = layout.array("limit", k).view(np.uint64)
-            own = layout.array("members", target).view(np.uint64)
-            width = np.uint64(np.iinfo(np.int64).max) - own
-            test_rows.append([numbers.add(limit), numbers.add(own), numbers.add(width)])
+            target_places = layout.array("members", target).view(np.uint64)
+            width = np.uint64(np.iinfo(np.int64).max) - target_places
+            test_rows.append([numbers.add(limit), numbers.add(target_places), numbers.add(width)])
         first_test.append(len(test_rows))
-        alive_at.append(-1 if made.alive is None else places.add(made.alive))
+        alive_at.append(-1 if compared.alive is None else places.add(compared.alive))
     edges, first_edge = [], [0]
-    found: dict[tuple, int] = {}
+    place_of_key: dict[tuple, int] = {}
 
     def place_of(*key: str | int) -> int:
-        if key not in found:
-            found[key] = places.add(layout.array(*key))
-        return found[key]
+        if key not in place_of_key:
+            place_of_key[key] = places.add(layout.array(*key))
+        return place_of_key[key]
 
     for t in range(len(graph.states)):
         for e in graph.into(t):
@@ -196,9 +196,9 @@ def nearest_interpreted(
     readers, numbers = PoolReaders(layout), Buffer(np.uint64)
     members = layout.array("members", pools[0])
     with np.errstate(all="ignore"):
-        made = numbers_of(tests, *map(readers.reader, pools), (len(members), len(first)))
-    rows = _table(numbers.add_tests(made), 3)
-    first = first if made.alive is None else np.where(made.alive, first, stop)
+        compared = numbers_of(tests, *map(readers.reader, pools), (len(members), len(first)))
+    rows = _table(numbers.add_tests(compared), 3)
+    first = first if compared.alive is None else np.where(compared.alive, first, stop)
     out, done = np.empty(len(first), np.int64), 0
     run = load_kernels(COUNTING).nearest
     with np.errstate(all="ignore"):
@@ -239,7 +239,9 @@ def anchored_tests_of(graph: AnchoredGraph) -> AnchoredTests | str:
 
     of_component = [tests_by_side(terms, side_of) for terms in graph.given]
     of_link = [tests_by_side(link.terms, partial(side_of, earlier=link.earlier)) for link in graph.links]
-    if reason := next((own for own in (*of_component, *of_link) if isinstance(own, str)), None):
+    if reason := next(
+        (part_tests for part_tests in (*of_component, *of_link) if isinstance(part_tests, str)), None
+    ):
         return reason
     return AnchoredTests(tuple(of_component[state.component] for state in graph.states), tuple(of_link))
 
@@ -250,12 +252,15 @@ class AnchoredTables:
     def __init__(self, layout, tests: AnchoredTests):
         graph, entries, anchors = layout.graph, layout.entries, layout.anchors
         constants = constants_of(layout.program, layout.inputs)
-        of = {
+        readers = {
             ANCHOR: ColumnReader(PickedColumns(layout.inputs.columns, anchors), *constants),
             LATER: ColumnReader(PickedColumns(layout.inputs.columns, entries), *constants),
         }
-        of[EARLIER] = of[LATER]
-        self._readers, self._sizes = of, {ANCHOR: len(anchors), LATER: len(entries), EARLIER: len(entries)}
+        readers[EARLIER] = readers[LATER]
+        self._readers, self._sizes = (
+            readers,
+            {ANCHOR: len(anchors), LATER: len(entries), EARLIER: len(entries)},
+        )
         self._numbers, self._tests, self._links = Buffer(np.uint64), [], []
         self.n_states = len(graph.states)
         self._n_bits = self.n_states
@@ -277,19 +282,21 @@ class AnchoredTables:
         leaves = self._bit() if (EARLIER, ANCHOR) in sided or (EARLIER, EARLIER) in sided else 0
         self._require(sided, {ANCHOR: enters, LATER: enters, EARLIER: leaves})
         if near:  # the entry e is below the limit of the anchor
-            own = np.arange(1, len(layout.entries) + 1).view(np.uint64)
+            entry_numbers = np.arange(1, len(layout.entries) + 1).view(np.uint64)
             limit = layout.array("near").astype(np.int64).view(np.uint64)
-            self._tests.append([*map(self._numbers.add, (own, np.zeros_like(limit), limit)), enters])
+            self._tests.append(
+                [*map(self._numbers.add, (entry_numbers, np.zeros_like(limit), limit)), enters]
+            )
         links = []
         if source > 0:
-            made = numbers_of(
+            compared = numbers_of(
                 sided.get((EARLIER, LATER), ()), *(self._readers[side] for side in (EARLIER, LATER)),
                 (len(layout.entries),) * 2,
             )  # fmt: skip
-            if made.alive is not None:
+            if compared.alive is not None:
                 enters = enters or self._bit()
-                self._of_entry[~made.alive] &= ~enters
-            links += self._numbers.add_tests(made)
+                self._of_entry[~compared.alive] &= ~enters
+            links += self._numbers.add_tests(compared)
             links += self._limits(layout)
         number = sum(row[4] >= 0 for row in self._edges) if links else -1
         begin = len(self._links)
@@ -301,11 +308,11 @@ class AnchoredTables:
         later = np.arange(len(layout.entries)).view(np.uint64)
         rows = []
         if layout.program.window.strict_time:
-            own = layout.array("later").view(np.uint64)
-            rows.append([*map(self._numbers.add, (own, np.zeros_like(later), later))])
+            limits = layout.array("later").view(np.uint64)
+            rows.append([*map(self._numbers.add, (limits, np.zeros_like(later), later))])
         if layout.graph.has_gap:
-            own, low = layout.array("gap").view(np.uint64), later + np.uint64(1)
-            rows.append([*map(self._numbers.add, (own, low, np.uint64(1 << 63) - low))])
+            limits, low = layout.array("gap").view(np.uint64), later + np.uint64(1)
+            rows.append([*map(self._numbers.add, (limits, low, np.uint64(1 << 63) - low))])
         return rows
 
     def _bit(self) -> int:
@@ -318,26 +325,26 @@ class AnchoredTables:
             if (vector, scalar) == (EARLIER, LATER):
                 continue
             bits = bits_of_side[vector]
-            made = numbers_of(
+            compared = numbers_of(
                 tests,
                 self._readers[vector],
                 self._readers[scalar],
                 (self._sizes[vector], self._sizes[scalar]),
             )
             if vector == scalar:
-                self._fail(vector, made, bits)
+                self._fail(vector, compared, bits)
                 continue
-            if made.alive is not None:
-                self._of_anchor[~made.alive] &= ~bits
-            self._tests += [[*row, bits] for row in self._numbers.add_tests(made)]
+            if compared.alive is not None:
+                self._of_anchor[~compared.alive] &= ~bits
+            self._tests += [[*row, bits] for row in self._numbers.add_tests(compared)]
 
     def _fail(self, side: int, made, bits: int) -> None:
         """Let the bits of events fail that do not pass tests on themselves."""
-        own = self._of_anchor if side == ANCHOR else self._of_entry
+        event_bits = self._of_anchor if side == ANCHOR else self._of_entry
         for numbers, low, width in zip(made.numbers, made.low, made.width, strict=True):
-            own[numbers - low > width] &= ~bits
+            event_bits[numbers - low > width] &= ~bits
         if made.alive is not None:
-            own[~made.alive] &= ~bits
+            event_bits[~made.alive] &= ~bits
 
     def arguments(self, layout, dtype: type) -> list:
         """Return the arguments of a kernel from ``at`` to ``listed_number``."""
@@ -375,9 +382,9 @@ def path_values(layout, place: np.ndarray, limits: list[np.ndarray]) -> tuple[np
 
     for k, tests in enumerate(counting_tests_of(graph)):
         with np.errstate(all="ignore"):
-            made = numbers_of(tests, reader, reader, (n, n))
-        rows = [] if made.alive is None else [row(0, np.where(made.alive, 0, 1), 0)]
+            compared = numbers_of(tests, reader, reader, (n, n))
+        rows = [] if compared.alive is None else [row(0, np.where(compared.alive, 0, 1), 0)]
         rows += [row(np.arange(n), near_of[k], _WIDE)] if k in near_of else []
         rows += [row(far_of[k], place, _WIDE)] if k in far_of else []
-        rows_of_link.append(rows + numbers.add_tests(made))
+        rows_of_link.append(rows + numbers.add_tests(compared))
     return place, *values_of(graph, rows_of_link, numbers.whole())

@@ -48,7 +48,7 @@ class Interpreter:
         ``note`` gets the number of visited partial matches and the most live starts of a partition.
         """
         run = load_kernels(KERNELS).advance
-        found: list[tuple[np.ndarray, np.ndarray]] = []
+        spans: list[tuple[np.ndarray, np.ndarray]] = []
         floats, integers = self._registers(inputs)
         report = np.zeros(5, np.int64)
         room = min(len(partition), _EVENTS_PER_CHUNK)
@@ -58,30 +58,31 @@ class Interpreter:
             for low in range(0, len(partition), _EVENTS_PER_CHUNK):
                 checkpoint()
                 high = min(low + _EVENTS_PER_CHUNK, len(partition))
-                own = np.ascontiguousarray(partition[low:high])
-                chunk = _Chunk(code, state, own, inputs, slice(low, high))
+                chunk_partitions = np.ascontiguousarray(partition[low:high])
+                chunk = _Chunk(code, state, chunk_partitions, inputs, slice(low, high))
                 fulfilled, of_floats, of_integers = chunk.compute()
                 done = 0
-                while done < len(own):
+                while done < len(chunk_partitions):
                     arrays = state.arrays
                     n_found = run(
-                        own, done, len(own), row_base + low, room, _WORK_PER_CALL, fulfilled, of_floats,
-                        of_integers, code.code, code.carried, code.follow, code.masks, floats, integers,
+                        chunk_partitions, done, len(chunk_partitions), row_base + low, room, _WORK_PER_CALL,
+                        fulfilled, of_floats, of_integers, code.code, code.carried, code.follow, code.masks,
+                        floats, integers,
                         arrays["live"], arrays["list_start"], arrays["list_mask"], arrays["list_floats"],
                         arrays["list_integers"], *out, report,
                     )  # fmt: skip
                     done, _, work, most, reason = report.tolist()
                     note(work, most)
                     if n_found:
-                        found.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
+                        spans.append((out[0][:n_found].copy(), out[1][:n_found].copy()))
                     if reason == _LIST_FULL:
                         state.grow("list")
                     checkpoint()
                 if progress is not None:
-                    progress(len(own))
-        if not found:
+                    progress(len(chunk_partitions))
+        if not spans:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.concatenate([first for first, _ in found]), np.concatenate([last for _, last in found])
+        return np.concatenate([first for first, _ in spans]), np.concatenate([last for _, last in spans])
 
     def label(
         self, partition: np.ndarray, n_partitions: int, inputs: Inputs, event_of_item: np.ndarray,
@@ -99,8 +100,8 @@ class Interpreter:
             for low in range(0, len(partition), _EVENTS_PER_CHUNK):
                 checkpoint()
                 rows = slice(low, min(low + _EVENTS_PER_CHUNK, len(partition)))
-                own = np.ascontiguousarray(partition[rows])
-                whole = _Chunk(code, state, own, inputs, rows).compute()
+                chunk_partitions = np.ascontiguousarray(partition[rows])
+                whole = _Chunk(code, state, chunk_partitions, inputs, rows).compute()
                 begin, end = np.searchsorted(rising, [rows.start, rows.stop])
                 items, events = order[begin:end], rising[begin:end] - low
                 fulfilled[items] = whole[0][events]

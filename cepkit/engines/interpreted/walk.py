@@ -73,9 +73,9 @@ def data_of(places, code: ConditionCode) -> tuple[np.ndarray, np.ndarray, np.nda
     ]
     columns = {name: values for name, values in places.inputs.columns.items() if values.ndim == 1}
     with np.errstate(all="ignore"):
-        for own, reader in chunk_readers(columns, places.n, constants):
+        for chunk, reader in chunk_readers(columns, places.n, constants):
             for row, value in rows:
-                row[own] = read_value(reader, value)
+                row[chunk] = read_value(reader, value)
     registers = np.zeros(code.n_registers), np.zeros(code.n_registers, np.int64)
     for register, is_float, number, value in code.constants:
         registers[0 if is_float else 1][register] = value if number is None else constants[0][number]
@@ -105,25 +105,25 @@ def ordered_tests_of(bound: BoundBranch, order: tuple[int, ...]) -> OrderedTests
     pairs: Leveled = {}
     joint: list[JointTest] = []
     of_absence: list[Leveled] = [{} for _ in bound.branch.absences]
-    for own in bound.conditions:
-        a = own.condition.absence
+    for bound_condition in bound.conditions:
+        a = bound_condition.condition.absence
 
-        def level(leaf: Term, own: BoundCondition = own) -> int:
-            return _level(bound, own, leaf.data[0], level_of)
+        def level(leaf: Term, condition: BoundCondition = bound_condition) -> int:
+            return _level(bound, condition, leaf.data[0], level_of)
 
-        for term in conjuncts_of(own.term):
-            found = tests_by_side([term], level)
-            if isinstance(found, str):
-                test = found if a is not None else joint_test_of(term, level)
+        for term in conjuncts_of(bound_condition.term):
+            leveled_tests = tests_by_side([term], level)
+            if isinstance(leveled_tests, str):
+                test = leveled_tests if a is not None else joint_test_of(term, level)
                 if isinstance(test, str):
                     return test
                 joint.append(test)
                 continue
-            if a is not None and any(vector != n for vector, _ in found):
+            if a is not None and any(vector != n for vector, _ in leveled_tests):
                 return "has conditions on an absent event that do not read it"
-            made = pairs if a is None else of_absence[a]
-            for levels, tests in found.items():
-                made[levels] = made.get(levels, ()) + tests
+            target_tests = pairs if a is None else of_absence[a]
+            for levels, tests in leveled_tests.items():
+                target_tests[levels] = target_tests.get(levels, ()) + tests
     return OrderedTests(pairs, tuple(joint), tuple(of_absence))
 
 
@@ -138,12 +138,12 @@ class OrderedTables:
     """The arguments of the kernel for a branch; see `cepkit.kernels.interpreted_ordered.search`."""
 
     def __init__(self, branch, tests: OrderedTests):
-        own, bound, order = branch.own, branch.bound, branch.order
-        self.own, self.order, self.n = own, order, len(order)
+        events, bound, order = branch.own, branch.bound, branch.order
+        self.own, self.order, self.n = events, order, len(order)
         self._level_of = {c: level for level, c in enumerate(order)}
-        self._test_of = [test_of(own.program, terms) for terms in bound.accepts]
-        self._members = [own.members(self._test_of[c]) for c in order]
-        self._constants = constants_of(own.program, own.places.inputs)
+        self._test_of = [test_of(events.program, terms) for terms in bound.accepts]
+        self._members = [events.members(self._test_of[c]) for c in order]
+        self._constants = constants_of(events.program, events.places.inputs)
         self._readers = [self._reader(members) for members in self._members]
         self._places, self._numbers, self._tests = Buffer(np.int64), Buffer(np.uint64), []
         self._floats = Buffer(np.float64)
@@ -160,10 +160,10 @@ class OrderedTables:
                 row = [c, self._places.add(self._members[level]), len(bounds)]
                 bounds += self._bounds(level)
                 row += [len(bounds), len(self._tests)]
-                pairs = {key: of for key, of in tests.pairs.items() if key[0] == level}
+                pairs = {key: pair_tests for key, pair_tests in tests.pairs.items() if key[0] == level}
                 self._add_tests(pairs, level, self._readers[level], len(self._members[level]))
-                if c == self.n - 1 and own.events.n_partitions > 1:
-                    position = own.places.position_of_place[self._members[level]]
+                if c == self.n - 1 and events.events.n_partitions > 1:
+                    position = events.places.position_of_place[self._members[level]]
                     at = self._numbers.add(position.astype(np.int64).view(np.uint64))
                     self._tests.append([-1, at, self._limits, self._limits + 1])
                 own_joint = [test for test in tests.joint if test.level == level]
@@ -224,30 +224,30 @@ class OrderedTables:
     def _add_tests(self, leveled: Leveled, level: int, reader: ColumnReader, size: int) -> None:
         for (vector, scalar), tests in leveled.items():
             if scalar == vector:
-                made = numbers_of(tests, reader, reader, (size, size))
-                holds = np.ones(size, np.bool_) if made.alive is None else made.alive.copy()
-                for numbers, low, width in zip(made.numbers, made.low, made.width, strict=True):
+                compared = numbers_of(tests, reader, reader, (size, size))
+                holds = np.ones(size, np.bool_) if compared.alive is None else compared.alive.copy()
+                for numbers, low, width in zip(compared.numbers, compared.low, compared.width, strict=True):
                     holds &= numbers - low <= width
                 self._add_test(holds)
                 continue
             n_other = len(self._members[scalar])
-            made = numbers_of(tests, reader, self._readers[scalar], (size, n_other))
-            self._tests += [[scalar, *row] for row in self._numbers.add_tests(made)]
-            if made.alive is not None:
+            compared = numbers_of(tests, reader, self._readers[scalar], (size, n_other))
+            self._tests += [[scalar, *row] for row in self._numbers.add_tests(compared)]
+            if compared.alive is not None:
                 every = np.zeros(size, np.uint64)
                 width = np.zeros(n_other, np.uint64)
-                low = np.where(made.alive, 0, 1).astype(np.uint64)
+                low = np.where(compared.alive, 0, 1).astype(np.uint64)
                 self._tests += [[scalar, *row] for row in self._numbers.add_tests(
                     Tests([every], [low], [width], None))]  # fmt: skip
 
     def _add_comparison(self, test: JointTest, comparison: JointComparison) -> None:
         """Add a comparison with a value of several events; the kernel computes the interval."""
         base, level = len(self._registers[0]), test.level
-        numbers, known = ordered_numbers(
+        numbers, has_number = ordered_numbers(
             self._readers[level], comparison.one, comparison.as_floats, len(self._members[level])
         )
-        if not known.all():
-            self._add_test(known)
+        if not has_number.all():
+            self._add_test(has_number)
         slot = self._numbers.add(np.zeros(2, np.uint64))
         self._tests.append([-1, self._numbers.add(numbers.view(np.uint64)), slot, slot + 1])
         self._joints.append([
@@ -261,8 +261,8 @@ class OrderedTables:
         for registers in self._registers:
             registers += [0] * test.n_registers
         for register, is_float, number, value in test.constants:
-            given = value if number is None else self._constants[0][number]
-            self._registers[0 if is_float else 1][base + register] = given
+            constant = value if number is None else self._constants[0][number]
+            self._registers[0 if is_float else 1][base + register] = constant
         for value, register, level in test.values:
             read = np.broadcast_to(read_value(self._readers[level], value), len(self._members[level]))
             at = (self._floats if value.is_float else self._places).add(read)
@@ -274,14 +274,14 @@ class OrderedTables:
     def _add_test(self, holds: np.ndarray) -> None:
         """Add the test that a member's own truth is 1."""
         at = self._numbers.add(holds.astype(np.uint64))
-        one = self._numbers.add(np.array([1, 0], np.uint64))
-        self._tests.append([-1, at, one, one + 1])
+        limit_place = self._numbers.add(np.array([1, 0], np.uint64))
+        self._tests.append([-1, at, limit_place, limit_place + 1])
 
     def _absence(self, bound: BoundBranch, a: int, leveled: Leveled) -> list[int]:
         """Return the row of an absence."""
-        absence, own = bound.branch.absences[a], self.own
-        test = test_of(own.program, bound.absent_accepts[a])
-        rank, members, last = own.rank(test), own.members(test), self.n - 1
+        absence, events = bound.branch.absences[a], self.own
+        test = test_of(events.program, bound.absent_accepts[a])
+        rank, members, last = events.rank(test), events.members(test), self.n - 1
         if absence.after < 0:
             begin, low = last, rank[self._limit("time_start", last)]
         else:

@@ -75,7 +75,7 @@ def _prepare(
     automaton = build_row_automaton(query.pattern)
     primary = [variable.name for variable in rp.row_variables(query.pattern)]
     members = {name: frozenset([name]) for name in primary}
-    members |= {name: frozenset(of) for name, of in query.subset}
+    members |= {name: frozenset(subset_members) for name, subset_members in query.subset}
     define = dict(query.define)
     scope = ColumnScope(query.source, schema, params, variables=members)
     compiled = {
@@ -138,11 +138,15 @@ def result_schema(
     order_by: Sequence[str],
 ) -> dict[str, ColumnType]:
     """Return the types of the columns of the result of a clause, in its order."""
-    made = {name: measure.type for (name, _), measure in zip(clause.measures, measures, strict=True)}
+    measured = {name: measure.type for (name, _), measure in zip(clause.measures, measures, strict=True)}
     if clause.rows_per_match == "one":
-        return {**{name: schema[name] for name in partition_by}, **made}
+        return {**{name: schema[name] for name in partition_by}, **measured}
     before = {name: schema[name] for name in (*partition_by, *order_by)}
-    return {**before, **made, **{name: of for name, of in schema.items() if name not in before}}
+    return {
+        **before,
+        **measured,
+        **{name: column_type for name, column_type in schema.items() if name not in before},
+    }
 
 
 def scope_of_result(
@@ -152,12 +156,12 @@ def scope_of_result(
     table: Sequence[str],
 ) -> ColumnScope:
     """Return what the expressions of a SELECT refer to; ``table`` has the columns of the table."""
-    known = {name.lower() for name in result}
+    result_names = {name.lower() for name in result}
     hidden = {
         name.lower(): f"The table has {name}, but ONE ROW PER MATCH shows only PARTITION BY and MEASURES; "
         f"write MEASURES LAST({name}) AS {name}, or ALL ROWS PER MATCH"
         for name in table
-        if name.lower() not in known
+        if name.lower() not in result_names
     }
     return ColumnScope(query.rows.source, result, params, inside=True, more=hidden)
 

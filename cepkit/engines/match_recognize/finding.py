@@ -105,17 +105,19 @@ class NearbyRows(VectorReader):
             operand = operand.operand
         if any(isinstance(node, rp.Navigation) for node in operand.walk()):
             raise NotVectorizedError
-        found = self.value(operand, distance)
-        return found.with_missing(self._beyond(distance)) if distance else found
+        vector = self.value(operand, distance)
+        return vector.with_missing(self._beyond(distance)) if distance else vector
 
     def _beyond(self, distance: int) -> np.ndarray:
         """Return the places from which a distance leads out of the partition."""
         if distance not in self._outside:
-            found = []
+            outside_places = []
             for step in range(min(abs(distance), int((self._ends - self._starts).max()))):
                 places = self._starts + step if distance < 0 else self._ends - 1 - step
-                found.append(places[places < self._ends] if distance < 0 else places[places >= self._starts])
-            self._outside[distance] = np.concatenate(found)
+                outside_places.append(
+                    places[places < self._ends] if distance < 0 else places[places >= self._starts]
+                )
+            self._outside[distance] = np.concatenate(outside_places)
         return self._outside[distance]
 
 
@@ -162,10 +164,10 @@ class _Compared:
     missing: np.ndarray
 
     def holds(self, low: int, high: int) -> np.ndarray:
-        found = self.compare(_part(self.left, low, high), _part(self.right, low, high))
+        truths = self.compare(_part(self.left, low, high), _part(self.right, low, high))
         first, until = np.searchsorted(self.missing, (low, high))
-        found[self.missing[first:until] - low] = False
-        return found
+        truths[self.missing[first:until] - low] = False
+        return truths
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,10 @@ class _Joined:
 
     def holds(self, low: int, high: int) -> np.ndarray:
         first, *others = self.parts
-        found = first.holds(low, high)
+        truths = first.holds(low, high)
         for other in others:
-            self.join(found, other.holds(low, high), out=found)
-        return found
+            self.join(truths, other.holds(low, high), out=truths)
+        return truths
 
 
 def block_test(rows: NearbyRows, tree: ex.Expression) -> BlockTest | None:
@@ -197,15 +199,17 @@ def block_test(rows: NearbyRows, tree: ex.Expression) -> BlockTest | None:
             return _Joined(join, tests) if len(tests) == len(parts) else None
         case ex.Comparison(operator=sign, left=left, right=right) if _is_read(left) and _is_read(right):
             try:
-                one, other = converted([rows.value(left), rows.value(right)])
-                if not (one.is_number and other.is_number) or (one.is_one and other.is_one):
+                left_vector, right_vector = converted([rows.value(left), rows.value(right)])
+                if not (left_vector.is_number and right_vector.is_number) or (
+                    left_vector.is_one and right_vector.is_one
+                ):
                     return None
-                compare = comparing(sign, one, other)
+                compare = comparing(sign, left_vector, right_vector)
             except NotVectorizedError:
                 return None
-            missing = join_missing(one.missing, other.missing)
+            missing = join_missing(left_vector.missing, right_vector.missing)
             places = [places if places.dtype != bool else np.flatnonzero(places) for places in missing]
-            return _Compared(compare, one.values, other.values, _in_order(places))
+            return _Compared(compare, left_vector.values, right_vector.values, _in_order(places))
     return None
 
 
@@ -308,7 +312,7 @@ class _KernelSearch:
         """Return the conditions that hold at each place of some partitions, as the bits of an integer."""
         low, high = (int(self.order.first_place_of_partition[p]) for p in (first, until))
         dtype = np.uint8 if len(self.conditions) <= MOST_CONDITIONS else np.uint64
-        rows, found = None, None
+        rows, bits = None, None
         for bit, ((name, tree), test) in enumerate(zip(self.conditions, self._tests, strict=True)):
             if test is not None:
                 held = test.holds(low, high)
@@ -319,11 +323,11 @@ class _KernelSearch:
                 except NotVectorizedError:
                     held = self._by_python(name, tree, first, until)
             held = held.view(np.uint8).astype(dtype, copy=False)
-            if found is None:
-                found = held
+            if bits is None:
+                bits = held
             else:
-                found |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
-        return np.zeros(high - low, dtype) if found is None else found
+                bits |= np.multiply(held, dtype(1 << bit), out=held)  # ten times as fast as a shift
+        return np.zeros(high - low, dtype) if bits is None else bits
 
     @cached_property
     def _tests(self) -> list[BlockTest | None]:
@@ -356,11 +360,11 @@ class _KernelSearch:
         steps = tables.steps() if self.after == PAST_LAST_ROW else None
         if steps is not None:
             return self.separate_matches(mark, steps)
-        found = _Matches(self)
+        matches = _Matches(self)
         find = self.kernels.find_matches
         choices = tables.choice, tables.first_choice
-        found.run(lambda *rest: find(bounds, mark, *choices, self.is_target, self.after, *rest))
-        return found.result()
+        matches.run(lambda *rest: find(bounds, mark, *choices, self.is_target, self.after, *rest))
+        return matches.result()
 
     def mark(self, symbol: np.ndarray, tables: SetTables, bounds: np.ndarray, mark: np.ndarray) -> None:
         """Mark the places of some partitions, half of them in each of two chains."""
@@ -412,7 +416,7 @@ class _KernelSearch:
             if (clock == NULL_INTEGER).any():
                 return None
         lists = transitions.first_follower, transitions.followers
-        found = _Matches(self)
+        matches = _Matches(self)
         for first, until in self.blocks(max(1, _CELLS_OF_WAYS // max(1, n_states))):
             checkpoint()
             holds = self.truths(first, until).astype(np.uint64, copy=False)
@@ -420,11 +424,11 @@ class _KernelSearch:
             self.kernels.measure_ways(
                 bounds, first, until, holds, transitions.conditions, *lists, transitions.can_end, ways
             )
-            given = bounds, until, ways, *lists, clock, width, self.is_target, self.after
-            found.at[TARGET] = first
+            arguments = bounds, until, ways, *lists, clock, width, self.is_target, self.after
+            matches.at[TARGET] = first
             find = self.kernels.find_matches_by_ways
-            found.run(lambda *rest, find=find, given=given: find(*given, *rest))
-        return found.result()
+            matches.run(lambda *rest, find=find, arguments=arguments: find(*arguments, *rest))
+        return matches.result()
 
 
 def _beginning() -> np.ndarray:
@@ -446,8 +450,8 @@ class _Matches:
     def run(self, find: Callable[..., int]) -> None:
         """Call a kernel until it is done."""
         while True:
-            given = self.first_match_of_partition, self.start_of_match, self.end_of_match, self.states
-            result = find(_PLACES_PER_CALL, self.at, *given)
+            outputs = self.first_match_of_partition, self.start_of_match, self.end_of_match, self.states
+            result = find(_PLACES_PER_CALL, self.at, *outputs)
             if result == DONE:
                 return
             if result == NO_TARGET:

@@ -57,8 +57,8 @@ class RowOrder:
             np.take(values, self.row_of_place, out=out, mode="clip")
         else:
             bits = np.dtype(f"u{values.dtype.itemsize}")
-            given = np.ascontiguousarray(values).view(bits), out.view(bits)
-            load_kernels(FINDING).place_values(self.code_of_row, self.first_place_of_code.copy(), *given)
+            bit_views = np.ascontiguousarray(values).view(bits), out.view(bits)
+            load_kernels(FINDING).place_values(self.code_of_row, self.first_place_of_code.copy(), *bit_views)
 
     def with_room(self, values: np.ndarray, before: int, after: int) -> np.ndarray:
         """Return values of the frame's rows in the order of the places, between zeros."""
@@ -132,17 +132,21 @@ class FoundRows:
         ]
 
     def _matches(self, matches: Sequence[int], base: int) -> list[RowMatch]:
-        found = []
+        row_matches = []
         for number, m in enumerate(matches, 1):
             states = self.states[self.first_state_of_match[m] : self.first_state_of_match[m + 1]]
-            found.append(RowMatch(number, int(self.start_of_match[m]) - base, tuple(states.tolist())))
-        return found
+            row_matches.append(RowMatch(number, int(self.start_of_match[m]) - base, tuple(states.tolist())))
+        return row_matches
 
 
 def collect_matches(order: RowOrder, matches: Sequence[Sequence[RowMatch]]) -> FoundRows:
     """Return the matches of each partition as arrays."""
     first = order.first_place_of_partition.tolist()
-    every = [(base, match) for base, of in zip(first, matches, strict=False) for match in of]
+    every = [
+        (base, match)
+        for base, partition_matches in zip(first, matches, strict=False)
+        for match in partition_matches
+    ]
     return FoundRows(
         start_of_match=np.array([base + match.start for base, match in every], np.int64),
         end_of_match=np.array([base + match.rows().stop for base, match in every], np.int64),
@@ -168,7 +172,9 @@ class PlacedColumn:
     def inner(self) -> Vector:
         """The column without the room at its ends."""
         whole, here = self.vector, slice(self.n_before, len(self.vector.values) - self.n_after)
-        return Vector(whole.values[here], whole.type, tuple(one[here] for one in whole.missing), whole.texts)
+        return Vector(
+            whole.values[here], whole.type, tuple(places[here] for places in whole.missing), whole.texts
+        )
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
             else:
                 labels |= isinstance(node, rp.Classifier)
                 variable = None if isinstance(node, ex.Attribute) else node.variable
-                own = variable is None or name in members[variable]
-                if own and not from_first and offset == 0:
+                is_member = variable is None or name in members[variable]
+                if is_member and not from_first and offset == 0:
                     if isinstance(node, rp.Classifier):
                         variables[name] = None
                     continue  # the current row
@@ -68,7 +68,7 @@ def history_needs(define: Mapping[str, ex.Expression], members: Mapping[str, fro
                     variables[name] = None
                     needs_start = True
                     continue
-                rows = offset if own and not from_first else offset + 1
+                rows = offset if is_member and not from_first else offset + 1
                 key = ("first" if from_first else "last", variable)
                 sizes[key] = max(sizes.get(key, 0), rows)
             variables[name] = None
@@ -147,15 +147,15 @@ class Trial:
         if variable is None:
             row = self.start + offset if from_first else self.row - offset
             return row if self.start <= row <= self.row else -1
-        own = self.variable in self.history.members[variable]
-        if own and not from_first:
+        is_member = self.variable in self.history.members[variable]
+        if is_member and not from_first:
             if offset == 0:
                 return self.row
             offset -= 1
         rows = self.state[self.history.place_of["first" if from_first else "last", variable]]
         if offset < len(rows):
             return rows[offset if from_first else -1 - offset]
-        return self.row if own and from_first and offset == len(rows) else -1
+        return self.row if is_member and from_first and offset == len(rows) else -1
 
     def label(self, row: int) -> str | None:
         """Return the variable of a row up to the current one."""
@@ -249,18 +249,18 @@ def find_row_matches(
 ) -> list[RowMatch]:
     """Return the matches of one partition, in the order in which they are found."""
     search = RowSearch(program, columns, n_rows, budget)
-    found: list[RowMatch] = []
+    matches: list[RowMatch] = []
     start = n_bytes = 0
     while start < n_rows:
-        states = search.preferred(start, len(found) + 1)
+        states = search.preferred(start, len(matches) + 1)
         if states is None:
             start += 1
         else:
-            found.append(RowMatch(len(found) + 1, start, states))
-            n_bytes += found[-1].n_bytes
+            matches.append(RowMatch(len(matches) + 1, start, states))
+            n_bytes += matches[-1].n_bytes
             check_memory(n_bytes, "the matches of a partition", is_held=True)
-            start = next_start(program, found[-1])
-    return found
+            start = next_start(program, matches[-1])
+    return matches
 
 
 def next_start(program: RowProgram, match: RowMatch) -> int:

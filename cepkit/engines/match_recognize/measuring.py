@@ -148,18 +148,18 @@ class MeasureReader(VectorReader):
         key = (variable, from_first, offset, final)
         if key in self._places:
             return self._places[key]
-        found, last = self.found, self._last(final)
+        rows, last = self.found, self._last(final)
         if variable is None:
-            start = self._at_points(found.start_of_match)
+            start = self._at_points(rows.start_of_match)
             places = start + offset if from_first else last - offset
             places[(places < start) | (places > last)] = -1
         elif (places := self._fixed(variable, from_first, offset, final)) is None:
             places = np.empty(self.n, np.int64)
-            longest = int((found.end_of_match - found.start_of_match).max(initial=0))
-            given = self._first_point, last, found.start_of_match, found.first_state_of_match, found.states
+            longest = int((rows.end_of_match - rows.start_of_match).max(initial=0))
+            arguments = self._first_point, last, rows.start_of_match, rows.first_state_of_match, rows.states
             find_rows = load_kernels(MEASURING).find_rows
             scratch = np.empty(longest, np.int64)
-            find_rows(*given, self._is_member(variable), int(from_first), offset, scratch, places)
+            find_rows(*arguments, self._is_member(variable), int(from_first), offset, scratch, places)
         self._places[key] = places
         return places
 
@@ -208,18 +208,18 @@ class MeasureReader(VectorReader):
             bounds, moved = self.order.first_place_of_partition, at + read.distance
             is_inside = (at >= 0) & (moved >= bounds[partition]) & (moved < bounds[partition + 1])
             at = np.where(is_inside, moved, -1)
-        found, outside = self.value(read.operand, at), at < 0
-        return found.with_missing(outside) if outside.any() else found
+        vector, outside = self.value(read.operand, at), at < 0
+        return vector.with_missing(outside) if outside.any() else vector
 
     def _labels(self, at: np.ndarray) -> Vector:
-        found, match = self.found, self.points.match_of_point
-        start, end = found.start_of_match[match], found.end_of_match[match]
+        rows, match = self.found, self.points.match_of_point
+        start, end = rows.start_of_match[match], rows.end_of_match[match]
         is_inside = (at >= start) & (at < end)
         names = list(dict.fromkeys(self._names))
         code_of_state = np.array([names.index(name) for name in self._names] or [0], np.int64)
         codes = np.full(self.n, -1, np.int64)
-        items = (found.first_state_of_match[match] + at - start)[is_inside]
-        codes[is_inside] = code_of_state[found.states[items]]
+        items = (rows.first_state_of_match[match] + at - start)[is_inside]
+        codes[is_inside] = code_of_state[rows.states[items]]
         return Vector(
             codes, ColumnType(TEXT), () if is_inside.all() else (~is_inside,), np.array(names, object)
         )
@@ -241,12 +241,12 @@ class MeasureReader(VectorReader):
             if counts is not None:
                 return Vector(counts, kind)
         totals, counts = np.empty(self.n, values.dtype), np.empty(self.n, np.int64)
-        found, kernels = self.found, load_kernels(MEASURING)
+        rows, kernels = self.found, load_kernels(MEASURING)
         total = kernels.total_floats if values.dtype == np.float64 else kernels.total_integers
-        given = self._first_point, self._last(bool(tree.final)), found.start_of_match
-        given = *given, found.first_state_of_match, found.states, self._is_member(variable)
-        first_value = found.first_state_of_match if first_value is None else first_value
-        total(*given, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
+        arguments = self._first_point, self._last(bool(tree.final)), rows.start_of_match
+        arguments = *arguments, rows.first_state_of_match, rows.states, self._is_member(variable)
+        first_value = rows.first_state_of_match if first_value is None else first_value
+        total(*arguments, _FUNCTIONS[tree.function], first_value, values, is_null, totals, counts)
         if tree.function == "count":
             return Vector(counts, kind)
         nothing = counts == 0
@@ -258,16 +258,16 @@ class MeasureReader(VectorReader):
         """Return the argument of an aggregate at many rows, and where the rows of each match begin."""
         if any(isinstance(node, rp.Navigation | rp.RowAggregate) for node in tree.walk()):
             raise NotVectorizedError
-        found = self.found
+        rows = self.found
         if isinstance(tree, ex.Attribute | ex.Reference):
             name = column_of(tree.name or "", self.schema)
-            if self.given.is_placed(name) or 4 * len(found.states) > self.order.n_places:
-                return self.given.placed(name).inner, found.start_of_match
+            if self.given.is_placed(name) or 4 * len(rows.states) > self.order.n_places:
+                return self.given.placed(name).inner, rows.start_of_match
         if self._rows is None:
-            self._rows = MeasureReader(self.program, found, rows_of_matches(found), self.given)
+            self._rows = MeasureReader(self.program, rows, rows_of_matches(rows), self.given)
         vector = self._rows.value(tree, self._rows.points.place_of_point)
         values = np.broadcast_to(vector.values, (self._rows.n,))
-        return replace(vector, values=values), found.first_state_of_match
+        return replace(vector, values=values), rows.first_state_of_match
 
     def _summands(self, function: str, vector: Vector) -> tuple[np.ndarray, ColumnType]:
         """Return the values to aggregate and the type of the result, unless integers may be too large."""
@@ -308,12 +308,12 @@ def arrow_of_vector(vector: Vector, kind: ColumnType, n: int) -> pa.Array:
         return taken.cast(pa.string())
     if kind.kind not in _ARROW:
         raise NotVectorizedError
-    dtype, of = _ARROW[kind.kind]
+    dtype, arrow_type = _ARROW[kind.kind]
     values = vector.values
     if vector.is_one or values.dtype != dtype or not values.flags.c_contiguous:
         values = np.ascontiguousarray(np.broadcast_to(values, (n,)), dtype)
-    made = pa.array(values, mask=missing)
-    return made if of is None else made.cast(of(kind.unit, kind.timezone))
+    array = pa.array(values, mask=missing)
+    return array if arrow_type is None else array.cast(arrow_type(kind.unit, kind.timezone))
 
 
 _ARROW: dict[str, tuple[type, Callable[..., pa.DataType] | None]] = {

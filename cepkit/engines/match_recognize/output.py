@@ -127,20 +127,20 @@ def with_timed_out(
     assert program.within is not None
     match_at = {match.start: match for match in matches}
     search = RowSearch(program, columns, n_rows)
-    made: list[RowMatch] = []
+    reported: list[RowMatch] = []
     start = n_found = 0
     while start < n_rows:
         match = match_at.get(start)
         if match is None:
             search.preferred(start, n_found + 1)
             if search.waiting and is_over(program, columns, start, now):
-                made.append(RowMatch(0, start, search.waiting))
+                reported.append(RowMatch(0, start, search.waiting))
             start += 1
         else:
-            made.append(match)
+            reported.append(match)
             n_found += 1
             start = next_start(program, match)
-    return made
+    return reported
 
 
 def is_over(program: RowProgram, columns: Mapping[str, Sequence[Any]], start: int, now: int | None) -> bool:
@@ -159,7 +159,7 @@ def find_window_matches(
 ) -> list[RowMatch | None]:
     """Return the match of each row of a partition; None for no match, an empty one, or a skipped row."""
     search = RowSearch(program, columns, len(ends))
-    found: list[RowMatch | None] = []
+    matches: list[RowMatch | None] = []
     resume = n_bytes = 0
     for current, end in enumerate(ends):
         match = None
@@ -167,13 +167,13 @@ def find_window_matches(
             search.see_frame(current, end)
             match = _first_match(search, range(current, end if seek else min(current + 1, end)))
         if match is None or not match.states:
-            found.append(None)
+            matches.append(None)
             continue
-        found.append(match)
+        matches.append(match)
         n_bytes += match.n_bytes
         check_memory(n_bytes, "the matches of a partition", is_held=True)
         resume = current + 1 if program.after_match == "to_next_row" else next_start(program, match)
-    return found
+    return matches
 
 
 def _first_match(search: RowSearch, starts: range) -> RowMatch | None:

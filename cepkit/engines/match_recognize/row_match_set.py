@@ -204,10 +204,10 @@ def all_row_matches(searched: SearchedRows) -> tuple[RowMatchSet, int]:
     by_kernels = searched.search(searched.bound.program)
     if by_kernels is not None:
         return match_set_of_kernels(searched.events, by_kernels), by_kernels.n_matches
-    found, n_matches = [], 0
+    partition_matches, n_matches = [], 0
     for part in searched.partitions():
         checkpoint()
         matches = searched.matches(part.code)
         n_matches += len(matches)
-        found.append((part.positions, matches))
-    return row_match_set(searched.events, found), n_matches
+        partition_matches.append((part.positions, matches))
+    return row_match_set(searched.events, partition_matches), n_matches

@@ -23,8 +23,8 @@ def reduce_items(
         values = values.combine_chunks()
     if function == "collect":
         small = first_item[-1] < 2**31
-        of = pa.ListArray if small else pa.LargeListArray
-        return of.from_arrays(pa.array(first_item, pa.int32() if small else pa.int64()), values)
+        list_array = pa.ListArray if small else pa.LargeListArray
+        return list_array.from_arrays(pa.array(first_item, pa.int32() if small else pa.int64()), values)
     starts = first_item[:-1]
     present = values.is_valid().to_numpy(zero_copy_only=False)
     counts = _segments(np.add, present.astype(np.int64), starts)
@@ -230,16 +230,21 @@ def compare_rows(function: str, one: np.ndarray, other: np.ndarray, names: tuple
 
 def prepared_columns(program: BoundQuery, vectors: Callable[[str], np.ndarray]) -> dict[str, Column]:
     """Return the array columns that a program compares, prepared, by the names that it gives them."""
-    wanted = {name: of for name, of in program.derived.items() if isinstance(of, Prepared)}
+    wanted = {name: prepared for name, prepared in program.derived.items() if isinstance(prepared, Prepared)}
     if not wanted:
         return {}
-    matrix_of = {name: vectors(name) for name in dict.fromkeys(of.column for of in wanted.values())}
+    matrix_of = {
+        name: vectors(name) for name in dict.fromkeys(prepared.column for prepared in wanted.values())
+    }
     calls = [term for root in program.terms() for term in root.walk() if term.op == "similarity"]
     pairs = [tuple(wanted[_leaf_column(arg)].column for arg in call.args) for call in calls]
     length_of = _lengths([(call.data, *pair) for call, pair in zip(calls, pairs, strict=True)], matrix_of)
     return {
-        name: Column(_VECTORS, prepare(_of_length(matrix_of[of.column], length_of[of.column]), of.function))
-        for name, of in wanted.items()
+        name: Column(
+            _VECTORS,
+            prepare(_of_length(matrix_of[prepared.column], length_of[prepared.column]), prepared.function),
+        )
+        for name, prepared in wanted.items()
     }
 
 
@@ -251,14 +256,14 @@ def _lengths(calls: list[tuple[str, str, str]], matrix_of: Mapping[str, np.ndarr
     """Return the length of every column; a column of missing arrays gets that of a column it meets."""
     length_of = {name: matrix.shape[1] for name, matrix in matrix_of.items()}
     for _ in length_of:
-        for _, one, other in calls:
-            longest = max(length_of[one], length_of[other])
-            length_of |= {name: longest for name in (one, other) if not length_of[name]}
-    for function, one, other in calls:
-        if length_of[one] != length_of[other]:
+        for _, left, right in calls:
+            longest = max(length_of[left], length_of[right])
+            length_of |= {name: longest for name in (left, right) if not length_of[name]}
+    for function, left, right in calls:
+        if length_of[left] != length_of[right]:
             raise CepError(
-                f"{function}() compares arrays of one length: those of column {one!r} have {length_of[one]} "
-                f"numbers, those of {other!r} {length_of[other]}; cut the longer ones first"
+                f"{function}() compares arrays of one length: those of column {left!r} have "
+                f"{length_of[left]} numbers, those of {right!r} {length_of[right]}; cut the longer ones first"
             )
     return length_of
 

@@ -100,9 +100,9 @@ def measure_expressions(query: RegexQuery) -> tuple[tuple[str, ex.Expression], .
         for name in query.order_by
         for end in ("first", "last")
     ]
-    made = [*ends, ("count", ex.Aggregate("count"))]
-    names = unused_names([name for name, _ in made], query.partition_by)
-    return tuple((name, tree) for name, (_, tree) in zip(names, made, strict=True))
+    defaults = [*ends, ("count", ex.Aggregate("count"))]
+    names = unused_names([name for name, _ in defaults], query.partition_by)
+    return tuple((name, tree) for name, (_, tree) in zip(names, defaults, strict=True))
 
 
 def unused_names(wanted: Iterable[str], taken: Iterable[str]) -> list[str]:
@@ -190,8 +190,8 @@ class Evaluator:
         self._check(e.operand)
         lists, index = self.source.arrow(e.operand.name, rows), e.index
         if not is_list(lists.type):
-            of = f"column {e.operand.name!r} is of type {self.source.schema[e.operand.name]}"
-            raise self.wrong(e, f"{of}, not a list: it has no item [{index}]")
+            column_words = f"column {e.operand.name!r} is of type {self.source.schema[e.operand.name]}"
+            raise self.wrong(e, f"{column_words}, not a list: it has no item [{index}]")
         least = index + 1 if index >= 0 else -index
         items = [None if x is None or len(x) < least else x[index] for x in lists.to_pylist()]
         return plain_values(pa.array(items, type=lists.type.value_type))
@@ -372,18 +372,18 @@ class Evaluator:
     def _similarity(self, e: ex.Call, arguments) -> pa.Array:
         names = tuple(map(str, e.arguments))
         for name, side in zip(names, arguments, strict=True):
-            of = side.type
-            if not is_list(of) or not _is_number(of.value_type):
-                raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {of}")
+            side_type = side.type
+            if not is_list(side_type) or not _is_number(side_type.value_type):
+                raise self.wrong(e, f"{e.function}() needs arrays of numbers, {name} is of type {side_type}")
         try:
             if len(self.matches):
                 sides = [vectors_of_arrow(side, name) for name, side in zip(names, arguments, strict=True)]
             else:  # a check before matching: look at all rows
                 sides = [self.source.vectors(_column_of(argument))[:0] for argument in e.arguments]
-            found = compare_rows(e.function, *sides, names)
+            similarities = compare_rows(e.function, *sides, names)
         except CepError as error:
             raise self.wrong(e, str(error)) from None
-        return pa.array(found, mask=np.isnan(found))
+        return pa.array(similarities, mask=np.isnan(similarities))
 
     def _user_function(self, e: ex.Call, arguments):
         from cepkit.language.expressions.functions import registered_function
@@ -419,10 +419,10 @@ def plain_values(array: pa.Array) -> pa.Array:
     """Return values as int64, float, text or time, without a dictionary and with NaN as null."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    of = array.type
-    if pa.types.is_decimal(of) or of == pa.float16():
+    arrow_type = array.type
+    if pa.types.is_decimal(arrow_type) or arrow_type == pa.float16():
         array = array.cast(pa.float64())
-    elif pa.types.is_integer(of) and of != pa.int64():
+    elif pa.types.is_integer(arrow_type) and arrow_type != pa.int64():
         try:  # 100 + 100 does not fit 8 bits, and 3 - 5 no unsigned type
             array = array.cast(pa.int64())
         except pa.ArrowInvalid:
@@ -444,8 +444,8 @@ def _compare_exactly(sign: str, left, right):
     whole = pc.if_else(is_tie, floats, pa.scalar(0.0)).cast(pa.int64(), safe=False)
     too_large = pc.equal(floats, 2.0**63)
     below = sign in ("<", "<=", "!=")
-    found = pc.if_else(is_tie, _COMPARE[sign](left, whole), unequal)
-    return pc.if_else(pc.and_(pc.equal(as_floats, floats), too_large), pa.scalar(below), found)
+    result = pc.if_else(is_tie, _COMPARE[sign](left, whole), unequal)
+    return pc.if_else(pc.and_(pc.equal(as_floats, floats), too_large), pa.scalar(below), result)
 
 
 def _combine_times(sign: str, left, right):
@@ -456,12 +456,14 @@ def _combine_times(sign: str, left, right):
         if "overflow" not in str(error):
             raise
     wrapped = (pc.add if sign == "+" else pc.subtract)(left, right)
-    one, other, found = (
+    left_ticks, right_ticks, wrapped_ticks = (
         np.asarray(side.cast(pa.int64()).fill_null(0) if isinstance(side, pa.Array) else side.value)
         for side in (left, right, wrapped)
     )
-    overflows = ((one ^ found) & ((other if sign == "+" else ~other) ^ found)) < 0
-    nearest = pa.array(np.where(overflows, np.where(one >= 0, 2**63 - 1, 1 - 2**63), found))
+    overflows = (
+        (left_ticks ^ wrapped_ticks) & ((right_ticks if sign == "+" else ~right_ticks) ^ wrapped_ticks)
+    ) < 0
+    nearest = pa.array(np.where(overflows, np.where(left_ticks >= 0, 2**63 - 1, 1 - 2**63), wrapped_ticks))
     return pc.if_else(wrapped.is_valid(), nearest, pa.scalar(None, pa.int64())).cast(wrapped.type)
 
 
@@ -487,18 +489,18 @@ def _clean(array):
 
 def _divide_floor(operator: str, left, right):
     """Return the quotient or remainder of floor division; null for a null or a divisor of 0."""
-    one, other = (
+    dividend, divisor = (
         np.asarray(side.fill_null(0) if isinstance(side, pa.Array) else side.as_py() or 0)
         for side in (left, right)
     )
-    mask = np.broadcast_to(other == 0, np.broadcast(one, other).shape).copy()
+    mask = np.broadcast_to(divisor == 0, np.broadcast(dividend, divisor).shape).copy()
     for side in (left, right):
         mask |= (
             side.is_null().to_numpy(zero_copy_only=False) if isinstance(side, pa.Array) else not side.is_valid
         )
-    other = np.where(other == 0, 1, other)
+    divisor = np.where(divisor == 0, 1, divisor)
     with np.errstate(all="ignore"):
-        result = np.floor_divide(one, other) if operator == "//" else np.mod(one, other)
+        result = np.floor_divide(dividend, divisor) if operator == "//" else np.mod(dividend, divisor)
     if mask.ndim:
         return pa.array(result, mask=mask)
     return pa.scalar(None if mask else result.item(), left.type)

@@ -94,18 +94,20 @@ def default_measures(query: SequenceQuery) -> tuple[tuple[str, ex.Expression], .
     ``b_last_ts``. A name that a partition column or another measure has gets an underscore at its end.
 
     """
-    made: list[tuple[str, ex.Expression]] = []
+    defaults: list[tuple[str, ex.Expression]] = []
     groups = query.group_variables
     for variable in query.variables:
         if variable in groups:
-            made.append((f"{variable}_count", ex.Aggregate("count", ex.Reference(variable))))
+            defaults.append((f"{variable}_count", ex.Aggregate("count", ex.Reference(variable))))
             for column in query.order_by:
-                made.append((f"{variable}_first_{column}", ex.Reference(variable, column, 1)))
-                made.append((f"{variable}_last_{column}", ex.Reference(variable, column, ex.LAST)))
+                defaults.append((f"{variable}_first_{column}", ex.Reference(variable, column, 1)))
+                defaults.append((f"{variable}_last_{column}", ex.Reference(variable, column, ex.LAST)))
         else:
-            made += [(f"{variable}_{column}", ex.Reference(variable, column)) for column in query.order_by]
-    names = unused_names([name for name, _ in made], query.partition_by)
-    return tuple((name, tree) for name, (_, tree) in zip(names, made, strict=True))
+            defaults += [
+                (f"{variable}_{column}", ex.Reference(variable, column)) for column in query.order_by
+            ]
+    names = unused_names([name for name, _ in defaults], query.partition_by)
+    return tuple((name, tree) for name, (_, tree) in zip(names, defaults, strict=True))
 
 
 def sequence_measures(
@@ -113,12 +115,12 @@ def sequence_measures(
 ) -> dict[str, Measured]:
     """Compute the result columns of a block of matches."""
     query: SequenceQuery = program.query
-    found = _Found(program, events, block)
+    matches = _Found(program, events, block)
     columns: dict[str, Measured] = {}
     if query.partition_by:
         last_rows = events.rows(block.last)
         columns = {name: Picked(name, last_rows) for name in query.partition_by}
-    evaluator = _SequenceEvaluator(query, found, source)
+    evaluator = _SequenceEvaluator(query, matches, source)
     if query.measures is None and not query.order_by:
         ends = [
             (f"{variable}_{end}position", variable, index)
@@ -158,20 +160,20 @@ class _SequenceEvaluator(Evaluator):
         return self._bound[variable]
 
     def _find(self, variable: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found = self.matches
-        if found.item_of_variable is not None and variable in found.item_of_variable:
+        matches = self.matches
+        if matches.item_of_variable is not None and variable in matches.item_of_variable:
             every = self._numbers
-            if isinstance(found.block, LineBlock):
-                return found.block.events[found.item_of_variable[variable]], every, every[:-1]
-            own = slice(found.item_of_variable[variable], None, len(found.item_of_variable))
-            return np.ascontiguousarray(found.block.event_of_item[own]), every, every[:-1]
+            if isinstance(matches.block, LineBlock):
+                return matches.block.events[matches.item_of_variable[variable]], every, every[:-1]
+            variable_items = slice(matches.item_of_variable[variable], None, len(matches.item_of_variable))
+            return np.ascontiguousarray(matches.block.event_of_item[variable_items]), every, every[:-1]
         number = self.query.variables.index(variable)
-        own = found.variable_of_item == number
-        n_of_match = np.bincount(found.block.match_of_item[own], minlength=len(found))
+        variable_items = matches.variable_of_item == number
+        n_of_match = np.bincount(matches.block.match_of_item[variable_items], minlength=len(matches))
         having = np.flatnonzero(n_of_match)
         first_item = np.zeros(len(having) + 1, np.int64)
         np.cumsum(n_of_match[having], out=first_item[1:])
-        return found.block.event_of_item[own], first_item, having
+        return matches.block.event_of_item[variable_items], first_item, having
 
     def _event_of(self, variable: str, index: int | str | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the events that ``variable[index]`` stands for, and the matches that have one."""
@@ -237,10 +239,10 @@ class _SequenceEvaluator(Evaluator):
         rows = self.matches.events.rows(events)
         values = repeat_scalar(self._row_value(e.operand, rows), len(rows))
         try:
-            made = reduce_items(e.function, values, first_item, self._order(e.operand))
+            reduced = reduce_items(e.function, values, first_item, self._order(e.operand))
         except TypeError as error:
             raise self.wrong(e, str(error)) from None
-        spread = self._spread(made, having)
+        spread = self._spread(reduced, having)
         return spread.fill_null(0) if e.function == "count" else spread
 
     def _order(self, e: ex.Expression) -> tuple[str, ...] | None:

@@ -120,7 +120,7 @@ class NextChainSearch:
         begin, limit, end = part
         places, kernels, n, n_rows = self.places, self._kernels, self.n_components, len(self.chain.numbers)
         width = min(per_call(kernels.walk, _EVENTS_PER_CHUNK), max(1, end - begin))
-        numbers, known = np.zeros((n_rows, width), np.int64), np.ones((n_rows, width), np.uint8)
+        numbers, has_number = np.zeros((n_rows, width), np.int64), np.ones((n_rows, width), np.uint8)
         n_nulls, listing, report = (np.zeros(size, np.int64) for size in (n_rows, 2, 4))
         component, listed = np.empty(width, np.uint8), np.empty(width + 1, np.int32)
         n_stacks = max(1, places.events.n_partitions) * (n - 1)
@@ -132,20 +132,20 @@ class NextChainSearch:
         for stop in range(end, begin, -width):
             chunk = max(begin, stop - width)
             checkpoint((end - stop) / (end - begin))
-            self._read(chunk, stop, numbers, known, n_nulls)
+            self._read(chunk, stop, numbers, has_number, n_nulls)
             kernels.classify(chunk, stop, places.accept, self.chain.components, component, listed, listing)
             report[0] = listing[0]
             while report[0]:
                 needed = int(report[2]) + (n - 1) * max(1, 2 * int(report[3]))
                 if needed > len(entries[0]):
-                    entries = [np.concatenate([own, np.empty(needed, np.int64)]) for own in entries]
+                    entries = [np.concatenate([stack, np.empty(needed, np.int64)]) for stack in entries]
                 with np.errstate(
                     over="ignore"
                 ):  # a kernel that runs as Python warns of a difference that wraps
                     kernels.walk(
                         report[0], listing[1], chunk, limit, low, listed, component, places.accept,
-                        places.partition, *self._limits, self.chain.components, numbers, known, n_nulls, base,
-                        size, room, *entries, int(fill), out, following, by_last, by_block, report,
+                        places.partition, *self._limits, self.chain.components, numbers, has_number, n_nulls,
+                        base, size, room, *entries, int(fill), out, following, by_last, by_block, report,
                     )  # fmt: skip
                 yield int(report[1]), out
 
@@ -156,16 +156,20 @@ class NextChainSearch:
         n, columns = stop - begin, {name: values[begin:stop] for name, values in self._columns.items()}
         reader = ColumnReader(columns, *self._constants)
         with np.errstate(all="ignore"):
-            for row, own in enumerate(self.chain.numbers):
-                if own.value is None:
+            for row, in_order in enumerate(self.chain.numbers):
+                if in_order.value is None:
                     continue
-                dtype = np.float64 if own.is_float else np.int64
-                values = np.ascontiguousarray(np.broadcast_to(read_value(reader, own.value), n), dtype)
+                dtype = np.float64 if in_order.is_float else np.int64
+                values = np.ascontiguousarray(np.broadcast_to(read_value(reader, in_order.value), n), dtype)
                 n_nulls[row] = self._kernels.put_in_order(
-                    values.view(np.int64), int(own.is_float), -int(own.is_reversed), numbers[row], known[row]
+                    values.view(np.int64),
+                    int(in_order.is_float),
+                    -int(in_order.is_reversed),
+                    numbers[row],
+                    known[row],
                 )
-                if own.is_known is not None:
-                    known[row, :n] &= np.broadcast_to(read_value(reader, own.is_known), n) != 0
+                if in_order.is_known is not None:
+                    known[row, :n] &= np.broadcast_to(read_value(reader, in_order.is_known), n) != 0
                     n_nulls[row] = n - np.count_nonzero(known[row, :n])
 
     @cached_property
@@ -208,9 +212,9 @@ class NextChainSearch:
         is_too_large = [False]
 
         def find(i: int) -> list[np.ndarray]:
-            found, held = [], 0
+            copies, held = [], 0
             for n, out in self._walk(parts[i], low, counts[i], fill=True):
-                found.append(out[:n].copy())
+                copies.append(out[:n].copy())
                 held += n * len(parts)  # the other parts have about as many
                 needed = 2 * bytes_to_collect(held, held * self.n_components)
                 if most_items is None:
@@ -219,10 +223,10 @@ class NextChainSearch:
                     is_too_large[0] = True
                 if is_too_large[0]:
                     return []
-            return found[::-1]
+            return copies[::-1]
 
-        found = [matches for of_part in self._of_parts(find, parts) for matches in of_part]
-        return None if is_too_large[0] else self._in_order(found, counts.sum(axis=0), high)
+        arrays = [matches for of_part in self._of_parts(find, parts) for matches in of_part]
+        return None if is_too_large[0] else self._in_order(arrays, counts.sum(axis=0), high)
 
     def _in_order(self, found: list[np.ndarray], n_of_block: np.ndarray, high: int) -> MatchBlock:
         """Return the matches in canonical order."""
@@ -255,8 +259,8 @@ def next_unsupported(program: BoundQuery) -> str | None:
     """Return why the engine cannot run a program, to complete "it …", or None if it can."""
     if not isinstance(program, SequenceProgram):
         return "runs event sequences only"
-    made = (next_tables_of(program, bound) for bound in program.branches)
-    return next((reason for reason in made if isinstance(reason, str)), None)
+    tables = (next_tables_of(program, bound) for bound in program.branches)
+    return next((reason for reason in tables if isinstance(reason, str)), None)
 
 
 def match_next(program: SequenceProgram, events: Events) -> SequenceSet:
@@ -279,8 +283,8 @@ class NextMatches(SequenceSet):
         places = NextPlaces(self.program, self.events)
         tables = [next_tables_of(self.program, bound) for bound in self.program.branches]
         return [
-            chain_search(places, own, number) or _BranchSearch(places, own, number)
-            for number, own in enumerate(tables)
+            chain_search(places, branch_tables, number) or _BranchSearch(places, branch_tables, number)
+            for number, branch_tables in enumerate(tables)
         ]
 
     def _in_order(self, blocks: list[MatchBlock]) -> MatchBlock:
@@ -440,10 +444,10 @@ class _BranchSearch:
             room = max(min(_ITEMS_PER_CALL, 4 * (stop - begin)), self._longest)
             out_place = np.empty(room, np.int32)
             out_size = np.empty((room // self.n_components + 1, self.n_components), np.int64)
-            found, outputs = [], (np.empty(0, np.int64), out_place, out_size)
+            copies, outputs = [], (np.empty(0, np.int64), out_place, out_size)
             for report in self._calls(begin, stop, low, high, fill=True, outputs=outputs):
                 n, n_items = int(report[2]), int(report[3])
-                found.append((out_place[:n_items].copy(), out_size[:n].copy()))
+                copies.append((out_place[:n_items].copy(), out_size[:n].copy()))
                 with lock:
                     held[0] += n
                     held[1] += n_items
@@ -454,19 +458,19 @@ class _BranchSearch:
                     held[2] = 1
                 if held[2]:
                     return []
-            return found
+            return copies
 
         _ = self._arguments, self._longest
-        found = [
+        call_parts = [
             part for parts in in_slices(find, places.walk_cuts, threads=places.threads) for part in parts
         ]
-        return None if held[2] else self._made(found)
+        return None if held[2] else self._made(call_parts)
 
     def _made(self, found: list[tuple[np.ndarray, np.ndarray]]) -> MatchBlock:
         if not found:
             return joined([])
-        sizes = np.concatenate([own for _, own in found])
-        places = np.concatenate([own for own, _ in found])
+        sizes = np.concatenate([array for _, array in found])
+        places = np.concatenate([array for array, _ in found])
         first_item = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes.sum(axis=1), out=first_item[1:])
         components = np.tile(np.arange(self.n_components, dtype=np.int16), len(sizes))

@@ -113,8 +113,8 @@ class NextPlaces:
         out = np.empty(self.n, dtype)
 
         def spread(begin: int, stop: int) -> None:
-            own = np.ascontiguousarray(values[begin:stop], dtype)
-            self.kernels.spread(own, self._given[1], begin, out)
+            part = np.ascontiguousarray(values[begin:stop], dtype)
+            self.kernels.spread(part, self._given[1], begin, out)
 
         in_slices(spread, even_cuts(self.events.n_events), threads=self.threads)
         return out
@@ -190,10 +190,10 @@ class NextPlaces:
         """Where slices of the places begin, and the number of places; few windows reach beyond a slice."""
         cuts = [0]
         for cut in even_cuts(self.n)[1:-1]:
-            for own in (int(self.bounds[self.partition_of(cut)]), cut):
-                overlap = self.end_of_window(own - 1) - own if own else 0
-                if own - cuts[-1] > PER_SLICE // 2 and overlap * _MOST_OVERLAP <= own - cuts[-1]:
-                    cuts.append(own)
+            for candidate in (int(self.bounds[self.partition_of(cut)]), cut):
+                overlap = self.end_of_window(candidate - 1) - candidate if candidate else 0
+                if candidate - cuts[-1] > PER_SLICE // 2 and overlap * _MOST_OVERLAP <= candidate - cuts[-1]:
+                    cuts.append(candidate)
                     break
         return [*cuts, self.n]
 
@@ -204,16 +204,16 @@ class NextPlaces:
 
     def values(self, floats: Iterable[EventValue], integers: Iterable[EventValue]) -> tuple:
         """Return what tests read of the places, float64 and int64, (n_values, n_places)."""
-        outputs = [(own, np.empty((len(own), self.n), dtype)) for own, dtype in (
+        outputs = [(wanted, np.empty((len(wanted), self.n), dtype)) for wanted, dtype in (
             (tuple(floats), np.float64), (tuple(integers), np.int64)
         )]  # fmt: skip
         columns = {name: values for name, values in self.inputs.columns.items() if values.ndim == 1}
         constants, place = constants_of(self.program, self.inputs), self._given[1]
 
         def read(begin: int, stop: int) -> None:
-            own = {name: values[begin:stop] for name, values in columns.items()}
+            slice_columns = {name: values[begin:stop] for name, values in columns.items()}
             with np.errstate(all="ignore"):
-                for rows, reader in chunk_readers(own, stop - begin, constants):
+                for rows, reader in chunk_readers(slice_columns, stop - begin, constants):
                     n = min(rows.stop, stop - begin) - rows.start
                     for values, out in outputs:
                         for value, row in zip(values, out, strict=True):
@@ -221,7 +221,7 @@ class NextPlaces:
                             of_chunk = np.ascontiguousarray(of_chunk, out.dtype)
                             self.kernels.spread(of_chunk, place, begin + rows.start, row)
 
-        if any(len(own) for own, _ in outputs):
+        if any(len(wanted) for wanted, _ in outputs):
             in_slices(read, even_cuts(self.events.n_events), threads=self.threads)
         return outputs[0][1], outputs[1][1]
 

@@ -45,10 +45,10 @@ class MatchSet:
         first_item = self.first_item_of_match
         if not len(self):  # do not load numba for this
             return Lineage(np.empty(0, np.int64), first_item)
-        own, rows = self.in_few_partitions
+        few_matches, rows = self.in_few_partitions
         if rows is not None:
             dtype = np.int32 if self.events.n_events < 2**31 else np.int64
-            few = own.lineage
+            few = few_matches.lineage
             return Lineage(rows[few.event_of_item].astype(dtype), few.first_item_of_match)
         kernels = load_kernels(LINEAGE)
         dtype = np.int32 if self.events.n_events < 2**31 else np.int64
@@ -103,9 +103,9 @@ class MatchSet:
         if len(self):
             by_last = np.argsort(self.last, kind="stable")  # selected matches may be in any order
             order = by_last[np.argsort(self.partition[by_last], kind="stable")]
-            own = self.partition[order]
-            new = np.concatenate([[True], own[1:] != own[:-1]])
-            head[own[new]] = order[new]
+            partition_of_match = self.partition[order]
+            new = np.concatenate([[True], partition_of_match[1:] != partition_of_match[:-1]])
+            head[partition_of_match[new]] = order[new]
             same = ~new[1:]
             follow[order[:-1][same]] = order[1:][same]
         return head, follow

@@ -66,9 +66,9 @@ class Places:
     @property
     def _by_partition(self) -> np.ndarray:
         """Position of every place among the placed events, int64, (n,)."""
-        known = vars(self.placed)  # where the events keep it, too
-        if "by_partition" not in known and self._placing is not None:
-            known["by_partition"] = self._placing.positions()
+        kept = vars(self.placed)  # where the events keep it, too
+        if "by_partition" not in kept and self._placing is not None:
+            kept["by_partition"] = self._placing.positions()
         return self.placed.by_partition
 
     @property
@@ -98,7 +98,9 @@ class Places:
         inputs = self.program.inputs(self.placed.columns)
         if self.is_one_partition:
             return inputs
-        return inputs.with_columns({name: self._by_place(name, own) for name, own in inputs.columns.items()})
+        return inputs.with_columns(
+            {name: self._by_place(name, values) for name, values in inputs.columns.items()}
+        )
 
     def _by_place(self, name: str, values: np.ndarray) -> np.ndarray:
         column = self.placed.columns.get(name)
@@ -164,8 +166,8 @@ class Places:
         within = self.program.window.within
         if within is None:
             return self.start_of_partition
-        if self.n <= _FEW and (found := self._search_starts()) is not None:
-            return found
+        if self.n <= _FEW and (starts := self._search_starts()) is not None:
+            return starts
         return self._limit("window_starts", self.start_of_partition, within)
 
     def window_start_of(self, places: np.ndarray) -> np.ndarray:
@@ -192,8 +194,8 @@ class Places:
         is_whole = time.dtype.kind == "i" and isinstance(within, int | np.integer)
         if not (self.is_one_partition and is_whole and self.n and int(time[0]) - within >= -(2**63)):
             return None
-        found = np.searchsorted(time, time - within, "left" if self.program.window.closed else "right")
-        return np.minimum(found, np.arange(self.n))
+        starts = np.searchsorted(time, time - within, "left" if self.program.window.closed else "right")
+        return np.minimum(starts, np.arange(self.n))
 
     def _ends(self, width: int | float | None) -> np.ndarray:
         if width is None:
@@ -202,18 +204,18 @@ class Places:
 
     def _limit(self, kernel: str, of_partition: np.ndarray, width: int | float) -> np.ndarray:
         """Return what a kernel computes for a width; the newest limits stay with the events."""
-        closed, known = self.program.window.closed, self.placed.limits
+        closed, kept_limits = self.program.window.closed, self.placed.limits
         key = kernel, self.program.clock, width, type(width), closed
-        out = known.get(key)
+        out = kept_limits.get(key)
         if out is None:
             out = np.empty(self.n, np.int64)
             find = getattr(load_kernels(WINDOWS), kernel)
             with np.errstate(over="ignore"):  # only a kernel that runs as Python warns of an overflow
                 find(self.time, of_partition, width, int(closed), out)
             with _keeping:
-                known[key] = out
-                while len(known) > _KEPT_LIMITS:
-                    del known[next(iter(known))]
+                kept_limits[key] = out
+                while len(kept_limits) > _KEPT_LIMITS:
+                    del kept_limits[next(iter(kept_limits))]
         return out
 
     @cached_property

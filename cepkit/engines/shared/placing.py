@@ -129,9 +129,9 @@ def even_cuts(n: int, n_slices: int | None = None) -> list[int]:
 def in_slices(work: Callable[[int, int], T], cuts: list[int], *, threads: int) -> list[T]:
     """Return ``work(begin, stop)`` for all neighbours among the cuts, on threads."""
     if threads < 2 or len(cuts) < 3:
-        found = []
+        results = []
         for begin, stop in pairwise(cuts):
             checkpoint()
-            found.append(work(begin, stop))
-        return found
+            results.append(work(begin, stop))
+        return results
     return run_on_threads(lambda i: work(cuts[i], cuts[i + 1]), len(cuts) - 1, threads)

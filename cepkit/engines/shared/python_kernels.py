@@ -104,22 +104,25 @@ class PlainConditions:
         components = self.branch.components
         for c, terms in enumerate(bound.accepts):
             for k, term in enumerate(terms):
-                of = {components[c].variable: c}
-                self._add(writer, ("alone", c, k), term, of, top=c, taking=c)
+                component_of = {components[c].variable: c}
+                self._add(writer, ("alone", c, k), term, component_of, top=c, taking=c)
         for a, terms in enumerate(bound.absent_accepts):
             beside = self.branch.absences[a].variable
             for k, term in enumerate(terms):
                 self._add(writer, ("absent alone", a, k), term, {}, top=0, beside=beside)
-        for i, one in enumerate(bound.conditions):
-            self._add_condition(writer, i, one.condition, one.term, one.component_of_variable)
+        for i, condition in enumerate(bound.conditions):
+            self._add_condition(
+                writer, i, condition.condition, condition.term, condition.component_of_variable
+            )
         for c, term in enumerate(bound.untils):
             if term is not None:
-                of = {component.variable: i for i, component in enumerate(components[: c + 1])}
-                self._add(writer, ("until", c), term, of, top=c)
+                component_of = {component.variable: i for i, component in enumerate(components[: c + 1])}
+                self._add(writer, ("until", c), term, component_of, top=c)
         text = [*writer.helpers, *self._text]
         names = plain_module(places.program, _HEADER + "\n".join(text))
         self._written = {
-            key: _Written(names[name], term, of, how) for key, (name, term, of, how) in self._made.items()
+            key: _Written(names[name], term, component_of, how)
+            for key, (name, term, component_of, how) in self._made.items()
         }
 
     def _writer(self, kind: type[PathWriter]) -> PathWriter:
@@ -149,8 +152,8 @@ class PlainConditions:
         absence, components = self.branch.absences[a], self.branch.components
         if absence.spanning or absence.after < 0 or absence.before >= len(components):
             return False
-        own = [one for one in self.bound.conditions if one.condition.absence == a]
-        named = {c for one in own for c in one.component_of_variable.values()}
+        conditions = [condition for condition in self.bound.conditions if condition.condition.absence == a]
+        named = {c for condition in conditions for c in condition.component_of_variable.values()}
         return all(c < absence.before or (c == absence.before and not components[c].is_group) for c in named)
 
     # --- one event
@@ -188,8 +191,9 @@ class PlainConditions:
         """Return the conditions decided at component ``c``, with each of its events or at its end."""
         return [
             i
-            for i, one in enumerate(self.bound.conditions)
-            if one.condition.absence is None and (one.condition.decided_at, one.condition.each) == (c, each)
+            for i, condition in enumerate(self.bound.conditions)
+            if condition.condition.absence is None
+            and (condition.condition.decided_at, condition.condition.each) == (c, each)
         ]
 
     def holds(self, i: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
@@ -202,9 +206,11 @@ class PlainConditions:
 
     def occurs(self, a: int, place: int, path: np.ndarray, first: np.ndarray, last: int) -> bool:
         """Return whether absence ``a`` forbids the event at ``place`` for this path."""
-        own = [i for i, one in enumerate(self.bound.conditions) if one.condition.absence == a]
+        condition_numbers = [
+            i for i, condition in enumerate(self.bound.conditions) if condition.condition.absence == a
+        ]
         return self.is_absent_event(a, place) and all(
-            self._holds(("absent", i), path, first, last, place) for i in own
+            self._holds(("absent", i), path, first, last, place) for i in condition_numbers
         )
 
     def ends(self, c: int, path: np.ndarray, first: np.ndarray, last: int, place: int) -> bool:
@@ -290,8 +296,8 @@ def holding(
     first_item = np.zeros(n + 1, np.int64)
     np.cumsum(size.sum(axis=1), out=first_item[1:])
     is_few = n * n_tests < _FEW
-    made = write_checking(program, bound, dtypes_of(inputs), conditions, absences, interpreted=is_few)
-    check = plain_module(program, made.text)["check"] if is_few else kernel(program, made.text, "check")
+    source = write_checking(program, bound, dtypes_of(inputs), conditions, absences, interpreted=is_few)
+    check = plain_module(program, source.text)["check"] if is_few else kernel(program, source.text, "check")
     tests = np.array([test_of(program, terms) for terms in bound.absent_accepts], np.int64)
     limits = (places.time_start, places.time_end) if len(absences) else (first_item, first_item)
     out = np.empty((n, n_tests), np.uint8)

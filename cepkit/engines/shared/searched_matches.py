@@ -78,11 +78,11 @@ def gather_calls(found: Iterator[tuple[FoundPart, bool]], most: int | None, most
         if is_done or (most is not None and (n > most or not fits_memory(needed, is_held=True))):
             break
     is_whole = is_done and (most is None or n <= most)
-    made, missing = [], n if is_whole else _MOST_GLANCED
+    blocks, missing = [], n if is_whole else _MOST_GLANCED
     for part in parts:
-        made.append(part.block(min(part.n, missing)))
-        missing -= len(made[-1])
-    return Found(joined(made), n, is_whole)
+        blocks.append(part.block(min(part.n, missing)))
+        missing -= len(blocks[-1])
+    return Found(joined(blocks), n, is_whole)
 
 
 class SearchedMatches(SequenceSet):
@@ -117,16 +117,22 @@ class SearchedMatches(SequenceSet):
 
     def glance(self, n: int) -> MatchBlock:
         """Return up to ``n`` matches that are quick to find, if possible the first ones."""
-        known, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``known``
+        searched_to, whole, part = 0, EMPTY, EMPTY  # all matches that end below ``searched_to``
         high, beyond = 64, None
-        while known < self.events.n_events and len(whole) < n and (beyond is None or beyond - known > 1):
-            made = [search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches]
-            blocks = joined([found.block for found in made])
-            if all(found.is_whole for found in made):
-                known, whole = high, blocks
+        while (
+            searched_to < self.events.n_events
+            and len(whole) < n
+            and (beyond is None or beyond - searched_to > 1)
+        ):
+            results = [
+                search.matches(0, high, _MOST_GLANCED, _CALLS_OF_A_GLANCE) for search in self._searches
+            ]
+            blocks = joined([result.block for result in results])
+            if all(result.is_whole for result in results):
+                searched_to, whole = high, blocks
             else:
                 beyond, part = high, blocks
-            high = 2 * high if beyond is None else (known + beyond) // 2
+            high = 2 * high if beyond is None else (searched_to + beyond) // 2
         if len(whole):
             return whole.sorted().take(slice(0, n))
         return (part if len(part) else self._some).take(slice(0, n)).sorted()
@@ -149,13 +155,13 @@ def known_or_searched(
     most_calls: int | None = None,
 ) -> SequenceSet:
     """Return the matches of the branches' searches; if there are many, they are searched again when read."""
-    made = []
+    results = []
     for search in searches:
-        made.append(search.matches(0, events.n_events, most_known, most_calls))
-        if not made[-1].is_whole:
-            some = joined([found.block for found in made])
-            return SearchedMatches(events, searches, some, sum(found.n for found in made))
-    return KnownMatches(events, joined([found.block for found in made]).sorted(), _run_of(searches))
+        results.append(search.matches(0, events.n_events, most_known, most_calls))
+        if not results[-1].is_whole:
+            some = joined([result.block for result in results])
+            return SearchedMatches(events, searches, some, sum(result.n for result in results))
+    return KnownMatches(events, joined([result.block for result in results]).sorted(), _run_of(searches))
 
 
 def _run_of(searches: Sequence[RangeSearch]) -> SearchRun:

@@ -69,7 +69,8 @@ class MatchBlock:
         sizes = np.diff(self.first_item_of_match)
         if len(sizes) and sizes[0] * len(sizes) == self.n_items and (sizes == sizes[0]).all():
             event, component = (
-                own.reshape(len(sizes), -1)[matches] for own in (self.event_of_item, self.component_of_item)
+                array.reshape(len(sizes), -1)[matches]
+                for array in (self.event_of_item, self.component_of_item)
             )
             first_item = np.arange(0, event.size + 1, sizes[0])
             return MatchBlock(event.ravel(), component.ravel(), first_item, self.branch_of_match[matches])
@@ -208,12 +209,12 @@ def bytes_to_collect(n_matches: int, n_items: int) -> int:
 
 def collect(blocks: Iterable[MatchBlock]) -> MatchBlock:
     """Return the matches of all blocks as one block, unless they take too much memory."""
-    made, n, n_items = [], 0, 0
+    collected, n, n_items = [], 0, 0
     for block in blocks:
-        made.append(block)
+        collected.append(block)
         n, n_items = n + len(block), n_items + block.n_items
         check_memory(bytes_to_collect(n, n_items), f"the first {n:,} matches", is_held=True)
-    return joined(made)
+    return joined(collected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +261,8 @@ def _in_turn(method: Callable) -> Callable:
     @functools.wraps(method)
     def call(self: SequenceSet, *given: Any, **keywords: Any) -> Any:
         with hold(self._turn.lock):
-            made = method(self, *given, **keywords)
-        return _step_in_turn(self, made) if isinstance(made, Iterator) else made
+            result = method(self, *given, **keywords)
+        return _step_in_turn(self, result) if isinstance(result, Iterator) else result
 
     return call
 
@@ -287,9 +288,9 @@ class SequenceSet(ABC):
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Return a set with its lock."""
-        made = super().__new__(cls)
-        made._turn = SetLock()
-        return made
+        instance = super().__new__(cls)
+        instance._turn = SetLock()
+        return instance
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Let the public methods of an engine wait for their turn."""
@@ -369,12 +370,12 @@ class SequenceSet(ABC):
             ):
                 low = end
             low_of_end[end], high_of_low[low] = low, end
-        made = []
+        blocks = []
         lows = [low_of_end[end] for end in end_of_wanted]
-        for low, own in groupby(zip(lows, numbers, strict=True), key=lambda one: one[0]):
+        for low, group in groupby(zip(lows, numbers, strict=True), key=lambda pair: pair[0]):
             block = self.ending(int(positions[low]), int(positions[high_of_low[low]]) + 1)
-            made.append(block.take(np.array([number - first[low] for _, number in own])))
-        return joined(made)
+            blocks.append(block.take(np.array([number - first[low] for _, number in group])))
+        return joined(blocks)
 
     def sample(self, n: int, seed: int = 0) -> MatchBlock:
         """Return ``n`` matches drawn uniformly without replacement, in canonical order."""
