@@ -96,8 +96,8 @@ class AnchoredWriter(ConditionWriter):
 
     def accepts(self, state: int, *more: str) -> str:
         """Return the code that is true if entry e with the mask m may be in the state."""
-        own = self.graph.given[self.graph.states[state].component]
-        return self.test(own, f"m & {1 << state} != 0", *more)
+        conditions = self.graph.given[self.graph.states[state].component]
+        return self.test(conditions, f"m & {1 << state} != 0", *more)
 
     def enters(self, e: int, later: str = "x", entry: str = "e") -> str | None:
         """Return the code that is true if an edge leads from the anchor to an entry; None: always."""
@@ -136,8 +136,8 @@ class AnchoredWriter(ConditionWriter):
         constants: tuple[str, ...] = (),
     ) -> AnchoredKernel:
         """Return the module with one function."""
-        made = self.module(name, arguments, body, outputs, constants=constants)
-        return AnchoredKernel(made.text, made.name, made.arrays)
+        kernel = self.module(name, arguments, body, outputs, constants=constants)
+        return AnchoredKernel(kernel.text, kernel.name, kernel.arrays)
 
 
 # Anchored graph → Python source of the kernels that count matches, anchor by anchor.
@@ -229,8 +229,8 @@ class _AnchoredCountWriter(AnchoredWriter):
         arguments = [("stop", "T.int64"), ("work_limit", "T.int64"), ("modulus", "T.uint64"), ("at", "I1")]
         if not counts:
             arguments += [("x", "T.int64"), ("alive", "I1"), ("states", "I1")]
-        of = "F1" if self.dtype == "float64" else "U1"
-        outputs = [("out", of)] + ([] if self.weighted is None else [("out_sum", of)])
+        array_type = "F1" if self.dtype == "float64" else "U1"
+        outputs = [("out", array_type)] + ([] if self.weighted is None else [("out_sum", array_type)])
         constants = (f"ZERO, ONE = np.{self.dtype}(0), np.{self.dtype}(1)",)
         return self.assemble(name, arguments, [line for line in body if line], outputs, constants)
 
@@ -242,18 +242,18 @@ class _AnchoredCountWriter(AnchoredWriter):
             s = self.graph.edges[e].source
             if s == 0:
                 test = self.enters(e)
-                one = {"z": "ONE", "zw": "weight_of_anchor" if self.weighted == 0 else None}
+                begun = {"z": "ONE", "zw": "weight_of_anchor" if self.weighted == 0 else None}
                 for kind in self.kinds:
-                    if one[kind]:
+                    if begun[kind]:
                         parts[kind].append(
-                            one[kind] if test is None else f"({one[kind]} if {test} else ZERO)"
+                            begun[kind] if test is None else f"({begun[kind]} if {test} else ZERO)"
                         )
             elif self.is_free(e):
                 for kind in self.kinds:
                     parts[kind].append(self._total(kind, s))
             else:
                 sums += self._sum(e)
-        whole = {kind: " + ".join(own) or "ZERO" for kind, own in parts.items()}
+        whole = {kind: " + ".join(summands) or "ZERO" for kind, summands in parts.items()}
         accepts = self.accepts(t)
         weighs = self.weighted is not None and self.graph.states[t].component == self.weighted
         after = [f"zw += {self.array('weight', dtype='uint64')}[e] * z"] if weighs else []
@@ -263,9 +263,13 @@ class _AnchoredCountWriter(AnchoredWriter):
             lines += [*self._reduced("z"), *after, *self._reduced(*self.kinds[1:])]
         else:
             lines += [f"{kind} = ZERO" for kind in self.kinds]
-            own = [*(f"{kind} = {whole[kind]}" for kind in self.kinds), *sums, *self._reduced(*self.kinds)]
-            own += [*after, *(self._reduced("zw") if after else [])]
-            lines += [f"if {accepts}:", *indented(own)]
+            accepted = [
+                *(f"{kind} = {whole[kind]}" for kind in self.kinds),
+                *sums,
+                *self._reduced(*self.kinds),
+            ]
+            accepted += [*after, *(self._reduced("zw") if after else [])]
+            lines += [f"if {accepts}:", *indented(accepted)]
         return [*lines, *(f"{kind}{t} = {kind}" for kind in self.kinds)]
 
     def is_costly_state(self, t: int) -> bool:
@@ -296,14 +300,14 @@ class _AnchoredCountWriter(AnchoredWriter):
                 total = self._total(kind, s)
                 lines += [f"{total} += {kind}{s}", *self._reduced(total)]
         for s in self.listed:
-            own = [f"{self._list(kind, s)}[n{s}] = {kind}{s}" for kind in self.kinds]
+            kept = [f"{self._list(kind, s)}[n{s}] = {kind}{s}" for kind in self.kinds]
             out = [e for e in self.graph.out_of(s) if not self.is_free(e)]
             columns = {self.columns.index(leaf.data[-1]) for e in out for leaf in self.graph.link(e).earlier}
-            own += [f"{self._kept(s, i)}[n{s}] = {self._values('entry', i)}[e]" for i in sorted(columns)]
-            own += [f"{self.array('listlater', s)}[n{s}] = {self.array('later')}[e]"] if self.strict else []
-            own += [f"{self.array('listgap', s)}[n{s}] = {self.array('gap')}[e]"] if self.has_gap else []
+            kept += [f"{self._kept(s, i)}[n{s}] = {self._values('entry', i)}[e]" for i in sorted(columns)]
+            kept += [f"{self.array('listlater', s)}[n{s}] = {self.array('later')}[e]"] if self.strict else []
+            kept += [f"{self.array('listgap', s)}[n{s}] = {self.array('gap')}[e]"] if self.has_gap else []
             some = " or ".join(f"{kind}{s} != ZERO" for kind in self.kinds)
-            lines += [f"if {some}:", *indented([*own, f"n{s} += 1"])]
+            lines += [f"if {some}:", *indented([*kept, f"n{s} += 1"])]
         return lines
 
     def _add(self, out: str, names: list[str]) -> list[str]:

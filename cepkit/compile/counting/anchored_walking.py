@@ -78,14 +78,14 @@ class _AnchoredWalkWriter(AnchoredWriter):
         """Whether a path may be unable to begin with its anchor; if not, only its last event can mislead."""
         return any(self._leads(t) is not None for t in self.states if self.graph.out_of(t))
 
-    def _new_states(self, of: Callable[[int], str | None], prunes: bool = True) -> list[str]:
-        """Return the lines that compute the states of entry e; ``of`` has the condition on each."""
+    def _new_states(self, condition_on: Callable[[int], str | None], prunes: bool = True) -> list[str]:
+        """Return the lines that compute the states of entry e; ``condition_on`` has that of each."""
         bits = []
         for t in self.states:
-            if (own := of(t)) is None:
+            if (condition := condition_on(t)) is None:
                 continue
             leads = self._leads(t) if prunes else None
-            test = self.accepts(t, *filter(None, [own, leads]))
+            test = self.accepts(t, *filter(None, [condition, leads]))
             bits.append(f"({1 << t} if {test} else 0)")
         return [f"new = {' | '.join(bits) or '0'}"]
 
@@ -133,7 +133,7 @@ class _AnchoredWalkWriter(AnchoredWriter):
         """Return the kernel of `write_walk`."""
         goes_on = sum(1 << s for s in self.states if self.graph.out_of(s))
         mask, first = self.array("mask", dtype=self.mask_dtype), self.array("first")
-        of = {
+        lines_of_name = {
             "FINISH": self._finish("lowest[number]", "highest[number]", "n", "alive", "states"),
             "NARROW": self._narrow("j", "alive", "states", "n"),
             "ENTRY": self._entry(),
@@ -147,7 +147,7 @@ class _AnchoredWalkWriter(AnchoredWriter):
         for line in text.splitlines():
             name = line.strip()
             indent = (len(line) - len(line.lstrip())) // 4
-            body += indented(of[name], indent) if name in of else [line]
+            body += indented(lines_of_name[name], indent) if name in lines_of_name else [line]
         body = [
             line.replace("MASK", mask).replace("FROM", first).replace("GOES_ON", str(goes_on))
             for line in body
@@ -168,12 +168,12 @@ class _AnchoredWalkWriter(AnchoredWriter):
 
     def _component(self) -> list[str]:
         """Return the lines that write the component of event number i of the d + 2 events of a match."""
-        of = self.graph.branch.branch.components
+        components = self.graph.branch.branch.components
         if len(self.graph.loops) > 1:
             return ["out_component[p] = component[entry[d + 1 - i]]"]
-        loop = (*self.graph.loops, len(of))[0]
-        before = [c for c in range(loop) for _ in range(of[c].low)]
-        after = [c for c in range(loop + 1, len(of)) for _ in range(of[c].low)]
+        loop = (*self.graph.loops, len(components))[0]
+        before = [c for c in range(loop) for _ in range(components[c].low)]
+        after = [c for c in range(loop + 1, len(components)) for _ in range(components[c].low)]
         code = str(loop)
         if after:
             for number, c in enumerate(after):

@@ -186,16 +186,18 @@ def write_absence(writer: ConditionWriter, link: int, absence: LinkAbsence) -> C
 
     Blocks of events are tested at once, up to the first one with a hit.
     """
-    graph, of = writer.graph, writer.graph.links[link]
+    graph, graph_link = writer.graph, writer.graph.links[link]
     ahead = absence.side == "earlier"
-    pool = graph.pool_of_component(of.source if ahead else of.target)
+    pool = graph.pool_of_component(graph_link.source if ahead else graph_link.target)
     absent = graph.tests.index(absence.test)
     every = elements_of(absence.terms)
-    own = [leaf for leaf in every if leaf.data[0] == absence.variable]
+    absent_leaves = [leaf for leaf in every if leaf.data[0] == absence.variable]
     lines, test = writer.condition(
         absence.terms,
-        vectors={leaf: writer.column(absent, leaf.data[-1]) for leaf in own},
-        scalars={leaf: f"{writer.column(pool, leaf.data[-1])}[a]" for leaf in every if leaf not in own},
+        vectors={leaf: writer.column(absent, leaf.data[-1]) for leaf in absent_leaves},
+        scalars={
+            leaf: f"{writer.column(pool, leaf.data[-1])}[a]" for leaf in every if leaf not in absent_leaves
+        },
     )
     body = [
         "work = 0",

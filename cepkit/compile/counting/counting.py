@@ -54,8 +54,8 @@ class _CountWriter(ConditionWriter):
 
     def ends(self, edge: int) -> str:
         """Return the name of the array with the number of possible predecessors of each target."""
-        of = self.graph.edges[edge]
-        return self.array("ends", self.graph.pool(of.source), self.graph.pool(of.target))
+        graph_edge = self.graph.edges[edge]
+        return self.array("ends", self.graph.pool(graph_edge.source), self.graph.pool(graph_edge.target))
 
     def begins(self, edge: int) -> str | None:
         """Return the name of the array of the first members that absences and gap allow; None: no limit."""
@@ -114,8 +114,8 @@ class _CountWriter(ConditionWriter):
         body += ["return m"]
         arguments = [("begin", "T.int64"), ("stop", "T.int64"), ("work_limit", "T.int64")]
         arguments += [("modulus", "T.uint64"), ("at", "I1"), ("window_start", "I1")]
-        of = "F1" if self.dtype == "float64" else "U1"
-        outputs = [("out", of)] + ([] if self.weighted is None else [("out_sum", of)])
+        array_type = "F1" if self.dtype == "float64" else "U1"
+        outputs = [("out", array_type)] + ([] if self.weighted is None else [("out_sum", array_type)])
         return self.module(
             "count", arguments, body, outputs,
             reorders_sums=self.arithmetic == AT_LEAST,  # the order of a sum does not matter for a bound

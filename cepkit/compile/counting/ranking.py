@@ -333,8 +333,8 @@ def values_of(
 ) -> tuple[np.ndarray | int, ...]:
     """Return the arguments of kernels for every graph after the places of the entries."""
     arrays, scalars = tables_of(graph)
-    of = [link.source for link in graph.links]
-    states = [sum(1 << s for s, state in enumerate(graph.states) if state.component == c) for c in of]
+    components = [link.source for link in graph.links]
+    states = [sum(1 << s for s, state in enumerate(graph.states) if state.component == c) for c in components]
     first_test = np.cumsum([0, *map(len, rows_of_link)])
     tests = [row for rows in rows_of_link for row in rows]
     return (

@@ -38,17 +38,17 @@ def relax(program: SequenceProgram) -> Relaxed | str:
     policy = program.query.after_match[0]
     if policy != "none":
         return f"reports matches by after_match={policy!r}, which looks at every one"
-    made = [_relax_branch(program, bound) for bound in program.branches]
-    for one in made:
-        if isinstance(one, str):
-            return one
-    bare = replace(program, branches=tuple(bound for bound, _ in made))
+    relaxed = [_relax_branch(program, bound) for bound in program.branches]
+    for branch in relaxed:
+        if isinstance(branch, str):
+            return branch
+    bare = replace(program, branches=tuple(bound for bound, _ in relaxed))
     called = {term.data for root in bare.terms() for term in root.walk() if term.op == "call"}
     functions = {name: function for name, function in program.functions.items() if name in called}
     bare = replace(bare, functions=functions)
     if not bare.compiled:
         return f"cannot be counted with {', '.join(bare.reasons_for_python)}, a plain Python function"
-    return Relaxed(bare, tuple(dropped for _, dropped in made))
+    return Relaxed(bare, tuple(dropped for _, dropped in relaxed))
 
 
 def _relax_branch(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBranch, Dropped] | str:
@@ -56,7 +56,7 @@ def _relax_branch(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBr
     reason = state_graph_of(program, bare)
     if isinstance(reason, str):
         return reason
-    conditions = [i for i, own in enumerate(bound.conditions) if own.condition.absence is None]
+    conditions = [i for i, condition in enumerate(bound.conditions) if condition.condition.absence is None]
     absences = range(len(bound.branch.absences))
     kept = [i for i in conditions if not isinstance(state_graph_of(program, _with(bound, (i,), ())), str)]
     kept_absences = [
@@ -73,14 +73,16 @@ def _relax_branch(program: SequenceProgram, bound: BoundBranch) -> tuple[BoundBr
 def _with(bound: BoundBranch, conditions, absences) -> BoundBranch:
     """Return the branch with only these conditions and absences, and the absences' own conditions."""
     number_of_absence = {a: number for number, a in enumerate(absences)}
-    own = [bound.conditions[i] for i in conditions]
-    for one in bound.conditions:
-        if one.condition.absence in number_of_absence:
-            absence = number_of_absence[one.condition.absence]
-            own.append(replace(one, condition=replace(one.condition, absence=absence)))
+    kept_conditions = [bound.conditions[i] for i in conditions]
+    for condition in bound.conditions:
+        if condition.condition.absence in number_of_absence:
+            absence = number_of_absence[condition.condition.absence]
+            kept_conditions.append(
+                replace(condition, condition=replace(condition.condition, absence=absence))
+            )
     return replace(
         bound,
         branch=replace(bound.branch, absences=tuple(bound.branch.absences[a] for a in absences)),
         absent_accepts=tuple(bound.absent_accepts[a] for a in absences),
-        conditions=tuple(own),
+        conditions=tuple(kept_conditions),
     )

@@ -149,9 +149,9 @@ class StateGraph:
     @property
     def terms(self) -> tuple[Term, ...]:
         """The conditions between events, with those on absent events."""
-        own = [term for link in self.links for term in link.terms]
-        own += [term for link in self.links for absence in link.absences for term in absence.terms]
-        return tuple(own)
+        terms = [term for link in self.links for term in link.terms]
+        terms += [term for link in self.links for absence in link.absences for term in absence.terms]
+        return tuple(terms)
 
     def pool(self, state: int) -> int:
         """Return the pool of a state's events."""
@@ -200,10 +200,10 @@ def _state_graph(program: SequenceProgram, bound: BoundBranch) -> StateGraph | s
     for number, absence in enumerate(bound.branch.absences):
         if absence.spanning or absence.after < 0 or absence.before >= len(components):
             return f"the absent event {absence.variable!r} is not between two neighbours"
-        made = _link_absence(program, bound, number)
-        if isinstance(made, str):
-            return made
-        absent.setdefault(absence.before, []).append(made)
+        link_absence = _link_absence(program, bound, number)
+        if isinstance(link_absence, str):
+            return link_absence
+        absent.setdefault(absence.before, []).append(link_absence)
     parts = graph_parts(program, bound, between, absent)
     return parts if isinstance(parts, str) else StateGraph(*parts)
 
@@ -220,21 +220,24 @@ def why_not_any(bound: BoundBranch) -> str | None:
 
 def link_of(bound: BoundBranch, condition: BoundCondition) -> tuple[tuple[int, int], frozenset[Term]] | str:
     """Return the two components that a condition links, and its leaves that read the earlier event."""
-    of, components = condition.component_of_variable, bound.branch.components
+    component_of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
     reason = f"condition {condition.condition.conjunct + 1} does not link just two neighbouring events"
     if not leaves or any(leaf.op == "group" for leaf in leaves):
         return reason
     at = condition.condition.decided_at
-    if set(of.values()) == {at}:
+    if set(component_of.values()) == {at}:
         if any(leaf.data[1] not in (EACH, PREVIOUS) for leaf in leaves) or not condition.condition.each:
             return reason
         return (at, at), frozenset(leaf for leaf in leaves if leaf.data[1] == PREVIOUS)
-    if set(of.values()) != {at - 1, at}:
+    if set(component_of.values()) != {at - 1, at}:
         return reason
-    if not all(reads_neighbour(components[of[leaf.data[0]]], leaf, of[leaf.data[0]] < at) for leaf in leaves):
+    if not all(
+        reads_neighbour(components[component_of[leaf.data[0]]], leaf, component_of[leaf.data[0]] < at)
+        for leaf in leaves
+    ):
         return reason
-    return (at - 1, at), frozenset(leaf for leaf in leaves if of[leaf.data[0]] == at - 1)
+    return (at - 1, at), frozenset(leaf for leaf in leaves if component_of[leaf.data[0]] == at - 1)
 
 
 def reads_neighbour(component: Component, leaf: Term, is_earlier: bool) -> bool:
@@ -251,16 +254,16 @@ def reads_single(component: Component, leaf: Term) -> bool:
 
 def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> LinkAbsence | str:
     absence = bound.branch.absences[number]
-    own = [condition for condition in bound.conditions if condition.condition.absence == number]
+    conditions = [condition for condition in bound.conditions if condition.condition.absence == number]
     sides = set()
-    for condition in own:
-        of = condition.component_of_variable
+    for condition in conditions:
+        component_of = condition.component_of_variable
         for leaf in condition.term.walk():
             if leaf.op == "group":
                 return f"conditions on the absent event {absence.variable!r} read all events of a group"
             if leaf.op != "element" or leaf.data[0] == absence.variable:
                 continue
-            c, which = of[leaf.data[0]], leaf.data[1]
+            c, which = component_of[leaf.data[0]], leaf.data[1]
             single = bound.branch.components[c].high == 1 and which in (EACH, LAST, 1)
             if c == absence.after and (single or which == LAST):
                 sides.add("earlier")
@@ -271,7 +274,7 @@ def _link_absence(program: SequenceProgram, bound: BoundBranch, number: int) -> 
     if len(sides) > 1:
         return f"conditions on the absent event {absence.variable!r} read both its neighbours"
     test = test_of(program, bound.absent_accepts[number])
-    terms = tuple(condition.term for condition in own)
+    terms = tuple(condition.term for condition in conditions)
     return LinkAbsence(absence.variable, test, terms, sides.pop() if sides else "none")
 
 
@@ -295,9 +298,10 @@ def graph_parts(program: SequenceProgram, bound: BoundBranch, between: Between, 
 
     def edge(source: int, target: int, pair: tuple[int, int]) -> None:
         if pair not in links:
-            own, absences = between.get(pair, []), absent.get(pair[1], ()) if pair[0] != pair[1] else ()
-            earlier = frozenset().union(*(leaves for _, leaves in own))
-            links[pair] = Link(*pair, tuple(term for term, _ in own), earlier, tuple(absences))
+            conditions = between.get(pair, [])
+            absences = absent.get(pair[1], ()) if pair[0] != pair[1] else ()
+            earlier = frozenset().union(*(leaves for _, leaves in conditions))
+            links[pair] = Link(*pair, tuple(term for term, _ in conditions), earlier, tuple(absences))
         edges.append(GraphEdge(source, target, list(links).index(pair)))
 
     for c, component in enumerate(components):
@@ -338,7 +342,7 @@ class AnchoredGraph(StateGraph):
     @property
     def terms(self) -> tuple[Term, ...]:
         """The conditions between events."""
-        return (*super().terms, *(term for own in self.given for term in own))
+        return (*super().terms, *(term for terms in self.given for term in terms))
 
     @property
     def anchor(self) -> str:
@@ -371,7 +375,7 @@ def _anchored_graph(program: SequenceProgram, bound: BoundBranch) -> AnchoredGra
     if len(_loops(bound)) > 1 and (None in types or len(set(types)) < len(types)):
         return "events can belong to several loops"
     between: Between = {}
-    given: list[list[Term]] = [[] for _ in components]
+    by_component: list[list[Term]] = [[] for _ in components]
     for condition in bound.conditions:
         if any(part.op == "similarity" for part in condition.term.walk()):
             return "compares arrays"
@@ -381,29 +385,29 @@ def _anchored_graph(program: SequenceProgram, bound: BoundBranch) -> AnchoredGra
         if isinstance(link, str):
             return link
         if isinstance(link, int):
-            given[link].append(condition.term)
+            by_component[link].append(condition.term)
         else:
             between.setdefault(link[0], []).append((condition.term, link[1]))
     parts = graph_parts(program, bound, between, {})
-    return parts if isinstance(parts, str) else AnchoredGraph(*parts, tuple(map(tuple, given)))
+    return parts if isinstance(parts, str) else AnchoredGraph(*parts, tuple(map(tuple, by_component)))
 
 
 def _loops(bound: BoundBranch) -> tuple[int, ...]:
-    of = bound.branch.components
-    return tuple(c for c, component in enumerate(of) if component.low != component.high)
+    components = bound.branch.components
+    return tuple(c for c, component in enumerate(components) if component.low != component.high)
 
 
 def _anchored_link(
     bound: BoundBranch, condition: BoundCondition
 ) -> int | tuple[tuple[int, int], frozenset[Term]] | str:
     """Return the component whose single events a condition reads beside the anchor, or the linked two."""
-    of, components = condition.component_of_variable, bound.branch.components
+    component_of, components = condition.component_of_variable, bound.branch.components
     leaves = [leaf for leaf in condition.term.walk() if leaf.op in ("element", "group")]
     reason = (
         f"condition {condition.condition.conjunct + 1} links more events than the first and two neighbours"
     )
-    others = [leaf for leaf in leaves if leaf.op == "element" and of[leaf.data[0]] > 0]
-    used = sorted({of[leaf.data[0]] for leaf in others})
+    others = [leaf for leaf in leaves if leaf.op == "element" and component_of[leaf.data[0]] > 0]
+    used = sorted({component_of[leaf.data[0]] for leaf in others})
     if any(leaf.op == "group" for leaf in leaves) or not used or len(used) > 2:
         return reason
     if not all(leaf in others or reads_single(components[0], leaf) for leaf in leaves):
@@ -411,10 +415,11 @@ def _anchored_link(
     at, component = used[-1], components[used[-1]]
     if len(used) == 2:
         if used[0] != at - 1 or not all(
-            reads_neighbour(components[of[leaf.data[0]]], leaf, of[leaf.data[0]] < at) for leaf in others
+            reads_neighbour(components[component_of[leaf.data[0]]], leaf, component_of[leaf.data[0]] < at)
+            for leaf in others
         ):
             return reason
-        return (at - 1, at), frozenset(leaf for leaf in others if of[leaf.data[0]] == at - 1)
+        return (at - 1, at), frozenset(leaf for leaf in others if component_of[leaf.data[0]] == at - 1)
     which = {leaf.data[1] for leaf in others}
     if all(reads_single(component, leaf) for leaf in others) or (
         which == {EACH} and condition.condition.each

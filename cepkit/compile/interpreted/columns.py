@@ -115,13 +115,13 @@ def _of_floats(function: Callable) -> Callable:
 
 
 def _subtract_times(left: Values, right: Values) -> Values:
-    found = np.subtract(left, right)
-    return _nearest(found, (left ^ right) & (left ^ found), left)
+    difference = np.subtract(left, right)
+    return _nearest(difference, (left ^ right) & (left ^ difference), left)
 
 
 def _add_times(left: Values, right: Values) -> Values:
-    found = np.add(left, right)
-    return _nearest(found, (left ^ found) & (right ^ found), left)
+    total = np.add(left, right)
+    return _nearest(total, (left ^ total) & (right ^ total), left)
 
 
 def _nearest(found: Values, wrapped: Values, left: Values) -> Values:
@@ -145,9 +145,11 @@ def _rounded(function: int) -> Callable:
 
     def compute(*values: Values) -> Values:
         shape = np.broadcast_shapes(*map(np.shape, values))
-        given = [np.ascontiguousarray(np.broadcast_to(own, shape), np.float64).ravel() for own in values]
-        out = np.empty(len(given[0]))
-        load_kernels(ELEMENTARY).compute(function, given[0], given[-1], out)
+        arguments = [
+            np.ascontiguousarray(np.broadcast_to(value, shape), np.float64).ravel() for value in values
+        ]
+        out = np.empty(len(arguments[0]))
+        load_kernels(ELEMENTARY).compute(function, arguments[0], arguments[-1], out)
         return out.reshape(shape)
 
     return compute
@@ -244,7 +246,7 @@ def tests_by_side(
     terms: Iterable[Term], side_of: Callable[[Term], int]
 ) -> dict[tuple[int, int], tuple[PairTest, ...]] | str:
     """Return the tests between events of several sides, or why there are none, to complete "it …"."""
-    found: dict[tuple[int, int], tuple[PairTest, ...]] = {}
+    tests_of_sides: dict[tuple[int, int], tuple[PairTest, ...]] = {}
     for term in (conjunct for whole in terms for conjunct in conjuncts_of(whole)):
         leaves = (leaf for leaf in term.walk() if leaf.op in ("element", "group"))
         sides = sorted({side_of(leaf) for leaf in leaves}) or [0]
@@ -254,8 +256,8 @@ def tests_by_side(
         if isinstance(tests, str):
             return tests
         key = sides[-1], sides[0]
-        found[key] = found.get(key, ()) + tests
-    return found
+        tests_of_sides[key] = tests_of_sides.get(key, ()) + tests
+    return tests_of_sides
 
 
 def _side(term: Term, is_vector: Callable[[Term], bool]) -> str | None:
@@ -271,7 +273,7 @@ def numbers_of(
     tests: Iterable[PairTest], vector: ColumnReader, scalar: ColumnReader, sizes: tuple[int, int]
 ) -> Tests:
     """Compute the numbers that tests compare; ``sizes`` are the numbers of events of the two sides."""
-    made = Tests([], [], [], None)
+    compared = Tests([], [], [], None)
     alive: list[np.ndarray] = []
     for test in tests:
         if test.other is None:
@@ -280,17 +282,19 @@ def numbers_of(
             if test.side == SCALAR:
                 alive.append(holds)
             elif not holds.all():
-                _add(made, holds.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
+                _add(compared, holds.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
             continue
         as_floats = FLOAT in (test.one.kind, test.other.kind)
-        one, known = ordered_numbers(vector, test.one, as_floats, sizes[0])
-        other, other_known = ordered_numbers(scalar, test.other, as_floats, sizes[1])
-        if not known.all():
-            _add(made, known.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
-        low, high, possible = _interval(test.sign, other)
-        alive += [part for part in (other_known, possible) if not part.all()]
-        _add(made, one, low, high)
-    return Tests(made.numbers, made.low, made.width, np.logical_and.reduce(alive) if alive else None)
+        vector_numbers, vector_valid = ordered_numbers(vector, test.one, as_floats, sizes[0])
+        scalar_numbers, scalar_valid = ordered_numbers(scalar, test.other, as_floats, sizes[1])
+        if not vector_valid.all():
+            _add(compared, vector_valid.astype(np.int64), np.full(sizes[1], 1), np.full(sizes[1], 1))
+        low, high, possible = _interval(test.sign, scalar_numbers)
+        alive += [part for part in (scalar_valid, possible) if not part.all()]
+        _add(compared, vector_numbers, low, high)
+    return Tests(
+        compared.numbers, compared.low, compared.width, np.logical_and.reduce(alive) if alive else None
+    )
 
 
 def _add(tests: Tests, numbers: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -326,10 +330,10 @@ def ordered_numbers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values as 64-bit integers of the same order, and where they are known."""
     value = reader.value(term)
-    known = np.broadcast_to(reader.all(reader.valid(term)), size)
+    is_valid = np.broadcast_to(reader.all(reader.valid(term)), size)
     if not as_floats:
-        return np.broadcast_to(value, size).astype(np.int64), known.astype(np.bool_)
+        return np.broadcast_to(value, size).astype(np.int64), is_valid.astype(np.bool_)
     value = np.broadcast_to(value, size).astype(np.float64) + 0.0  # -0.0 becomes 0.0
     bits = value.view(np.int64)
     ordered = np.where(bits < 0, bits ^ _HIGHEST, bits)
-    return ordered, known.astype(np.bool_) & (value == value)
+    return ordered, is_valid.astype(np.bool_) & (value == value)

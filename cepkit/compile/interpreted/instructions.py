@@ -94,17 +94,17 @@ class Reader(ABC):
         """Return the value as a float; null is NaN."""
         if term.kind == FLOAT:
             return self.value(term)
-        value, known = self.apply("to float", self.value(term)), self.valid(term)
-        return self.apply("float or nan", value, self.all(known)) if known else value
+        value, truths = self.apply("to float", self.value(term)), self.valid(term)
+        return self.apply("float or nan", value, self.all(truths)) if truths else value
 
     def stored(self, term: Term) -> Any:
         """Return the value; null is its special value."""
-        value, known = self.value(term), self.valid(term)
-        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not known:
+        value, truths = self.value(term), self.valid(term)
+        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not truths:
             return value
         if term.kind in (TEXT, BOOLEAN):
             return value  # a code below zero is null already
-        return self.apply("integer or null", value, self.all(known))
+        return self.apply("integer or null", value, self.all(truths))
 
     def _once(self, key: tuple, make) -> Any:
         if key not in self._known:
@@ -152,10 +152,10 @@ class Reader(ABC):
             return [self.apply(">= integers", self.number_of_row(), self.number(term.data))]
         if term.op in LEAVES:
             return [self.apply("!= integers", self.value(term), self.number(NULL_INTEGER))]
-        known = [one for arg in term.args for one in self.valid(arg)]
+        truths = [truth for arg in term.args for truth in self.valid(arg)]
         if term.op in ("//", "%"):
-            known.append(self.apply("!= integers", self.value(term.args[1]), self.number(0)))
-        return known
+            truths.append(self.apply("!= integers", self.value(term.args[1]), self.number(0)))
+        return truths
 
     def present(self, term: Term) -> list[Any]:
         """Return the truths that must hold for a value not to be missing; NaN is missing, too."""
@@ -165,8 +165,8 @@ class Reader(ABC):
     def all(self, truths: Iterable[Any]) -> Any:
         """Return the conjunction of truths."""
         whole = None
-        for one in truths:
-            whole = one if whole is None else self.apply("and", whole, one)
+        for truth in truths:
+            whole = truth if whole is None else self.apply("and", whole, truth)
         return self.number(1) if whole is None else whole
 
     # --- truth
@@ -210,12 +210,12 @@ class Reader(ABC):
     def _compare(self, term: Term, wanted: bool) -> Any:
         left, right = term.args
         sign = term.data if wanted else _FLIP[term.data]
-        one, other = self.value(left), self.value(right)
+        left_value, right_value = self.value(left), self.value(right)
         kinds = {left.kind, right.kind}
         if FLOAT in kinds and len(kinds) == 2:
-            one = self.apply("to float", one) if left.kind != FLOAT else one
-            other = self.apply("to float", other) if right.kind != FLOAT else other
-        held = self.apply(f"{sign} {'floats' if FLOAT in kinds else 'integers'}", one, other)
+            left_value = self.apply("to float", left_value) if left.kind != FLOAT else left_value
+            right_value = self.apply("to float", right_value) if right.kind != FLOAT else right_value
+        held = self.apply(f"{sign} {'floats' if FLOAT in kinds else 'integers'}", left_value, right_value)
         return self.all([*self.valid(left), *self.valid(right), held])
 
 

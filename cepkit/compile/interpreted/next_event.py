@@ -73,8 +73,10 @@ class NextTables:
         values = self.floats if is_float else self.integers
         is_reversed = SIGNS[sign] in ("<", "<=")
         return tuple(
-            InOrder(values[row], bool(is_float), is_reversed, self.integers[known] if known >= 0 else None)
-            for row, known in zip(rows[:2], rows[2:], strict=True)
+            InOrder(
+                values[row], bool(is_float), is_reversed, self.integers[valid_row] if valid_row >= 0 else None
+            )
+            for row, valid_row in zip(rows[:2], rows[2:], strict=True)
         )
 
 
@@ -122,7 +124,9 @@ def chain_of(tables: NextTables) -> NextChain | None:
             if way == ORDERED:
                 row = tables.tests[edge.first_test]
                 both, is_strict = tables.in_order(row), SIGNS[row[1]] in ("<", ">")
-        rows.append([test, *(numbers.setdefault(own, len(numbers)) if own else 0 for own in both), is_strict])
+        rows.append(
+            [test, *(numbers.setdefault(value, len(numbers)) if value else 0 for value in both), is_strict]
+        )
     return NextChain(np.array(rows, np.int64), tuple(numbers))
 
 
@@ -142,7 +146,7 @@ def next_tables_of(program: SequenceProgram, bound: BoundBranch) -> NextTables |
     for a, absence in enumerate(bound.branch.absences):
         if absence.spanning or absence.after < 0 or absence.before >= len(components):
             return f"the absent event {absence.variable!r} is not between two neighbours"
-        if any(one.condition.absence == a for one in bound.conditions):
+        if any(condition.condition.absence == a for condition in bound.conditions):
             return f"a condition compares the absent event {absence.variable!r} with others"
     return _JumpWriter(program, bound).write()
 
@@ -159,10 +163,10 @@ class _JumpWriter:
         """Return the tables, or why there are none."""
         rows, accepts = [], [test_of(self.program, terms) for terms in self.bound.accepts]
         decided: list[list[BoundCondition]] = [[] for _ in self.components]
-        for own in self.bound.conditions:
-            if not own.condition.each:
-                return f"condition {own.condition.conjunct + 1} is on a whole loop"
-            decided[own.condition.decided_at].append(own)
+        for condition in self.bound.conditions:
+            if not condition.condition.each:
+                return f"condition {condition.condition.conjunct + 1} is on a whole loop"
+            decided[condition.condition.decided_at].append(condition)
         for c, component in enumerate(self.components):
             begin = take = absent = _NOTHING
             if c:
@@ -173,7 +177,7 @@ class _JumpWriter:
                 take = self._edge(accepts[c], accepts[c], decided[c], taking=True)
             if isinstance(begin, str) or isinstance(take, str):
                 return begin if isinstance(begin, str) else str(take)
-            absences = [a for a, own in enumerate(self.bound.branch.absences) if own.before == c]
+            absences = [a for a, absence in enumerate(self.bound.branch.absences) if absence.before == c]
             if len(absences) > 1:
                 return f"two events must be absent before {component.variable!r}"
             for a in absences:
@@ -187,9 +191,9 @@ class _JumpWriter:
 
     def _first(self, decided: list[BoundCondition]) -> str | None:
         """Return why the first component has conditions that its first event does not pass by itself."""
-        for own in decided:
-            if not _reads_back(own):
-                return f"condition {own.condition.conjunct + 1} is on the first event"
+        for condition in decided:
+            if not _reads_back(condition):
+                return f"condition {condition.condition.conjunct + 1} is on the first event"
         return None
 
     def _absent(self, source: int, target: int) -> int:
@@ -199,20 +203,22 @@ class _JumpWriter:
     def _edge(self, source: int, target: int, decided: list[BoundCondition], *, taking: bool) -> int | str:
         """Add an edge with the conditions that its events decide; return its number or a reason."""
         first, looks_back = len(self.tests), False
-        for own in decided:
-            if _reads_back(own) and not taking:
+        for condition in decided:
+            if _reads_back(condition) and not taking:
                 continue  # it does not concern the first event of a loop
             try:
-                for term in conjuncts_of(own.term):
-                    found = tests_by_side([term], lambda leaf, own=own: self._side(leaf, own, taking=taking))
-                    if isinstance(found, str):
-                        return found
-                    for (new, other), tests in found.items():
+                for term in conjuncts_of(condition.term):
+                    tests_of_sides = tests_by_side(
+                        [term], lambda leaf, condition=condition: self._side(leaf, condition, taking=taking)
+                    )
+                    if isinstance(tests_of_sides, str):
+                        return tests_of_sides
+                    for (new, other), tests in tests_of_sides.items():
                         if not new:
-                            return f"condition {own.condition.conjunct + 1} names no event"
+                            return f"condition {condition.condition.conjunct + 1} names no event"
                         self.tests += [self._row(test, new, other) for test in tests]
             except _TooComplexError as error:
-                return f"condition {own.condition.conjunct + 1} {error}"
+                return f"condition {condition.condition.conjunct + 1} {error}"
         for row in self.tests[first:]:
             looks_back |= row[6] != AT_LAST
         self.edges.append(Jump(source, target, first, len(self.tests), looks_back))
@@ -240,21 +246,21 @@ class _JumpWriter:
     def _row(self, test: PairTest, new: int, other: int) -> list[int]:
         """Return the row of a test between the new event and another one."""
         if test.other is None:  # it looks at one event, whose number both sides have
-            of = other if test.side == SCALAR else new
+            event = other if test.side == SCALAR else new
             row = self._integer(TRUE if test.wanted else FALSE, test.one)
-            at_new = of == _NEW
-            base, offset = (AT_LAST, 0) if at_new else _depth(of)
-            known = (row, _NOTHING) if at_new else (_NOTHING, row)
-            return [0, 0, _NOTHING, _NOTHING, *known, base, offset]
+            at_new = event == _NEW
+            base, offset = (AT_LAST, 0) if at_new else _depth(event)
+            valid_rows = (row, _NOTHING) if at_new else (_NOTHING, row)
+            return [0, 0, _NOTHING, _NOTHING, *valid_rows, base, offset]
         if new != _NEW:
             raise _TooComplexError("compares two events of the path")
         as_floats = FLOAT in (test.one.kind, test.other.kind)
         values = [self._value(term, as_floats=as_floats) for term in (test.one, test.other)]
-        known = [
+        valid_rows = [
             _NOTHING if as_floats or not term.nullable else self._integer(ALL_VALID, term)
             for term in (test.one, test.other)
         ]
-        return [int(as_floats), SIGNS.index(test.sign), *values, *known, *_depth(other)]
+        return [int(as_floats), SIGNS.index(test.sign), *values, *valid_rows, *_depth(other)]
 
     def _value(self, term: Term, *, as_floats: bool) -> int:
         if not as_floats:
@@ -271,11 +277,11 @@ class _TooComplexError(Exception):
     """A condition has no test; the message completes "condition 1 …"."""
 
 
-def _reads_back(own: BoundCondition) -> bool:
+def _reads_back(condition: BoundCondition) -> bool:
     """Return whether a condition on a loop compares its events with those before."""
-    of, at = own.component_of_variable, own.condition.decided_at
-    leaves = (leaf for leaf in own.term.walk() if leaf.op == "element")
-    return any(leaf.data[1] == PREVIOUS and of[leaf.data[0]] == at for leaf in leaves)
+    component_of, at = condition.component_of_variable, condition.condition.decided_at
+    leaves = (leaf for leaf in condition.term.walk() if leaf.op == "element")
+    return any(leaf.data[1] == PREVIOUS and component_of[leaf.data[0]] == at for leaf in leaves)
 
 
 def _side_of(base: int, offset: int) -> int:
@@ -288,5 +294,5 @@ def _depth(side: int) -> tuple[int, int]:
 
 def edge_rows(edges: tuple[Jump, ...]) -> np.ndarray:
     """Return the table of edges: whether the tests look back, and the span of the tests."""
-    rows = [[int(own.looks_back), own.first_test, own.last_test] for own in edges]
+    rows = [[int(edge.looks_back), edge.first_test, edge.last_test] for edge in edges]
     return np.array(rows, np.int64).reshape(-1, 3)

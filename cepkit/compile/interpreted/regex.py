@@ -102,7 +102,7 @@ def _regex_code(program: Program) -> RegexCode | str:
         [value if not isinstance(value, Register) else number[value.kind, value.index] for value in row]
         for row in rows
     ]
-    constants = [(number["constant", index], *of) for of, index in writer.constants.items()]
+    constants = [(number["constant", index], *constant) for constant, index in writer.constants.items()]
     values = sorted(writer.values, key=lambda value: not value.is_float)
     return RegexCode(
         program, plan, writer.code(), tuple(values), np.array(table, np.int64).reshape(-1, 7),
@@ -130,13 +130,16 @@ def without_queues(plan: Plan) -> Plan:
 def _carry(writer: InstructionWriter, slot: Term) -> list[Register | int]:
     """Return the row of a carried value."""
     is_float = slot.kind == FLOAT
-    own = writer.leaf(slot)
+    carried = writer.leaf(slot)
     if slot.op == "count":
-        return [KEEP, 0, own, writer.event(ROW, None), -1, 0, 0]
+        return [KEEP, 0, carried, writer.event(ROW, None), -1, 0, 0]
     (arg,) = slot.args
     assert arg.level < START
-    known = writer.event(ALL_PRESENT, arg) if arg.nullable or arg.kind == FLOAT else -1
-    given = writer.event(STORED, arg, is_float=is_float)
+    present = writer.event(ALL_PRESENT, arg) if arg.nullable or arg.kind == FLOAT else -1
+    value = writer.event(STORED, arg, is_float=is_float)
     if slot.op == "count_of":
-        given = writer.number(1) if known == -1 else known
-    return [_ACTIONS[slot.op], int(is_float), own, given, known, int(slot.nullable), int(slot.kind == TEXT)]
+        value = writer.number(1) if present == -1 else present
+    return [
+        _ACTIONS[slot.op], int(is_float), carried, value, present, int(slot.nullable),
+        int(slot.kind == TEXT),
+    ]  # fmt: skip

@@ -81,7 +81,7 @@ def walk_code_of(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str
 
 
 def _walk_code(program: SequenceProgram, bound: BoundBranch) -> WalkCode | str:
-    terms = [*(own.term for own in bound.conditions), *filter(None, bound.untils)]
+    terms = [*(condition.term for condition in bound.conditions), *filter(None, bound.untils)]
     if reason := next(filter(None, map(reading_unsupported, terms)), None):
         return reason
     try:
@@ -114,8 +114,8 @@ class PathInstructions(InstructionWriter):
 
     def value(self, term: Term) -> Register:
         """Return the register of a term's value."""
-        found = self._of_event(VALUE, term, is_float=term.kind == FLOAT)
-        return found or self._once(("value", term), lambda: self._value(term))
+        register = self._of_event(VALUE, term, is_float=term.kind == FLOAT)
+        return register or self._once(("value", term), lambda: self._value(term))
 
     def as_float(self, term: Term) -> Register:
         """Return the register of a term's value as a float."""
@@ -128,13 +128,13 @@ class PathInstructions(InstructionWriter):
         if term.op == "element" and term.args:
             there = self.leaf(replace(term, op=THERE, args=(), kind=BOOLEAN))
             return [self.apply(">= integers", there, self.number(0))]
-        found = self._of_event(ALL_VALID, term)
-        return [found] if found else super(InstructionWriter, self).valid(term)
+        register = self._of_event(ALL_VALID, term)
+        return [register] if register else super(InstructionWriter, self).valid(term)
 
     def holds(self, term: Term, wanted: bool) -> Register:
         """Return the register of a truth."""
-        found = self._of_event(TRUE if wanted else FALSE, term)
-        return found or super(InstructionWriter, self).holds(term, wanted)
+        register = self._of_event(TRUE if wanted else FALSE, term)
+        return register or super(InstructionWriter, self).holds(term, wanted)
 
     def leaf(self, term: Term) -> Register:
         """Return the register of a leaf that the kernel computes."""
@@ -170,10 +170,12 @@ class BranchWriter:
     def write(self) -> WalkCode:
         """Return the code."""
         listed: dict[tuple[str, int], list[int]] = {}
-        for own in self.bound.conditions:
-            at, each = own.condition.decided_at, own.condition.each
-            if own.condition.absence is None:
-                self.condition(own.term, own.component_of_variable, at, taking=at if each else None)
+        for condition in self.bound.conditions:
+            at, each = condition.condition.decided_at, condition.condition.each
+            if condition.condition.absence is None:
+                self.condition(
+                    condition.term, condition.component_of_variable, at, taking=at if each else None
+                )
                 listed.setdefault(("admits" if each else "closes", at), []).append(len(self.conditions) - 1)
         for c, term in enumerate(self.bound.untils):
             if term is not None:
@@ -182,16 +184,16 @@ class BranchWriter:
                 listed["ends", c] = [len(self.conditions) - 1]
         absences = []
         for a, absence in enumerate(self.bound.branch.absences):
-            own = [one for one in self.bound.conditions if one.condition.absence == a]
+            conditions = [c for c in self.bound.conditions if c.condition.absence == a]
             begun = is_decided_at_begin(self.bound, a)
             listed.setdefault(("free", absence.before if begun else self.n), []).append(a)
-            absences.append(self._absence(a, own, absence.before if begun else self.n - 1))
+            absences.append(self._absence(a, conditions, absence.before if begun else self.n - 1))
         spans, numbers = [], []
         for kind in ("admits", "closes", "ends", "free"):
             for c in range(self.n + (kind == "free")):
-                found = listed.get((kind, c), [])
-                spans.append([len(numbers), len(numbers) + len(found)])
-                numbers += found
+                numbers_of_kind = listed.get((kind, c), [])
+                spans.append([len(numbers), len(numbers) + len(numbers_of_kind)])
+                numbers += numbers_of_kind
         components = [
             [c.low, NO_LIMIT if c.high is None else c.high, MODES[c.inner], MODES[c.step],
              PREFERENCES[c.preference]] for c in self.of
@@ -271,8 +273,8 @@ class BranchWriter:
             c = component_of[variable]
             base, offset = end(c) if over != EARLIER else at[variable]
             self._group(leaf, number["carried", i], c, base, offset - (over == EARLIER))
-        for (is_float, of, value), index in writer.constants.items():
-            self.constants.append((number["constant", index], is_float, of, value))
+        for (is_float, constant_number, value), index in writer.constants.items():
+            self.constants.append((number["constant", index], is_float, constant_number, value))
         base = self.n_registers - len(number)
         for op, target, left, right in writer.code().tolist():
             self.code.append([op, target if op == REQUIRE else target + base, left + base, right + base])
@@ -303,10 +305,10 @@ class BranchWriter:
 
     # --- absent events
 
-    def _absence(self, a: int, own: list[BoundCondition], top: int) -> list[int]:
+    def _absence(self, a: int, conditions: list[BoundCondition], top: int) -> list[int]:
         absence, first = self.bound.branch.absences[a], len(self.conditions)
-        for one in own:
-            self.condition(one.term, one.component_of_variable, top, beside=absence.variable)
+        for condition in conditions:
+            self.condition(condition.term, condition.component_of_variable, top, beside=absence.variable)
 
         def end(c: int) -> Depth:
             return (AT_LAST, 0) if c == top else (c + 1, -1)
@@ -377,12 +379,12 @@ def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | st
         return reason
     level = max(_levels([term], level_of))
     writer, compared = PathInstructions(), _compared(term, level, level_of)
-    result = known = None
+    result = validity = None
     try:
         if compared is None:
             writer.require(term, 1)
         else:
-            result, known = _write_result(writer, *compared)
+            result, validity = _write_result(writer, *compared)
     except NotInterpretedError as error:
         return str(error)
     leaves = writer.leaf_of_value
@@ -391,13 +393,14 @@ def joint_test_of(term: Term, level_of: Callable[[Term], int]) -> JointTest | st
     number = writer.numbers()
     values = [(value, number["event", i], level_of(leaves[i])) for value, i in writer.values.items()]
     constants = [
-        (number["constant", i], is_float, of, value) for (is_float, of, value), i in writer.constants.items()
+        (number["constant", i], is_float, constant_number, value)
+        for (is_float, constant_number, value), i in writer.constants.items()
     ]
     comparison = None
     if compared is not None:
-        one, sign, other = compared
-        registers = (number[register.kind, register.index] for register in (result, known))
-        comparison = JointComparison(one, sign, *registers, _as_floats(one, other))
+        level_value, sign, other_value = compared
+        registers = (number[register.kind, register.index] for register in (result, validity))
+        comparison = JointComparison(level_value, sign, *registers, _as_floats(level_value, other_value))
     return JointTest(tuple(values), tuple(constants), len(number), writer.code(), level, comparison)
 
 

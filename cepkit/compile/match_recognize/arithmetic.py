@@ -43,9 +43,9 @@ def literal(text: str, kind: str) -> Compiled:
 def _time(text: str, zone: str | None) -> Compiled:
     """Return a text as a time. A text without a zone is in ``zone``."""
     moment = _moment(text, zone)
-    own = None if moment.tzinfo is None else str(moment.tzinfo).removeprefix("UTC") or "UTC"
+    written_zone = None if moment.tzinfo is None else str(moment.tzinfo).removeprefix("UTC") or "UTC"
     ticks, unit = _in_coarsest(nanoseconds_of(moment))
-    return constant(ticks, ColumnType(TIME, unit, zone or own), text)
+    return constant(ticks, ColumnType(TIME, unit, zone or written_zone), text)
 
 
 def _in_coarsest(nanoseconds: int) -> tuple[int, str]:
@@ -64,16 +64,19 @@ def converted(parts: Sequence[Compiled]) -> list[Compiled]:
     timed = [part.type for part in parts if part.type.kind in TIMED]
     if not timed:
         return list(parts)
-    kind = min(timed, key=lambda of: NANOSECONDS[of.unit or "ns"]).kind
+    kind = min(timed, key=lambda column_type: NANOSECONDS[column_type.unit or "ns"]).kind
     parts = [_as_timed(part, kind) for part in parts]
     of_columns = [part.type for part in parts if part.type.kind == TIME and part.text is None]
-    if len({of.timezone is None for of in of_columns}) > 1:
+    if len({column_type.timezone is None for column_type in of_columns}) > 1:
         raise PredicateError("one side has a time zone and the other has none; convert one of the columns")
-    known = of_columns or [part.type for part in parts if part.type.kind == TIME]
-    zone = next((of.timezone for of in known if of.timezone is not None), None)
+    time_types = of_columns or [part.type for part in parts if part.type.kind == TIME]
+    zone = next(
+        (column_type.timezone for column_type in time_types if column_type.timezone is not None), None
+    )
     parts = [_in_zone(part, zone) for part in parts]
     finest = min(
-        (part.type for part in parts if part.type.kind in TIMED), key=lambda of: NANOSECONDS[of.unit or "ns"]
+        (part.type for part in parts if part.type.kind in TIMED),
+        key=lambda column_type: NANOSECONDS[column_type.unit or "ns"],
     )
     return [
         _in_ticks(part, replace(finest, kind=kind, timezone=zone if kind == TIME else None))
@@ -94,8 +97,8 @@ def _in_zone(part: Compiled, zone: str | None) -> Compiled:
         return part
     if zone is None and part.type.timezone is not None:
         raise PredicateError(zone_on_one_side(part.text))
-    made = _time(part.text, zone)
-    return in_unit(made, part.type.unit) if made.type.unit != part.type.unit else made
+    zoned = _time(part.text, zone)
+    return in_unit(zoned, part.type.unit) if zoned.type.unit != part.type.unit else zoned
 
 
 def in_unit(part: Compiled, unit: str | None) -> Compiled:
@@ -148,7 +151,7 @@ def as_text(part: Compiled) -> Compiled:
     if kind.kind == LIST:
         item = kind.item or ColumnType("other")
         return strict(
-            lambda items: [None if one is None else text_of_value(one, item) for one in items],
+            lambda items: [None if entry is None else text_of_value(entry, item) for entry in items],
             [part],
             ColumnType(LIST, item=ColumnType(TEXT)),
         )
@@ -247,12 +250,12 @@ def compute(tree: ex.Expression, sign: str, parts: list[Compiled]) -> Compiled:
         refuse_arithmetic(tree, sign, left.type, right.type)
         raise AssertionError("every refused sum has an error")
     if kind.kind == DURATION and DURATION in kinds and kinds & {INTEGER, FLOAT}:
-        made = strict(_scaling(sign, left, right, kind), [left, right], kind, tree)
+        computed = strict(_scaling(sign, left, right, kind), [left, right], kind, tree)
     else:
-        made = strict(ARITHMETIC[sign], [left, right], kind, tree)
+        computed = strict(ARITHMETIC[sign], [left, right], kind, tree)
     if not (kind.kind in TIMED and left.is_constant and right.is_constant):
-        return made
-    value = made.call(None, -1)
+        return computed
+    value = computed.call(None, -1)
     return constant(value, kind, None if kind.kind == DURATION or value is None else _written(value, kind))
 
 
@@ -268,7 +271,9 @@ def _in_one_unit(left: Compiled, right: Compiled) -> list[Compiled]:
     if texts:
         as_duration = constant(0, ColumnType(DURATION, timed[0].unit))
         [text] = converted([as_duration, texts[0]])[1:]
-        finest = min((timed[0], text.type), key=lambda of: NANOSECONDS[of.unit or "ns"]).unit
+        finest = min(
+            (timed[0], text.type), key=lambda column_type: NANOSECONDS[column_type.unit or "ns"]
+        ).unit
         return [in_unit(text if part.type.kind == TEXT else part, finest) for part in (left, right)]
     return converted([left, right])
 
@@ -294,19 +299,19 @@ def type_of_arithmetic(sign: str, left: ColumnType, right: ColumnType) -> Column
         return left if sign in "+-" else None
     if kinds == (DURATION, TIME):
         return right if sign == "+" else None
-    number, of = (right, left) if left.kind == DURATION else (left, right)
-    if number.kind not in NUMBERS or of.kind != DURATION:
+    number, duration = (right, left) if left.kind == DURATION else (left, right)
+    if number.kind not in NUMBERS or duration.kind != DURATION:
         return None
     if sign != "*" and not (sign == "/" and left.kind == DURATION):
         return None
     is_whole = sign == "*" and number.kind == INTEGER
-    return replace(of, unit=of.unit if is_whole or of.unit == "ns" else "us")
+    return replace(duration, unit=duration.unit if is_whole or duration.unit == "ns" else "us")
 
 
 def _scaling(sign: str, left: Compiled, right: Compiled, kind: ColumnType) -> Callable[..., int]:
     """Return a function that multiplies or divides a duration exactly, and then rounds to a tick."""
-    of = left.type if left.type.kind == DURATION else right.type
-    factor = NANOSECONDS[of.unit or "ns"] // NANOSECONDS[kind.unit or "ns"]
+    duration = left.type if left.type.kind == DURATION else right.type
+    factor = NANOSECONDS[duration.unit or "ns"] // NANOSECONDS[kind.unit or "ns"]
     is_product = sign == "*"
 
     def scaled(one: Any, other: Any) -> int:

@@ -60,8 +60,8 @@ def build_row_automaton(pattern: rp.RowPattern, *, every_way: bool = False) -> R
         lists = []
         for side in range(4 if has_anchors else 1):
             most = INSTRUCTIONS_FOLLOWED - n_followed
-            found, n = _transitions(writer.instructions, begin, side, state_of, every_way, most)
-            lists.append(found)
+            states, n = _transitions(writer.instructions, begin, side, state_of, every_way, most)
+            lists.append(states)
             n_followed += n
         lists = tuple(lists if has_anchors else lists * 4)
         n_transitions += sum(map(len, lists))
@@ -161,7 +161,7 @@ def _transitions(
     loops whose present repetition has taken no row.
 
     """
-    found: dict[int, None] = {}
+    reached: dict[int, None] = {}
     seen: set[tuple[int, frozenset[int]]] = set()
     waiting: list[tuple[int, frozenset[int]]] = [(begin, frozenset())]
     while waiting:
@@ -174,9 +174,9 @@ def _transitions(
         number, idle = at
         kind, *arguments = instructions[number]
         if kind == _TAKE:
-            found.setdefault(state_of[number])
+            reached.setdefault(state_of[number])
         elif kind == _DONE:
-            found.setdefault(ACCEPT)
+            reached.setdefault(ACCEPT)
             if not every_way:
                 break
         elif kind == _SPLIT:
@@ -188,7 +188,7 @@ def _transitions(
             waiting.append((after if loop in idle else again, idle - {loop}))
         elif side & (1 if kind == _AT_START else 2):
             waiting.append((arguments[0], idle))
-    return tuple(found), len(seen)
+    return tuple(reached), len(seen)
 
 
 # The automaton of a row pattern as tables for kernels, for conditions that depend on nearby rows alone.
@@ -225,7 +225,7 @@ class Transitions:
     @cached_property
     def followers(self) -> np.ndarray:
         """What can follow each state, then the start, then the start at the first row of a partition."""
-        return np.array([state for own in self.lists for state in own], np.int64)
+        return np.array([state for states in self.lists for state in states], np.int64)
 
     @cached_property
     def can_end(self) -> np.ndarray:
@@ -321,15 +321,15 @@ class SetTables:
 
     def _states_before(self, state: int) -> int:
         """Return the states that ``state`` can follow, as bits."""
-        return sum(1 << s for s, own in enumerate(self._lists[: self._n_states]) if state in own)
+        return sum(1 << s for s, targets in enumerate(self._lists[: self._n_states]) if state in targets)
 
     def _states_before_set(self, number: int) -> int:
-        found, states = self._enders, self._sets[number]
+        states_before, states = self._enders, self._sets[number]
         while states:
             lowest = states & -states
-            found |= self._before[lowest.bit_length() - 1]
+            states_before |= self._before[lowest.bit_length() - 1]
             states ^= lowest
-        return found
+        return states_before
 
     def _allowed_by(self, symbol: int) -> int:
         """Return the states whose conditions hold, as bits."""
@@ -353,8 +353,8 @@ class SetTables:
             self.following = _grown(self.following, room << self.n_bits, UNKNOWN)
         in_set = 0 if number == 0 else states
         chosen = [
-            next((state for state in own if state == MATCH or in_set >> state & 1), NO_STATE)
-            for own in self._lists
+            next((state for state in targets if state == MATCH or in_set >> state & 1), NO_STATE)
+            for targets in self._lists
         ]
         self.choice[number] = chosen[: self._n_states]
         self._first_choice[number] = chosen[self._n_states :]

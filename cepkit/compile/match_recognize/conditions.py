@@ -49,17 +49,18 @@ def condition_of(
             call = part(operand).call
             return Compiled(lambda place, row: call(place, row) is None, ColumnType(BOOLEAN))
         case ex.In(operand=operand, options=options):
-            one, given = part(operand), constants_of(options)
-            if given is not None and one.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
+            compiled, constants = part(operand), constants_of(options)
+            if constants is not None and compiled.type.kind in (INTEGER, FLOAT, TEXT, BOOLEAN):
                 refuse_comparison(
-                    tree, [(operand, one.type), *zip(options, map(type_of_constant, given), strict=True)]
+                    tree,
+                    [(operand, compiled.type), *zip(options, map(type_of_constant, constants), strict=True)],
                 )
-                return strict(frozenset(given).__contains__, [one], ColumnType(BOOLEAN))
-            return _membership(tree, one, [part(node) for node in options])
+                return strict(frozenset(constants).__contains__, [compiled], ColumnType(BOOLEAN))
+            return _membership(tree, compiled, [part(node) for node in options])
         case ex.Like(operand=operand, pattern=pattern) | rp.LikeWithEscape(operand=operand, pattern=pattern):
-            one, escape = part(operand), tree.escape if isinstance(tree, rp.LikeWithEscape) else None
-            refuse_like(tree, one.type)
-            return strict(like_test(pattern, escape), [one], ColumnType(BOOLEAN))
+            compiled, escape = part(operand), tree.escape if isinstance(tree, rp.LikeWithEscape) else None
+            refuse_like(tree, compiled.type)
+            return strict(like_test(pattern, escape), [compiled], ColumnType(BOOLEAN))
         case rp.IsTruth(operand=operand):
             return _is_truth(tree, part(operand))
         case rp.IsDistinct():
@@ -81,34 +82,34 @@ def _sides(tree: ex.Comparison | rp.IsDistinct, part: Callable[[ex.Expression], 
 
 
 def _all(values: Iterable[Any]) -> bool | None:
-    found: bool | None = True
+    truth: bool | None = True
     for value in values:
         if value is False:
             return False
-        found = None if value is None else found
-    return found
+        truth = None if value is None else truth
+    return truth
 
 
 def _any(values: Iterable[Any]) -> bool | None:
-    found: bool | None = False
+    truth: bool | None = False
     for value in values:
         if value is True:
             return True
-        found = None if value is None else found
-    return found
+        truth = None if value is None else truth
+    return truth
 
 
 def constants_of(options: Sequence[ex.Expression]) -> list[Any] | None:
     """Return the values of numbers, texts and truth values; None if anything else is among them."""
-    found: list[Any] = []
+    values: list[Any] = []
     for option in options:
         tree = option.operand if isinstance(option, ex.Negative) else option
         if type(tree) is not ex.Literal or type(tree.value) not in (bool, int, float, str):
             return None
         if tree is not option and type(tree.value) not in (int, float):
             return None
-        found.append(tree.value if tree is option else -tree.value)
-    return found
+        values.append(tree.value if tree is option else -tree.value)
+    return values
 
 
 def _is_truth(tree: rp.IsTruth, operand: Compiled) -> Compiled:
@@ -121,10 +122,10 @@ def _is_distinct(sides: list[Compiled]) -> Compiled:
     left, right = (side.call for side in sides)
 
     def call(place: Place, row: int) -> bool:
-        one, other = left(place, row), right(place, row)
-        if one is None or other is None:
-            return one is not other
-        return one != other
+        left_value, right_value = left(place, row), right(place, row)
+        if left_value is None or right_value is None:
+            return left_value is not right_value
+        return left_value != right_value
 
     return Compiled(call, ColumnType(BOOLEAN))
 
@@ -136,11 +137,11 @@ def _membership(tree: ex.In, operand: Compiled, choices: list[Compiled]) -> Comp
     item, *options = [part.call for part in converted(parts)]
 
     def call(place: Place, row: int) -> bool | None:
-        one = item(place, row)
-        if one is None:
+        value = item(place, row)
+        if value is None:
             return None
         others = [option(place, row) for option in options]
-        if any(one == other for other in others if other is not None):
+        if any(value == other for other in others if other is not None):
             return True
         return None if None in others else False
 

@@ -44,13 +44,13 @@ def check_arguments(tree: ex.Call, types: Sequence[ColumnType]) -> None:
         return
     if not signature.accepts(len(types)):
         raise PredicateError(f"{tree.function.upper()}() takes {signature}; {len(types)} given")
-    for place, (argument, of) in enumerate(zip(tree.arguments, types, strict=True)):
-        if not _fits(argument, of, signature, place):
+    for place, (argument, column_type) in enumerate(zip(tree.arguments, types, strict=True)):
+        if not _fits(argument, column_type, signature, place):
             words = [_WORDS[word] for word in signature.types_of(place)]
             of_several = f" as its {_PLACES[place]} argument" if len(types) > 1 else ""
             raise PredicateError(
                 f"{tree.function.upper()}() takes {' or '.join(words)}{of_several}, but "
-                f"{short_text(print_sql(argument))} is {_WORDS[of.kind]}"
+                f"{short_text(print_sql(argument))} is {_WORDS[column_type.kind]}"
             )
 
 
@@ -82,8 +82,8 @@ def _digits(x: float, n: int, rounding: str) -> float:
     """Return a float with ``n`` digits after the point; the digits are those that print it."""
     if not math.isfinite(x) or n > _MOST_DIGITS:
         return x
-    one = decimal.Decimal(1).scaleb(-max(n, -400))
-    return float(decimal.Decimal(repr(x)).quantize(one, rounding, _EXACT))
+    last_digit = decimal.Decimal(1).scaleb(-max(n, -400))
+    return float(decimal.Decimal(repr(x)).quantize(last_digit, rounding, _EXACT))
 
 
 def truncated(x: float, n: int = 0) -> float:
@@ -102,10 +102,10 @@ def as_decimal(precision: int = 38, scale: int = 0) -> Callable[[Any], float]:
     """
 
     def cast(item: Any) -> float:
-        made = _digits(float(item), scale, decimal.ROUND_HALF_UP)
-        if not abs(made) < 10 ** (precision - scale):
+        rounded = _digits(float(item), scale, decimal.ROUND_HALF_UP)
+        if not abs(rounded) < 10 ** (precision - scale):
             raise ValueError(f"{item!r} does not fit into DECIMAL({precision},{scale})")
-        return made
+        return rounded
 
     return cast
 
@@ -147,9 +147,9 @@ def powers(function: str, parts: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]
             return None
 
     lists = [part.tolist() if isinstance(part, np.ndarray) else repeat(part) for part in parts]
-    found = list(map(value, *lists))
-    missing = np.array([one is None for one in found], bool)
-    return np.array([0.0 if one is None else one for one in found], np.float64), missing
+    results = list(map(value, *lists))
+    missing = np.array([result is None for result in results], bool)
+    return np.array([0.0 if result is None else result for result in results], np.float64), missing
 
 
 # The functions of texts in MATCH_RECOGNIZE. Characters count from 1, as in Trino.

@@ -81,7 +81,7 @@ def cast_of(tree: rp.Cast, part: Compiled, kind: str) -> Compiled:
 def common_type(parts: Iterable[Compiled]) -> ColumnType:
     """Return one type for the values of several expressions: the first type, or float for mixed numbers."""
     types = [part.type for part in parts if part.type.kind != OTHER]
-    if {one.kind for one in types} == {INTEGER, FLOAT}:
+    if {column_type.kind for column_type in types} == {INTEGER, FLOAT}:
         return ColumnType(FLOAT)
     return types[0] if types else ColumnType(OTHER)
 
@@ -125,19 +125,19 @@ def call_of(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
     if function in ("concat", "concat_ws", "array_join"):
         parts = [as_text(part) for part in parts]
     if function in LENIENT_FUNCTIONS:
-        made, kind = LENIENT_FUNCTIONS[function]
+        compute_value, kind = LENIENT_FUNCTIONS[function]
         calls = [part.call for part in parts]
         type_of = parts[0].type if kind is None and parts else ColumnType(kind or OTHER)
-        return Compiled(lambda place, row: made(*(call(place, row) for call in calls)), type_of)
+        return Compiled(lambda place, row: compute_value(*(call(place, row) for call in calls)), type_of)
     if function not in STRICT_FUNCTIONS:
-        known = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
-        hint = nearest(function, map(str.upper, known))
+        names = [*STRICT_FUNCTIONS, *LENIENT_FUNCTIONS, *rp.AGGREGATES_OF_ROWS, *_OTHER_FUNCTIONS]
+        hint = nearest(function, map(str.upper, names))
         raise PredicateError(f"no function {function.upper()!r} in {print_sql(tree)}{hint and '.' + hint}")
-    made, kind = STRICT_FUNCTIONS[function]
-    of = common_type(parts) if kind is None else ColumnType(kind)
+    compute_value, kind = STRICT_FUNCTIONS[function]
+    result_type = common_type(parts) if kind is None else ColumnType(kind)
     if function == "element_at" and parts:
-        of = parts[0].type.item or ColumnType(OTHER)
-    return strict(made, parts, of, tree)
+        result_type = parts[0].type.item or ColumnType(OTHER)
+    return strict(compute_value, parts, result_type, tree)
 
 
 def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
@@ -151,9 +151,9 @@ def _of_times(tree: ex.Call, function: str, parts: list[Compiled]) -> Compiled:
             for part in timed
         ]
     timed = converted(timed)
-    of = next((part.type for part in timed if part.type.kind in TIMED), _TIME_OF_TEXT)
-    made, kind = function_of_times(function, unit, of)
-    return strict(made, timed, kind, tree)
+    time_type = next((part.type for part in timed if part.type.kind in TIMED), _TIME_OF_TEXT)
+    compute_time, kind = function_of_times(function, unit, time_type)
+    return strict(compute_time, timed, kind, tree)
 
 
 def _as_integers(function: str, parts: list[Compiled]) -> list[Compiled]:
@@ -272,9 +272,9 @@ def compile_condition(
     inside: bool = False,
 ) -> Compiled:
     """Return a search condition as a function, as `compile_value` does."""
-    made = compile_value(tree, schema, params, inside=inside)
-    refuse_non_boolean(tree, made.type)
-    return made
+    compiled = compile_value(tree, schema, params, inside=inside)
+    refuse_non_boolean(tree, compiled.type)
+    return compiled
 
 
 def compile_value(
@@ -324,21 +324,23 @@ def compile_value(
         case ex.Arithmetic(operator=sign, left=left, right=right):
             return compute(tree, sign, [part(left), part(right)])
         case ex.Negative(operand=operand):
-            one = part(operand)
-            refuse_opposite(tree, one.type)
-            if one.is_constant and one.type.kind == DURATION:
-                return constant(-one.call(None, -1), one.type)
-            return strict(operator.neg, [one], one.type, tree)
+            compiled = part(operand)
+            refuse_opposite(tree, compiled.type)
+            if compiled.is_constant and compiled.type.kind == DURATION:
+                return constant(-compiled.call(None, -1), compiled.type)
+            return strict(operator.neg, [compiled], compiled.type, tree)
         case rp.Joined(left=left, right=right):
             return strict(
-                lambda one, two: f"{one}{two}", [as_text(part(left)), as_text(part(right))], ColumnType(TEXT)
+                lambda text, more: f"{text}{more}",
+                [as_text(part(left)), as_text(part(right))],
+                ColumnType(TEXT),
             )
         case rp.Cast(operand=operand, kind=kind):
             return cast_of(tree, part(operand), kind)
         case rp.ArrayOf(items=items):
-            made = unified(tree, [part(item) for item in items])
-            calls = [one.call for one in made]
-            kind = ColumnType(LIST, item=common_type(made))
+            unified_items = unified(tree, [part(item) for item in items])
+            calls = [item.call for item in unified_items]
+            kind = ColumnType(LIST, item=common_type(unified_items))
             return Compiled(lambda place, row: [call(place, row) for call in calls], kind)
         case rp.CaseWhen(branches=branches, default=default):
             conditions = [condition(node) for node in branches[::2]]
@@ -433,19 +435,19 @@ def compile_total(
     """Return an aggregate with its arguments as functions. Raise if no engine computes it."""
     if tree.function not in AGGREGATES:
         raise PredicateError(f"MATCH_RECOGNIZE does not compute {tree.function.upper()}")
-    made = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
+    compiled = [compile_value(node, schema, params, inside=True) for node in tree.arguments]
     if tree.function in ("count_if", "bool_and", "bool_or", "every"):
-        for node, one in zip(tree.arguments, made, strict=True):
-            refuse_non_boolean(node, one.type, f"the argument of {tree.function.upper()}")
+        for node, argument in zip(tree.arguments, compiled, strict=True):
+            refuse_non_boolean(node, argument.type, f"the argument of {tree.function.upper()}")
     kinds = {TEXT: "texts", BOOLEAN: "truth values", LIST: "lists"}
     kinds |= {} if tree.function == "avg" else {TIME: "times"}
     kinds |= {} if tree.function in ("sum", "avg") else {DURATION: "intervals"}
-    if tree.function in _OF_NUMBERS and made and made[0].type.kind in kinds:
-        name, refused = tree.function.upper(), kinds[made[0].type.kind]
+    if tree.function in _OF_NUMBERS and compiled and compiled[0].type.kind in kinds:
+        name, refused = tree.function.upper(), kinds[compiled[0].type.kind]
         raise PredicateError(f"{name}() needs numbers, not {refused}, in {print_sql(tree)}")
-    arguments = tuple(one.call for one in made)
+    arguments = tuple(argument.call for argument in compiled)
     variable = variable_of(tree.arguments) if arguments else tree.variable
-    return RowTotal(tree, arguments, variable, bool(made) and made[0].type.kind in (TIME, DURATION))
+    return RowTotal(tree, arguments, variable, bool(compiled) and compiled[0].type.kind in (TIME, DURATION))
 
 
 # Compile expressions of MATCH_RECOGNIZE with errors that name the clause and underline the place.
@@ -512,9 +514,9 @@ class ColumnScope:
         node: ex.Expression | None = None,
     ) -> str:
         """Return the message with its clause, and with advice for a name that is no column."""
-        said = str(error).removeprefix("MATCH_RECOGNIZE: ")
+        message = str(error).removeprefix("MATCH_RECOGNIZE: ")
         if not isinstance(error, ColumnNotFoundError) or name is None:
-            return f"{role}: {said}"
+            return f"{role}: {message}"
         if isinstance(node, ex.Attribute) and name.upper() in self.variables:
             column = next(iter(self.schema), "price")
             return (
@@ -524,13 +526,13 @@ class ColumnScope:
         text = "" if span is None else self.source[span[0] : span[1]]
         if isinstance(node, ex.Attribute) and text.startswith('"'):
             quoted = name.replace("'", "''")
-            said = said.replace(" Columns:", f" A text has single quotes: '{quoted}'. Columns:")
+            message = message.replace(" Columns:", f" A text has single quotes: '{quoted}'. Columns:")
         if not self.schema:
-            said = said.replace(
+            message = message.replace(
                 "Columns: []", "The result has no columns; write MEASURES or ALL ROWS PER MATCH"
             )
         more = self.more.get(name.lower(), "")
-        return f"{role}: {said}{more and '. ' + more}"
+        return f"{role}: {message}{more and '. ' + more}"
 
 
 def _with_caret(error: CepError, message: str, source: str, span: _Span | None) -> CepError:
@@ -544,12 +546,12 @@ def _with_caret(error: CepError, message: str, source: str, span: _Span | None) 
 def span_of_name(source: str, clause: str, name: str, *, is_last: bool = False) -> _Span | None:
     """Return where a name is after the words of a clause; None if it is nowhere."""
     words = r"\s+".join(clause.split())
-    begins = [found.end() for found in re.finditer(rf"\b{words}\b", source, re.IGNORECASE)]
+    begins = [match.end() for match in re.finditer(rf"\b{words}\b", source, re.IGNORECASE)]
     if not begins:
         return None
     begin = begins[-1 if is_last else 0]
     ends = "|".join(keyword.words for keyword in OF_MATCH_RECOGNIZE)
     end = re.compile(rf"\b(?:{ends})", re.IGNORECASE).search(source, begin)
     stop = end.start() if end else len(source)
-    found = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)").search(source, begin, stop)
-    return None if found is None else found.span()
+    match = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)").search(source, begin, stop)
+    return None if match is None else match.span()

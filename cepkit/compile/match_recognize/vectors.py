@@ -65,10 +65,10 @@ class Vector:
 
     def is_null(self, n: int) -> np.ndarray:
         """Return whether the value at each of ``n`` places is null."""
-        found = np.zeros(n, bool)
+        is_missing = np.zeros(n, bool)
         for places in self.missing:
-            found[places] = True
-        return found
+            is_missing[places] = True
+        return is_missing
 
     def with_missing(self, *more: np.ndarray) -> Vector:
         """Return the vector with more nulls."""
@@ -123,21 +123,21 @@ _KINDS_OF_TEXTS: dict[type, tuple[Any, tuple[str, ...]]] = {
 
 def looked_up(of_text: list[Any], codes: np.ndarray, kind: ColumnType) -> Vector:
     """Return the entry for each code; the last one is for code -1."""
-    found = {type(value) for value in of_text if value is not None}
+    value_types = {type(value) for value in of_text if value is not None}
     no_value = np.array([value is None for value in of_text])
     missing = no_value[codes]
     missing = (missing,) if missing.any() else ()
-    if not found:
+    if not value_types:
         raise NotVectorizedError
-    if found == {str} and kind.kind == TEXT:
+    if value_types == {str} and kind.kind == TEXT:
         texts = np.array(["" if value is None else value for value in of_text], object)
         return Vector(codes % len(texts), kind, missing, texts)
-    [one, *others] = found
-    dtype, kinds = _KINDS_OF_TEXTS.get(one, (None, ()))
+    [value_type, *others] = value_types
+    dtype, kinds = _KINDS_OF_TEXTS.get(value_type, (None, ()))
     if others or kind.kind not in kinds:
         raise NotVectorizedError
     try:
-        table = np.array([one() if value is None else value for value in of_text], dtype)
+        table = np.array([value_type() if value is None else value for value in of_text], dtype)
     except OverflowError:
         raise NotVectorizedError from None
     return Vector(table[codes], kind, missing)
@@ -176,11 +176,13 @@ def converted(parts: list[Vector]) -> list[Vector]:
     if not timed:
         return parts
     of_columns = [part for part in timed if not part.is_one] or timed
-    finest = min((part.type for part in of_columns), key=lambda of: NANOSECONDS[of.unit or "ns"])
+    finest = min(
+        (part.type for part in of_columns), key=lambda column_type: NANOSECONDS[column_type.unit or "ns"]
+    )
     zones = {part.type.timezone is None for part in timed if part.type.kind == TIME and part.text is None}
     if len(zones) > 1:
         raise NotVectorizedError
-    zone = next((of.type.timezone for of in of_columns if of.type.kind == TIME), None)
+    zone = next((part.type.timezone for part in of_columns if part.type.kind == TIME), None)
     return [_in_unit(part, finest, zone) for part in parts]
 
 
@@ -196,14 +198,14 @@ def _in_unit(part: Vector, finest: ColumnType, zone: str | None) -> Vector:
         return replace(in_ticks(replace(part, values=part.text), kind), text=part.text)
     if part.type.unit == finest.unit:
         return part
-    size, of = NANOSECONDS[part.type.unit or "ns"], NANOSECONDS[finest.unit or "ns"]
-    if size < of:  # only a constant can be finer
-        ticks, rest = divmod(part.values * size, of)
+    size, finest_size = NANOSECONDS[part.type.unit or "ns"], NANOSECONDS[finest.unit or "ns"]
+    if size < finest_size:  # only a constant can be finer
+        ticks, rest = divmod(part.values * size, finest_size)
         if rest:
             raise NotVectorizedError
         return replace(part, values=ticks, type=kind)
-    check_bound(part.bound() * (size // of))
-    return replace(part, values=part.values * (size // of), type=kind)
+    check_bound(part.bound() * (size // finest_size))
+    return replace(part, values=part.values * (size // finest_size), type=kind)
 
 
 def in_ticks(part: Vector, timed: ColumnType) -> Vector:
@@ -225,19 +227,19 @@ def in_ticks(part: Vector, timed: ColumnType) -> Vector:
 def call_time_function(function: str, unit: str | None, parts: list[Vector]) -> Vector:
     """Return a function of times and durations; ``unit`` is its first argument if that is a unit."""
     parts = converted(parts)
-    of = parts[0].type
+    time_type = parts[0].type
     are_times = all(part.type.kind in (TIME, DURATION) for part in parts)
     if not are_times or all(part.is_one for part in parts):
         raise NotVectorizedError
-    per_second = NANOSECONDS["s"] // NANOSECONDS[of.unit or "ns"]
+    per_second = NANOSECONDS["s"] // NANOSECONDS[time_type.unit or "ns"]
     year = 366 * 86_400 * per_second  # a unit begins earlier than a time by a year at most
     most = EXACT if function == "epoch" else LARGEST
     check_bound(sum(part.bound() for part in parts) + year, most)
     if unit == "millisecond" and per_second < 1000:
         raise NotVectorizedError
-    made, kind = function_of_times(function, unit, of)
+    compute_times, kind = function_of_times(function, unit, time_type)
     try:
-        values = made(*(part.values for part in parts))
+        values = compute_times(*(part.values for part in parts))
     except ValueError:  # outside of the calendar
         raise NotVectorizedError from None
     return Vector(values, kind, join_missing(*(part.missing for part in parts)))
@@ -296,17 +298,17 @@ def is_among(item: Vector, given: list[Any]) -> Vector:
         raise NotVectorizedError
     equal = [_as_equal(int if item.is_whole else float, value) for value in given]
     wanted = [value for value in equal if value is not None]
-    found = np.isin(item.values, np.array(wanted, np.int64 if item.is_whole else np.float64))
-    return Vector(bool(found) if found.ndim == 0 else found, ColumnType(BOOLEAN), item.missing)
+    is_member = np.isin(item.values, np.array(wanted, np.int64 if item.is_whole else np.float64))
+    return Vector(bool(is_member) if is_member.ndim == 0 else is_member, ColumnType(BOOLEAN), item.missing)
 
 
-def _as_equal(of: type, value: float) -> Any:
+def _as_equal(number_type: type, value: float) -> Any:
     """Return the number of a type that equals a number, or None if there is none in 64 bits."""
     try:
-        made = of(value)
+        number = number_type(value)
     except OverflowError:
         return None
-    return made if made == value and (of is float or abs(made) <= LARGEST) else None
+    return number if number == value and (number_type is float or abs(number) <= LARGEST) else None
 
 
 def is_distinct(left: Vector, right: Vector, n: int) -> np.ndarray:
@@ -403,11 +405,11 @@ def _first_value(parts: list[Vector], n: int) -> Vector:
 
 def _extreme(function: str, parts: list[Vector]) -> Vector:
     """Return LEAST or GREATEST."""
-    found = parts[0].values
+    extreme = parts[0].values
     for part in parts[1:]:
-        is_next = part.values < found if function == "least" else part.values > found
-        found = np.where(is_next, part.values, found)
-    return Vector(found, parts[0].type, join_missing(*(part.missing for part in parts)))
+        is_next = part.values < extreme if function == "least" else part.values > extreme
+        extreme = np.where(is_next, part.values, extreme)
+    return Vector(extreme, parts[0].type, join_missing(*(part.missing for part in parts)))
 
 
 def _call_of_one(function: str, one: Vector) -> Vector:
@@ -466,36 +468,36 @@ class VectorReader(ABC):
         """Return where a condition is ``wanted``, bool, (n,). The array is new."""
         match tree:
             case rp.IsTruth(operand=operand, truth=truth):
-                found = self.holds(operand, truth, at)
-                return found if wanted else ~found
+                truths = self.holds(operand, truth, at)
+                return truths if wanted else ~truths
             case rp.IsDistinct(left=left, right=right):
-                one, other = converted([self.value(left, at), self.value(right, at)])
-                found = is_distinct(one, other, self.n)
-                return found if wanted else ~found
+                left_vector, right_vector = converted([self.value(left, at), self.value(right, at)])
+                truths = is_distinct(left_vector, right_vector, self.n)
+                return truths if wanted else ~truths
             case ex.And(operands=operands) | ex.Or(operands=operands):
                 join = np.logical_and if isinstance(tree, ex.And) is wanted else np.logical_or
                 first, *others = operands
-                found = self.holds(first, wanted, at)
+                truths = self.holds(first, wanted, at)
                 for other in others:
-                    join(found, self.holds(other, wanted, at), out=found)
-                return found
+                    join(truths, self.holds(other, wanted, at), out=truths)
+                return truths
             case ex.Not(operand=operand):
                 return self.holds(operand, not wanted, at)
             case ex.IsNull(operand=operand):
-                found = self.value(operand, at).is_null(self.n)
-                return found if wanted else ~found
+                truths = self.value(operand, at).is_null(self.n)
+                return truths if wanted else ~truths
         vector = self.value(tree, at)
         if vector.type.kind != BOOLEAN:
             raise NotVectorizedError
         if vector.is_one:
-            found = np.full(self.n, bool(vector.values) is wanted)
+            truths = np.full(self.n, bool(vector.values) is wanted)
         elif wanted:  # a comparison makes a new array
-            found = vector.values if isinstance(tree, ex.Comparison | ex.In) else vector.values.copy()
+            truths = vector.values if isinstance(tree, ex.Comparison | ex.In) else vector.values.copy()
         else:
-            found = ~vector.values
+            truths = ~vector.values
         for places in vector.missing:
-            found[places] = False
-        return found
+            truths[places] = False
+        return truths
 
     def value(self, tree: ex.Expression, at: Any = None) -> Vector:
         """Return the values of an expression."""
@@ -505,10 +507,10 @@ class VectorReader(ABC):
             return self.column(name, self.rows_of(variable) if at is None else at)
         if isinstance(tree, _OF_MATCHES):
             return self.of_match(tree, at)
-        if (found := self._of_one_text(tree, at)) is not None:
-            return found
-        if (found := self._of_constants(tree)) is not None:
-            return found
+        if (vector := self._of_one_text(tree, at)) is not None:
+            return vector
+        if (vector := self._of_constants(tree)) is not None:
+            return vector
         match tree:
             case ex.Literal(value=value):
                 return constant_vector(value)
@@ -521,9 +523,10 @@ class VectorReader(ABC):
                 missing = ~(true | self.holds(tree, False, at))
                 return Vector(true, ColumnType(BOOLEAN), (missing,) if missing.any() else ())
             case ex.In(operand=operand, options=options):
-                item, given = self.value(operand, at), constants_of(options) if len(options) > FEW else None
-                if given is not None and item.type.kind in (INTEGER, FLOAT):
-                    return is_among(item, given)
+                item = self.value(operand, at)
+                constants = constants_of(options) if len(options) > FEW else None
+                if constants is not None and item.type.kind in (INTEGER, FLOAT):
+                    return is_among(item, constants)
                 return is_in(*converted([item, *(self.value(part, at) for part in options)]))
             case ex.Comparison(operator=sign, left=left, right=right):
                 return compare(sign, *converted([self.value(left, at), self.value(right, at)]))
@@ -559,14 +562,14 @@ class VectorReader(ABC):
         column = self.column(name, self.rows_of(variable) if at is None else at)
         if column.texts is None or len(column.texts) > self.n:  # hardly a text twice
             raise NotVectorizedError
-        made = compile_value(tree, self.schema, self.params, inside=True)
+        compiled = compile_value(tree, self.schema, self.params, inside=True)
         place = SimpleNamespace(columns={name: [*column.texts, None]})
         try:
-            of_text = [made.call(place, i) for i in range(len(column.texts) + 1)]
+            of_text = [compiled.call(place, i) for i in range(len(column.texts) + 1)]
         except PredicateError:
             raise NotVectorizedError from None
         codes = np.where(column.is_null(self.n), -1, column.values) if column.missing else column.values
-        return looked_up(of_text, codes, made.type)
+        return looked_up(of_text, codes, compiled.type)
 
     def _of_constants(self, tree: ex.Expression) -> Vector | None:
         """Return a time or a duration that is written in the query, or computed from such; else None."""
@@ -574,13 +577,13 @@ class VectorReader(ABC):
             return None
         if any(isinstance(node, _OF_ROWS) for node in tree.walk(literals=False)):
             return None
-        made = compile_value(tree, self.schema, self.params, inside=True)
-        if not made.is_constant or made.type.kind not in TIMED:
+        compiled = compile_value(tree, self.schema, self.params, inside=True)
+        if not compiled.is_constant or compiled.type.kind not in TIMED:
             return None
-        ticks = made.call(None, -1)
+        ticks = compiled.call(None, -1)
         if ticks is None or abs(ticks) > LARGEST:
             raise NotVectorizedError
-        return Vector(ticks, made.type, text=made.text)
+        return Vector(ticks, compiled.type, text=compiled.text)
 
     def _case(self, branches: Sequence[ex.Expression], default: ex.Expression, at: Any) -> Vector:
         parts = converted([self.value(part, at) for part in (*branches[1::2], default)])

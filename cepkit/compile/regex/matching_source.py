@@ -250,11 +250,14 @@ class _MatchingWriter:
         q, n_targets = f"q{number}", len(queue.targets)
         loops = list(enumerate(queue.loops, n_targets))
         tests = [(f"{self.terms.value(b.event)} {b.sign}", i, self.terms.valid(b.event)) for i, b in loops]
-        stay = [" and ".join([f"{test} {q}_b{i}[k]", *known]) for test, i, known in tests]
+        stay = [" and ".join([f"{test} {q}_b{i}[k]", *valid_tests]) for test, i, valid_tests in tests]
         lines.add(3, f"if {q}h < {q}t and not ({' and '.join(stay)}):")
         lines.add(4, f"work += {q}t - {q}h", f"kept = {q}h")
         self._reset(lines, 4, number, queue)
-        stay = [" and ".join([f"{test} {q}_g{_grade(queue, i)}_of[r]", *known]) for test, i, known in tests]
+        stay = [
+            " and ".join([f"{test} {q}_g{_grade(queue, i)}_of[r]", *valid_tests])
+            for test, i, valid_tests in tests
+        ]
         lines.add(4, f"for r in range({q}h, {q}t):", f"    if {' and '.join(stay)}:")
         lines.add(6, *(f"{array}_of[kept] = {array}_of[r]" for array in self._queue_arrays(number, queue)))
         for i, bound in enumerate(queue.bounds):
@@ -285,8 +288,8 @@ class _MatchingWriter:
         bound = target.bound
         if bound:
             event = self.terms.value(bound.event)
-            known = "".join(f" and {c}" for c in self.terms.valid(bound.event))
-            lines.add(3, f"if {guard} and {event} {bound.sign} {q}_b{t}[k]{known}:")
+            valid_tests = "".join(f" and {c}" for c in self.terms.valid(bound.event))
+            lines.add(3, f"if {guard} and {event} {bound.sign} {q}_b{t}[k]{valid_tests}:")
             lines.add(
                 4, f"x = {event}", "hit = 0", f"bound = {_unbeatable(queue, t)!r}".replace("inf", "np.inf")
             )

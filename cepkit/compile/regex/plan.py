@@ -164,15 +164,15 @@ def _queues(automaton: Positions, start: tuple[Conjunct, ...], clock: Term | Non
             continue
         if any(not automaton.accepting >> t & 1 for t in others):
             continue
-        own = [c.term for c in start if c.mask >> q & 1]
-        windows = [term for term in own if _is_window(term, clock)]
-        loops = [_bound(term) for term in own if term not in windows]
+        loop_terms = [c.term for c in start if c.mask >> q & 1]
+        windows = [term for term in loop_terms if _is_window(term, clock)]
+        loops = [_bound(term) for term in loop_terms if term not in windows]
         if None in loops:
             continue
         per_target = {t: tuple(c.term for c in start if c.mask >> t & 1) for t in others}
         if not any(per_target.values()) and not loops:
             continue  # independent of the start: the earliest one is enough
-        every = [*own, *(term for terms in per_target.values() for term in terms)]
+        every = [*loop_terms, *(term for terms in per_target.values() for term in terms)]
         if not all(slot.op in _FIXED for slot in _slots(every)):
             continue
         targets = tuple(Target(t, *_with_bound(terms)) for t, terms in per_target.items())

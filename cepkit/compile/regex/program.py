@@ -187,15 +187,18 @@ def _bind(
             f"the pattern names {name!r}, which is a column of type {schema[name]}, not a predicate; "
             f"define one, as in define={{'is_{name}': '{name} …'}}"
         )
-    raise query.undefined_error([column for column, of in schema.items() if of.kind == "boolean"])
+    raise query.undefined_error(
+        [column for column, column_type in schema.items() if column_type.kind == "boolean"]
+    )
 
 
 def _clock(query: RegexQuery, schema: Mapping[str, ColumnType]) -> Term | None:
     name = query.order_by[0] if query.order_by else None
     if name is None or name not in schema or schema[name].kind not in (INTEGER, TIME, DURATION, "float"):
         return None
-    of = schema[name]
-    return Term("column", (), of.kind, of.unit, of.nullable or of.kind == "float", name, EVENT)
+    column = schema[name]
+    may_miss = column.nullable or column.kind == "float"
+    return Term("column", (), column.kind, column.unit, may_miss, name, EVENT)
 
 
 def _window(

@@ -167,7 +167,7 @@ class PathWriter(TermWriter):
         if function in ("first", "last"):
             d = low if function == "first" else high
             return [f"d = {d}", *reads, f"{v} = {self.stored(arg)}"]
-        known = " and ".join(dict.fromkeys(self.valid(arg) + self._not_nan(arg))) or "True"
+        value_test = " and ".join(dict.fromkeys(self.valid(arg) + self._not_nan(arg))) or "True"
         x = self.value(arg)
         new = {
             "count_of": f"{v} + 1", "sum": f"{v} + {x}", "min": f"min({v}, {x})", "max": f"max({v}, {x})",
@@ -175,7 +175,7 @@ class PathWriter(TermWriter):
         is_count = function == "count_of"
         lines = [f"{v} = 0" if is_count else f"{v} = {_null(leaf)}", f"{v}_n = 0"]
         lines += [f"for d in range({low}, {high} + 1):", *("    " + read for read in reads)]
-        lines += [f"    if {known}:"]
+        lines += [f"    if {value_test}:"]
         lines += [f"        {v} = {new}" if is_count else f"        {v} = {x} if {v}_n == 0 else {new}"]
         return [*lines, f"        {v}_n += 1"]
 
@@ -222,10 +222,10 @@ def unordered(bound: BoundBranch) -> str | None:
             return f"repeats {component.variable!r}; only single events have an order to choose"
         if component.step != "any":
             return "may not skip any event between two of a match (strategy 'any' may)"
-    for own in bound.conditions:
-        for leaf in own.term.walk():
+    for condition in bound.conditions:
+        for leaf in condition.term.walk():
             if leaf.op == "group" or (leaf.op == "element" and leaf.data[1] not in (EACH, LAST, 1)):
-                return f"condition {own.condition.conjunct + 1} uses a group of events"
+                return f"condition {condition.condition.conjunct + 1} uses a group of events"
     return None
 
 
@@ -242,8 +242,8 @@ def components_of_absence(bound: BoundBranch, a: int) -> frozenset[int]:
         edges = {last, absence.before}
     if absence.before > last:
         edges = {absence.after, 0} if absence.after >= 0 else {last, 0}
-    own = (one for one in bound.conditions if one.condition.absence == a)
-    return frozenset(edges).union(*(components_of_condition(one) for one in own))
+    conditions = (condition for condition in bound.conditions if condition.condition.absence == a)
+    return frozenset(edges).union(*(components_of_condition(condition) for condition in conditions))
 
 
 def write_ordered(
@@ -270,10 +270,10 @@ class _OrderedWriter:
         self.name_of_array: dict[Key, str] = {}
         level_of = {c: level for level, c in enumerate(order)}
         self.conditions: list[list[BoundCondition]] = [[] for _ in order]
-        for own in bound.conditions:
-            if own.condition.absence is None:
-                at = max((level_of[c] for c in components_of_condition(own)), default=0)
-                self.conditions[at].append(own)
+        for condition in bound.conditions:
+            if condition.condition.absence is None:
+                at = max((level_of[c] for c in components_of_condition(condition)), default=0)
+                self.conditions[at].append(condition)
         self.absent: list[list[int]] = [[] for _ in order]
         for a in range(len(self.absences)):
             self.absent[max(level_of[c] for c in components_of_absence(bound, a))].append(a)
@@ -304,12 +304,12 @@ class _OrderedWriter:
     def _limit(self, name: str, place: str) -> str:
         return f"{self._array('limit', name)}[{place}]"
 
-    def _leaves(self, own: BoundCondition) -> list[tuple[Term, int]]:
+    def _leaves(self, condition: BoundCondition) -> list[tuple[Term, int]]:
         """Return the elements that a condition uses, with their component, or ~a for absence a."""
-        of, a = own.component_of_variable, own.condition.absence
+        component_of, a = condition.component_of_variable, condition.condition.absence
         absent = None if a is None else self.absences[a].variable
-        leaves = dict.fromkeys(leaf for leaf in own.term.walk() if leaf.op == "element")
-        return [(leaf, ~a if leaf.data[0] == absent else of[leaf.data[0]]) for leaf in leaves]
+        leaves = dict.fromkeys(leaf for leaf in condition.term.walk() if leaf.op == "element")
+        return [(leaf, ~a if leaf.data[0] == absent else component_of[leaf.data[0]]) for leaf in leaves]
 
     def _value(self, leaf: Term, of: int) -> str:
         owner = f"n{~of}" if of < 0 else f"v{of}"
@@ -322,30 +322,36 @@ class _OrderedWriter:
         wide = "" if dtype in ("int64", "float64") else "np.float64" if dtype == "float32" else "np.int64"
         return f"{self._value(leaf, of)} = {wide}({array}{cell})"
 
-    def _true(self, own: BoundCondition) -> str:
-        self.writer.names = {leaf: self._value(leaf, of) for leaf, of in self._leaves(own)}
-        return self.writer.true(own.term)
+    def _true(self, condition: BoundCondition) -> str:
+        self.writer.names = {
+            leaf: self._value(leaf, component) for leaf, component in self._leaves(condition)
+        }
+        return self.writer.true(condition.term)
 
     # --- a level
 
     def _level(self, level: int) -> list[str]:
         c, is_last_level = self.order[level], level == self.n - 1
         lines = [f"    p{b} = place[{b}]" for b in self.order[:level]]
-        lines += self._loads(level, lambda of: of != c and of >= 0, lambda of: f"[index[{of}]]")
+        lines += self._loads(level, lambda k: k != c and k >= 0, lambda k: f"[index[{k}]]")
         lines += self._innermost(level) if is_last_level else self._outer(level)
         return [f"if level == {level}:", *lines]
 
     def _loads(self, level: int, is_wanted, cell) -> list[str]:
         """Return the lines that read the values for this level's conditions."""
-        absent = [one for one in self.bound.conditions if one.condition.absence in self.absent[level]]
-        leaves = [pair for own in (*self.conditions[level], *absent) for pair in self._leaves(own)]
-        lines = (self._load(leaf, of, cell(of)) for leaf, of in leaves if is_wanted(of))
+        absent = [b for b in self.bound.conditions if b.condition.absence in self.absent[level]]
+        leaves = [
+            pair for condition in (*self.conditions[level], *absent) for pair in self._leaves(condition)
+        ]
+        lines = (
+            self._load(leaf, component, cell(component)) for leaf, component in leaves if is_wanted(component)
+        )
         return [f"    {line}" for line in dict.fromkeys(lines)]
 
     def _own(self, level: int, place: str, cell: str) -> list[str]:
         """Return the lines that read the event of this level."""
         c = self.order[level]
-        return [f"    p{c} = {place}", *self._loads(level, lambda of: of == c, lambda _: cell)]
+        return [f"    p{c} = {place}", *self._loads(level, lambda component: component == c, lambda _: cell)]
 
     def _tests(self, level: int, *, with_position: bool) -> tuple[list[str], list[list[str]]]:
         """Return the conditions of a level, and the lines that ``continue`` if an absent event occurs."""
@@ -353,21 +359,26 @@ class _OrderedWriter:
         if with_position and self.order[level] == self.n - 1:
             place = self._limit("position", f"p{self.n - 1}")
             tests.append(f"(low <= {place} and {place} < high)")
-        tests += [self._true(own) for own in self.conditions[level]]
+        tests += [self._true(condition) for condition in self.conditions[level]]
         scans = []
         for a in self.absent[level]:
-            own = [one for one in self.bound.conditions if one.condition.absence == a]
+            absent = [b for b in self.bound.conditions if b.condition.absence == a]
             begin, end = (f"{self._array('rank', ~a)}[{bound}]" for bound in self._between(a))
-            if not own:
+            if not absent:
                 tests.append(f"({end} <= {begin})")
                 continue
-            loads = [self._load(leaf, of, "[y]") for one in own for leaf, of in self._leaves(one) if of < 0]
+            loads = [
+                self._load(leaf, component, "[y]")
+                for condition in absent
+                for leaf, component in self._leaves(condition)
+                if component < 0
+            ]
             scans.append(
                 [
                     "    free = True",
                     f"    for y in range({begin}, {end}):",
                     *(f"        {line}" for line in dict.fromkeys(loads)),
-                    f"        if {' and '.join(self._true(one) for one in own)}:",
+                    f"        if {' and '.join(map(self._true, absent))}:",
                     "            free = False",
                     "            break",
                     "    if not free:",
@@ -434,15 +445,15 @@ class _OrderedWriter:
     def _counting(self, level: int, counts_by_own: bool) -> list[str]:
         """Return the lines that count all candidates, in slices, which the compiler vectorises."""
         tests, scans = self._tests(level, with_position=False)
-        own = self._own(level, f"{self._array('members', self.order[level])}[a]", "[a]")
+        reads = self._own(level, f"{self._array('members', self.order[level])}[a]", "[a]")
         # The same reads, on slices.
-        used = [name for name in self.name_of_array.values() if any(f"{name}[a]" in line for line in own)]
+        used = [name for name in self.name_of_array.values() if any(f"{name}[a]" in line for line in reads)]
         lines = [f"    {name}_a = {name}[i:j]" for name in used]
         for name in used:
-            own = [line.replace(f"{name}[a]", f"{name}_a[a]") for line in own]
+            reads = [line.replace(f"{name}[a]", f"{name}_a[a]") for line in reads]
         lines += ["    z = np.int64(0)", f"    for a in range(len({used[0]}_a)):"]
-        lines += [f"    {line}" for line in own]
-        is_costly = any(self.writer.is_costly(one.term) for one in self.conditions[level])
+        lines += [f"    {line}" for line in reads]
+        is_costly = any(self.writer.is_costly(condition.term) for condition in self.conditions[level])
         holds = (" and " if is_costly else " & ").join(tests) or "True"
         if scans:
             lines += [f"        if not ({holds}):", "            continue"]

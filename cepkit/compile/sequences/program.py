@@ -55,10 +55,10 @@ class ElementBinder(Binder):
             raise self.wrong(
                 e, f"{e.variable!r} is an event; name one of its columns, as in {e.variable}.price"
             )
-        of = self.schema.get(e.name)
-        if of is None:
+        column_type = self.schema.get(e.name)
+        if column_type is None:
             raise self.missing(e, e.name)
-        return self._element(e, self._column_of(e, of))
+        return self._element(e, self._column_of(e, column_type))
 
     def _column_of(self, e: ex.Reference, of: ColumnType) -> Term:
         if of.kind == LIST:
@@ -69,8 +69,8 @@ class ElementBinder(Binder):
         which = self._which(e)
         may_miss = isinstance(which, int)
         data = (e.variable, which, column.data)
-        known = (ALWAYS,) if may_miss and not column.nullable and column.kind in WHOLE else ()
-        return Term("element", known, column.kind, column.unit, column.nullable or may_miss, data, EVENT)
+        existence = (ALWAYS,) if may_miss and not column.nullable and column.kind in WHOLE else ()
+        return Term("element", existence, column.kind, column.unit, column.nullable or may_miss, data, EVENT)
 
     def _similarity(self, e: ex.Call) -> Term:
         arrays = tuple(self._array(argument, e) for argument in e.arguments)
@@ -81,15 +81,17 @@ class ElementBinder(Binder):
         name = e.name if isinstance(e, ex.Reference | ex.Attribute) else None
         if name is None:
             raise self.wrong(e, f"{call.function}() takes columns of arrays, as in {call.function}(a.x, b.x)")
-        of = self.schema.get(name)
-        if of is None:
+        column_type = self.schema.get(name)
+        if column_type is None:
             raise self.missing(e, name)
-        if of.kind != LIST or of.item.kind not in NUMBERS:
-            raise self.wrong(e, f"{call.function}() needs arrays of numbers, column {name!r} is of type {of}")
-        own = f"{call.function}({name})"
-        self.derived[own] = Prepared(name, call.function)
-        self.columns.setdefault(own)
-        column = Term("column", (), LIST, None, True, own, EVENT)
+        if column_type.kind != LIST or column_type.item.kind not in NUMBERS:
+            raise self.wrong(
+                e, f"{call.function}() needs arrays of numbers, column {name!r} is of type {column_type}"
+            )
+        derived_name = f"{call.function}({name})"
+        self.derived[derived_name] = Prepared(name, call.function)
+        self.columns.setdefault(derived_name)
+        column = Term("column", (), LIST, None, True, derived_name, EVENT)
         return self._element(e, column) if isinstance(e, ex.Reference) else column
 
     def _which(self, e: ex.Reference) -> str | int:
@@ -160,7 +162,7 @@ class ElementBinder(Binder):
             raise self.wrong(e, f"{function}() needs numbers")
         if function == "sum":
             return group("sum")
-        return mean(arg, lambda of: group("sum", of=of), group("count_of", INTEGER, False))
+        return mean(arg, lambda term: group("sum", of=term), group("count_of", INTEGER, False))
 
 
 CLOCKS = (INTEGER, FLOAT, TIME, DURATION)
@@ -268,7 +270,7 @@ def compile_sequence(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> 
     """
     binder = ElementBinder(schema, query)
     bound = tuple(_bound(binder, branch) for branch in branches(query))
-    leaves = [leaf for one in bound for root in one.terms() for leaf in root.walk()]
+    leaves = [leaf for bound_branch in bound for root in bound_branch.terms() for leaf in root.walk()]
     every = {leaf.data for leaf in leaves if leaf.op == "column"}
     every |= {leaf.data[-1] for leaf in leaves if leaf.op == "element"}
     return SequenceProgram(
@@ -327,10 +329,10 @@ def _window(query: SequenceQuery, schema: Mapping[str, ColumnType]) -> MatchWind
     needs = [name for name, value in asked.items() if value is not None]
     if needs and clock is None:
         raise CepError(f"{needs[0]} needs a clock: give order_by, a column of times or integers")
-    of = schema.get(clock)
-    if needs and of is not None and of.kind not in CLOCKS:
-        raise CepError(f"{needs[0]} needs a clock; order_by column {clock!r} is of type {of}")
-    unit = None if of is None else of.unit
+    clock_type = schema.get(clock)
+    if needs and clock_type is not None and clock_type.kind not in CLOCKS:
+        raise CepError(f"{needs[0]} needs a clock; order_by column {clock!r} is of type {clock_type}")
+    unit = None if clock_type is None else clock_type.unit
 
     def ticks(name: str, value: object) -> int | float | None:
         if value is None:

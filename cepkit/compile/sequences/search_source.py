@@ -96,8 +96,8 @@ def is_decided_at_begin(bound: BoundBranch, a: int) -> bool:
     absence, components = bound.branch.absences[a], bound.branch.components
     if absence.spanning or absence.after < 0 or absence.before >= len(components):
         return False
-    own = (one for one in bound.conditions if one.condition.absence == a)
-    named = {c for one in own for c in one.component_of_variable.values()}
+    conditions = (condition for condition in bound.conditions if condition.condition.absence == a)
+    named = {c for condition in conditions for c in condition.component_of_variable.values()}
     return all(c < absence.before or (c == absence.before and not components[c].is_group) for c in named)
 
 
@@ -130,13 +130,13 @@ class SearchWriter:
         self.lines += [*lines, "", ""]
 
     def _tables(self) -> None:
-        of = self.components
+        components = self.components
         tables = {
-            "LOW": [c.low for c in of],
-            "HIGH": [NO_LIMIT if c.high is None else c.high for c in of],
-            "INNER": [MODES[c.inner] for c in of],
-            "STEP": [MODES[c.step] for c in of],
-            "PREFERENCE": [PREFERENCES[c.preference] for c in of],
+            "LOW": [c.low for c in components],
+            "HIGH": [NO_LIMIT if c.high is None else c.high for c in components],
+            "INNER": [MODES[c.inner] for c in components],
+            "STEP": [MODES[c.step] for c in components],
+            "PREFERENCE": [PREFERENCES[c.preference] for c in components],
         }
         self.lines += [f"{name} = np.array({values}, np.int64)" for name, values in tables.items()]
         self.lines += [f"N = {self.n}", f"RUN_SCOPE = {self.program.query.scope == 'run'}", "", ""]
@@ -159,15 +159,15 @@ class SearchWriter:
             if condition.absence is not None:
                 continue
             self._condition(i, bound)
-            of = admits if condition.each else closes
-            of.setdefault(condition.decided_at, []).append(self._call(f"holds{i}"))
+            calls_of = admits if condition.each else closes
+            calls_of.setdefault(condition.decided_at, []).append(self._call(f"holds{i}"))
         self._dispatch("admits", admits)
         self._dispatch("closes", closes)
         ends = {}
         for c, term in enumerate(self.bound.untils):
             if term is not None:
-                of = {component.variable: i for i, component in enumerate(self.components[: c + 1])}
-                self._function(self.writer.condition(f"ends{c}", term, of, top=c))
+                component_of = {component.variable: i for i, component in enumerate(self.components[: c + 1])}
+                self._function(self.writer.condition(f"ends{c}", term, component_of, top=c))
                 ends[c] = [self._call(f"ends{c}")]
         self.has_until = bool(ends)
         if ends:
@@ -203,14 +203,16 @@ class SearchWriter:
     def _free_of(self, a: int) -> bool:
         """Write ``free{a}``; return whether it can be tested when the component after the absence begins."""
         absence = self.branch.absences[a]
-        own = [b for b in self.bound.conditions if b.condition.absence == a]
+        conditions = [b for b in self.bound.conditions if b.condition.absence == a]
         begun = is_decided_at_begin(self.bound, a)
         top = absence.before if begun else self.n - 1
         names = []
-        for i, bound in enumerate(own):
+        for i, bound in enumerate(conditions):
             name = f"absent{a}_{i}"
-            of = bound.component_of_variable
-            self._function(self.writer.condition(name, bound.term, of, top=top, beside=absence.variable))
+            component_of = bound.component_of_variable
+            self._function(
+                self.writer.condition(name, bound.term, component_of, top=top, beside=absence.variable)
+            )
             names.append(name)
         self._function(self._absence(a, absence, names, top))
         return begun
@@ -415,8 +417,8 @@ class _CheckingWriter(SearchWriter):
         for a in absences:
             begun = self._free_of(a)
             d = f"first[{self.branch.absences[a].before}]" if begun else "len(path) - 1"
-            given = f"absent_tests[{a}], accept, time_start, time_end, path, first, {d}, 0{values}"
-            body.append(f"        out[m, {k}] = 1 if free{a}({given}) else 0")
+            call_arguments = f"absent_tests[{a}], accept, time_start, time_end, path, first, {d}, 0{values}"
+            body.append(f"        out[m, {k}] = 1 if free{a}({call_arguments}) else 0")
             k += 1
         arguments = ["n", "item", "first_item", "size", "absent_tests", "accept", "time_start", "time_end"]
         arguments += [*self.writer.arguments(), "first", "out"]

@@ -172,15 +172,15 @@ class Binder:
         """Return terms that hold if one of the options is equal; constants become the values of a table."""
         operand = self.bind(e.operand)  # first, since the constants of the options are removed
         n_constants, bound = len(self.constants), dict(self.bound)
-        found: dict[tuple[Term, str], list[int | float | str | None]] = {}
+        values_of_term: dict[tuple[Term, str], list[int | float | str | None]] = {}
         others: dict[Term, None] = {}
         options = e.options
         if operand.kind == TEXT and operand.op != "quoted":
-            found[operand, TEXT] = [one.value for one in options if _is_text(one)]
+            values_of_term[operand, TEXT] = [text.value for text in options if _is_text(text)]
             options = tuple(option for option in options if not _is_text(option))
         if operand.kind in (INTEGER, FLOAT) and operand.op != "constant":
             numbers = [_plain_number(option, operand.kind) for option in options]
-            found[operand, operand.kind] = [number for number in numbers if number is not None]
+            values_of_term[operand, operand.kind] = [number for number in numbers if number is not None]
             options = tuple(option for option, number in zip(options, numbers, strict=True) if number is None)
         for option in options:
             term = self._bind(ex.Comparison("==", e.operand, option))
@@ -188,13 +188,16 @@ class Binder:
                 left, right = term.args
                 constant = self.constants[right.data]
                 value = constant.value if constant.text is None else constant.text
-                found.setdefault((left, right.kind), []).append(value)
+                values_of_term.setdefault((left, right.kind), []).append(value)
             else:
                 others.setdefault(term)
         if all(term.op == "never" for term in others):
             del self.constants[n_constants:]
             self.bound = bound  # no term may keep the number of a removed constant
-        return (*(self._table_of(left, own) for (left, _), own in found.items() if own), *others)
+        return (
+            *(self._table_of(left, values) for (left, _), values in values_of_term.items() if values),
+            *others,
+        )
 
     def _table_of(self, left: Term, values: list) -> Term:
         """Return the term that holds if ``left`` is one of the values, which are of its kind."""
@@ -240,9 +243,9 @@ class Binder:
     def share_categories(self, one: str, other: str, *, ordered: bool) -> None:
         """Record that two text columns need codes of common categories, in text order if ``ordered``."""
         group = {one, other}
-        for known in [known for known in self.text_groups if known & group]:
-            group |= known
-            self.text_groups.remove(known)
+        for text_group in [text_group for text_group in self.text_groups if text_group & group]:
+            group |= text_group
+            self.text_groups.remove(text_group)
         self.text_groups.append(group)
         if ordered:
             self.ordered_text |= group
@@ -257,11 +260,11 @@ class Binder:
     def _(self, e: ex.Parameter) -> Term:
         params = dict(self.query.params)
         if e.name not in params:
-            known = list(params)
+            names = list(params)
             raise self.wrong(
                 e,
-                f"parameter ':{e.name}' has no value.{nearest(e.name, known)} Give params={{'{e.name}': …}}"
-                + (f"; given: {known}" if known else ""),
+                f"parameter ':{e.name}' has no value.{nearest(e.name, names)} Give params={{'{e.name}': …}}"
+                + (f"; given: {names}" if names else ""),
             )
         return self._value(params[e.name], e)
 
@@ -316,19 +319,21 @@ class Binder:
         name = e.operand.name
         if name not in self.schema:
             raise self.missing(e, name)
-        of = self.schema[name]
-        if of.kind != LIST:
-            raise self.wrong(e, f"column {name!r} is of type {of}, not a list: it has no item [{e.index}]")
-        own = f"{name}[{e.index}]"
-        self.derived[own] = Derived(name, e.index)
-        item = of.item
-        return self._column(own, ColumnType(item.kind, item.unit, item.timezone, True), e)
+        column_type = self.schema[name]
+        if column_type.kind != LIST:
+            raise self.wrong(
+                e, f"column {name!r} is of type {column_type}, not a list: it has no item [{e.index}]"
+            )
+        item_name = f"{name}[{e.index}]"
+        self.derived[item_name] = Derived(name, e.index)
+        item = column_type.item
+        return self._column(item_name, ColumnType(item.kind, item.unit, item.timezone, True), e)
 
     @_bind.register
     def _(self, e: ex.Previous) -> Term:
         arg = event_level(self, e, "prev")
-        of, rows = (arg.args[0], arg.data) if arg.op == "previous" else (arg, 0)
-        return Term("previous", (of,), of.kind, of.unit, True, e.offset + rows, EVENT)
+        term, rows = (arg.args[0], arg.data) if arg.op == "previous" else (arg, 0)
+        return Term("previous", (term,), term.kind, term.unit, True, e.offset + rows, EVENT)
 
     @_bind.register
     def _(self, e: ex.Aggregate) -> Term:

@@ -175,10 +175,10 @@ def like_test(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
             return False
         place = begun.end()
         for piece in middle:  # the first place of each piece leaves most to the others
-            found = piece.search(text, place, end)
-            if found is None:
+            match = piece.search(text, place, end)
+            if match is None:
                 return False
-            place = found.end()
+            place = match.end()
         return True
 
     return fits
@@ -299,8 +299,8 @@ class BoundQuery(ABC):
     def _number(self, constant: Constant, columns: Mapping[str, Column]) -> int | float:
         if constant.text is None:
             return constant.value
-        found = np.flatnonzero(columns[constant.column].categories == constant.text)
-        return int(found[0]) if len(found) else -2  # a code that no text has
+        codes = np.flatnonzero(columns[constant.column].categories == constant.text)
+        return int(codes[0]) if len(codes) else -2  # a code that no text has
 
     def _texts(self, columns: Mapping[str, Column]) -> list[np.ndarray]:
         if self.compiled:
@@ -376,7 +376,7 @@ def _ordered_table(table: Table, column: Column, order: tuple[str, ...]) -> np.n
         )
     rank = {text: i for i, text in enumerate(order)}
     # A column that it is compared with may have other categories; they do not occur here.
-    own = np.array([rank.get(text, -1) for text in column.categories])
+    ranks = np.array([rank.get(text, -1) for text in column.categories])
     limit = rank[table.text]
-    holds = {"<": own < limit, "<=": own <= limit, ">": own > limit, ">=": own >= limit}[table.test]
+    holds = {"<": ranks < limit, "<=": ranks <= limit, ">": ranks > limit, ">=": ranks >= limit}[table.test]
     return np.concatenate([[0], holds]).astype(np.uint8)

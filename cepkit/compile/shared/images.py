@@ -105,18 +105,20 @@ class MachineFunction:
             elif argument == "float":
                 cells.append(_bits(value))
             else:
-                known = self._known[i]
-                if known is None or known[0]() is not value:
-                    own = argument.cells(value)
-                    known = self._known[i] = weakref.ref(value), own
-                cells.extend(known[1])
+                kept = self._known[i]
+                if kept is None or kept[0]() is not value:
+                    argument_cells = argument.cells(value)
+                    kept = self._known[i] = weakref.ref(value), argument_cells
+                cells.extend(kept[1])
         return self.run(array("q", cells))
 
     def bind(self, *given: np.ndarray) -> BoundKernel:
         """Return the kernel for calls with these arrays, which look at no argument again."""
         pairs = zip(self._arguments, given, strict=True)
         return BoundKernel(
-            self, array("q", [0, *(cell for one, own in pairs for cell in one.cells(own))]), given
+            self,
+            array("q", [0, *(cell for argument, values in pairs for cell in argument.cells(values))]),
+            given,
         )
 
     def run(self, memory: array) -> int | float | None:
@@ -252,7 +254,7 @@ def link_kernels(module: ModuleType) -> tuple[bytes, Any] | None:
             return None
         described[key] = []
         for i, compiled in enumerate(overloads.values()):
-            arguments = [_describe(of) for of in _leaves(compiled.signature.args)]
+            arguments = [_describe(numba_type) for numba_type in _leaves(compiled.signature.args)]
             result = _RESULTS.get(str(compiled.signature.return_type))
             if result is None or None in arguments:
                 return None
@@ -279,8 +281,8 @@ def _compile_again(function: Any, compiled: Any) -> Any:
 
     options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}
     again = numba.njit([compiled.signature.args], **options)(function.py_func)
-    (made,) = again.overloads.values()
-    return made
+    (recompiled,) = again.overloads.values()
+    return recompiled
 
 
 def _linked(described: dict, texts: list[str]) -> tuple[bytes, Any]:
@@ -289,9 +291,9 @@ def _linked(described: dict, texts: list[str]) -> tuple[bytes, Any]:
     whole = binding.parse_assembly(texts[0])
     for text in texts[1:]:
         whole.link_in(binding.parse_assembly(text))
-    for own in (*whole.functions, *whole.global_variables):
-        if not own.is_declaration and not own.name.startswith(_ENTRY):
-            own.linkage = "internal"
+    for symbol in (*whole.functions, *whole.global_variables):
+        if not symbol.is_declaration and not symbol.name.startswith(_ENTRY):
+            symbol.linkage = "internal"
     options = binding.newpassmanagers.PipelineTuningOptions()
     passes = binding.newpassmanagers.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
@@ -316,11 +318,11 @@ def image_path(name: str) -> Path | None:
 
 def _leaves(types: Iterable) -> Iterator:
     """Yield numba types, and those in tuples: machine code takes the values in a tuple one by one."""
-    for of in types:
-        if hasattr(of, "types"):
-            yield from _leaves(of.types)
+    for numba_type in types:
+        if hasattr(numba_type, "types"):
+            yield from _leaves(numba_type.types)
         else:
-            yield of
+            yield numba_type
 
 
 def _describe(of: Any) -> list | str | None:
@@ -334,21 +336,21 @@ def _describe(of: Any) -> list | str | None:
 
 def _with_entry(text: str, key: str, function: str, arguments: list) -> str:
     """Return LLVM text with a function that reads all arguments from one array; cell 0 gets the result."""
-    loads, given, cell = [], ["ptr %cells", "ptr %error"], 1
+    loads, parameters, cell = [], ["ptr %cells", "ptr %error"], 1
     for argument in arguments:
         n_axes = 0 if isinstance(argument, str) else argument[1]
         kinds = {"int": ["i64"], "float": ["double"]}.get(argument) if isinstance(argument, str) else None
         for kind in kinds or ["ptr", "ptr", "i64", "i64", "ptr", *["i64"] * (2 * n_axes)]:
             loads.append(f"  %at{cell} = getelementptr i64, ptr %cells, i64 {cell}")
             loads.append(f"  %x{cell} = load {kind}, ptr %at{cell}")
-            given.append(f"{kind} %x{cell}")
+            parameters.append(f"{kind} %x{cell}")
             cell += 1
     body = "\n".join(loads)
     return f"""{text}
 define i32 @{_ENTRY}{key}(ptr %cells) {{
   %error = alloca ptr
 {body}
-  %status = call i32 @"{function}"({", ".join(given)})
+  %status = call i32 @"{function}"({", ".join(parameters)})
   ret i32 %status
 }}
 """
@@ -451,8 +453,10 @@ def write_bitcode(folder: Path, name: str, module: ModuleType) -> Path:
     from importlib.metadata import version
 
     header, kernels = link_kernels(module)
-    made = {one: version(one) for one in ("numba", "llvmlite")} | {"llvm": llvm().llvm_version_info}
-    described = {**json.loads(header), "made": made, "layout": str(host_machine().target_data)}
+    versions = {package: version(package) for package in ("numba", "llvmlite")} | {
+        "llvm": llvm().llvm_version_info
+    }
+    described = {**json.loads(header), "made": versions, "layout": str(host_machine().target_data)}
     content = json.dumps(described).encode() + b"\n" + zlib.compress(kernels.as_bitcode(), 9)
     path = bitcode_path(name, folder)
     path.write_bytes(_TITLE + hash_of(content) + b"\n" + content)

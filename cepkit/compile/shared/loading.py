@@ -276,7 +276,11 @@ def _names_in(folder: Path) -> frozenset[str]:
         now = time.time()
         if read - changed < _CLOCK_S and not 0 <= now - read < _READ_AGAIN_S:
             read = now
-            names = frozenset(one.partition(".")[0] for one in os.listdir(folder) if one.endswith(".kernel"))
+            names = frozenset(
+                file_name.partition(".")[0]
+                for file_name in os.listdir(folder)
+                if file_name.endswith(".kernel")
+            )
             _listings[folder] = read, names
     except OSError:  # there is no folder yet, or it is no folder
         return frozenset()
@@ -336,12 +340,12 @@ def _load_kernels(key: str, image_of: Callable[[], str], make: Callable[[], Any]
         with say_step(_FOR_ALL):
             return make()
     image = image_of()
-    if (found := read_image(image)) is not None:
-        return found
-    if (found := load_bitcode(image, quick=quick)) is not None:
+    if (kernels := read_image(image)) is not None:
+        return kernels
+    if (kernels := load_bitcode(image, quick=quick)) is not None:
         if quick:
             run_later(partial(_improve, key, image))
-        return found
+        return kernels
     with say_step(_FOR_ALL):
         module = make()
     write_image(image, module)
@@ -363,14 +367,14 @@ def image_name(name: str) -> str:
     named = set(re.findall(pattern, path.read_text("utf-8"), re.MULTILINE))
     shared += sorted(named - {*shared, "jit"})  # keeping machine code does not change it
     folder = Path(importlib.util.find_spec("cepkit.kernels").origin).parent
-    files = [path, *(folder.joinpath(*one.split(".")).with_suffix(".py") for one in shared)]
-    texts = b"".join(own.read_bytes() for own in files)
+    files = [path, *(folder.joinpath(*module_name.split(".")).with_suffix(".py") for module_name in shared)]
+    texts = b"".join(file.read_bytes() for file in files)
     return f"cepkit_{path.stem}_{hashlib.sha256(texts).hexdigest()[:24]}"
 
 
 def _load_once(text: str, names: Mapping[str, Callable]) -> ModuleType:
-    own = "".join(f"_{id(function):x}" for function in names.values())
-    name = f"{_name_of(text)}{own}"
+    function_ids = "".join(f"_{id(function):x}" for function in names.values())
+    name = f"{_name_of(text)}{function_ids}"
     if name in sys.modules:
         return sys.modules[name]
     if name in _images:

@@ -251,9 +251,9 @@ def _timezone(binder: TermBinder, term: Term) -> str | None:
         if part.op in ("column", "element"):
             name = part.data if part.op == "column" else part.data[-1]
             derived = binder.derived.get(name)
-            of = binder.schema[derived.column].item if derived else binder.schema[name]
-            if of.timezone is not None:
-                return of.timezone
+            column_type = binder.schema[derived.column].item if derived else binder.schema[name]
+            if column_type.timezone is not None:
+                return column_type.timezone
     return None
 
 

@@ -233,9 +233,9 @@ class TermWriter:
             return old
         arg = slot.args[0]
         x = self.value(arg)
-        known = self.valid(arg) + self._not_nan(arg)
+        tests = self.valid(arg) + self._not_nan(arg)
         if slot.op == "count_of":
-            return f"({old} + (1 if {_all(known)} else 0))"
+            return f"({old} + (1 if {_all(tests)} else 0))"
         if slot.kind == FLOAT:
             none = f"{old} != {old}"
         else:
@@ -247,7 +247,7 @@ class TermWriter:
         )
         if not slot.nullable:
             return new
-        return f"(({x} if {none} else {new}) if {_all(known)} else {old})"
+        return f"(({x} if {none} else {new}) if {_all(tests)} else {old})"
 
     def _not_nan(self, term: Term) -> list[str]:
         return [f"{(v := self.value(term))} == {v}"] if term.kind == FLOAT else []
@@ -256,10 +256,10 @@ class TermWriter:
 
     def stored(self, term: Term) -> str:
         """Return the code of the value; null is encoded as its special value."""
-        value, known = self.value(term), self.valid(term)
-        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not known:
+        value, tests = self.value(term), self.valid(term)
+        if term.kind == FLOAT or term.op in ("column", "previous", "first", "min", "max") or not tests:
             return value
-        return f"({value} if {_all(known)} else {_null_name(term)})"
+        return f"({value} if {_all(tests)} else {_null_name(term)})"
 
     def value(self, term: Term) -> str:
         """Return the code of the value; it is meaningless if ``valid`` does not hold (in floats: NaN)."""
@@ -332,9 +332,9 @@ class TermWriter:
     def _as_float(self, term: Term) -> str:
         if term.kind == FLOAT:
             return self.value(term)
-        known = self.valid(term)
+        tests = self.valid(term)
         value = f"np.float64({self.value(term)})"
-        return f"({value} if {_all(known)} else NAN)" if known else value
+        return f"({value} if {_all(tests)} else NAN)" if tests else value
 
     def similarity(self, term: Term) -> str:
         """Return the code of a function of two arrays; the value of an array is the place of its row."""
@@ -418,21 +418,21 @@ class TermWriter:
         if term.kind == FLOAT:
             value = self.value(term)
             return f"({value} {'!=' if wanted else '=='} {value})"
-        known = self.valid(term)
-        if not known:
+        tests = self.valid(term)
+        if not tests:
             return str(not wanted)
-        return f"(not ({_all(known)}))" if wanted else f"({_all(known)})"
+        return f"(not ({_all(tests)}))" if wanted else f"({_all(tests)})"
 
     def _compare(self, term: Term, wanted: bool) -> str:
         left, right = term.args
         sign = term.data if wanted else _FLIP[term.data]
-        one, other = self.value(left), self.value(right)
+        left_code, right_code = self.value(left), self.value(right)
         if left.op == "elapsed":
-            other = f"np.uint64({other})"
-        known = self.valid(left) + self.valid(right)
+            right_code = f"np.uint64({right_code})"
+        tests = self.valid(left) + self.valid(right)
         if sign == "!=" and FLOAT in (left.kind, right.kind):
-            return _join("and", [*known, f"(({one} < {other}) | ({one} > {other}))"])
-        return _join("and", [*known, f"{one} {sign} {other}"])
+            return _join("and", [*tests, f"(({left_code} < {right_code}) | ({left_code} > {right_code}))"])
+        return _join("and", [*tests, f"{left_code} {sign} {right_code}"])
 
     # --- user functions
 
