@@ -240,6 +240,26 @@ def test_the_list_of_exempt_paths_shrinks(entry):
     assert any(findings_of(path) for path in own), f"{entry} has no finding any more; remove it from NOT_YET"
 
 
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of variables and parameters that a module binds, once for each place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.MatchAs) and node.name:
+            yield node.name
+
+
+def test_names_say_what_they_hold():
+    """A value is `arrow_type` or `matched_rows`, and not `of` or `found`."""
+    words = {"own", "one", "found", "of", "made", "told", "said", "given", "known"}
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "cepkit").rglob("*.py")]
+    names = [name for tree in trees for name in bound_names(tree)]
+    assert len(names) > 10_000
+    assert sum(name in words for name in names) <= 0.015 * len(names)
+
+
 def test_class_names_are_unique():
     paths_of_name = defaultdict(list)
     for path in PATHS:
