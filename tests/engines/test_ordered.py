@@ -194,7 +194,7 @@ def test_a_look_makes_as_many_calls_as_it_may(some, engine, monkeypatch):
         return made
 
     for name in n_calls:
-        module = f"cepkit.engines.{name}.{name}"
+        module = f"cepkit.engines.{name}"
         monkeypatch.setattr(f"{module}._WORK_PER_CALL_OF_A_LOOK", 50)
         monkeypatch.setattr(f"{module}.kernel", counted(sys.modules[module].kernel, name))
     found = cep.match(some, QUERY, event_type="kind", order_by="t", engine=engine)

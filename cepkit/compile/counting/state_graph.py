@@ -70,7 +70,7 @@ class Link:
     source: int
     target: int
     terms: tuple[Term, ...]
-    earlier: frozenset[Term]
+    earlier: tuple[Term, ...]
     absences: tuple[LinkAbsence, ...]
 
     @property
@@ -300,7 +300,8 @@ def graph_parts(program: SequenceProgram, bound: BoundBranch, between: Between, 
         if pair not in links:
             conditions = between.get(pair, [])
             absences = absent.get(pair[1], ()) if pair[0] != pair[1] else ()
-            earlier = frozenset().union(*(leaves for _, leaves in conditions))
+            # Sorted, since the text of a kernel names columns in this order in every process.
+            earlier = tuple(sorted(frozenset().union(*(leaves for _, leaves in conditions)), key=repr))
             links[pair] = Link(*pair, tuple(term for term, _ in conditions), earlier, tuple(absences))
         edges.append(GraphEdge(source, target, list(links).index(pair)))
 
