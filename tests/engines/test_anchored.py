@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 
@@ -171,3 +174,33 @@ def test_aggregates_without_enumeration_and_with():
     assert one["b"] == other["b"]
     assert one["s"] == pytest.approx(other["s"])
     assert (one["least"], one["most"]) == (other["least"], other["most"])
+
+
+TEXTS = """
+import hashlib
+import pandas as pd
+import cepkit as cep
+from cepkit.compile.counting.anchored_source import write_anchored_count, write_options
+from cepkit.compile.counting.counting import WRAPPING
+
+events = pd.DataFrame({"kind": list("ABC"), "t": [1, 2, 3], **{name: [1.0, 2.0, 3.0] for name in "abcde"}})
+query = "PATTERN SEQ(A x, B+ y[], C z) WHERE skip_till_any_match AND y[i].a > x.a AND "
+query += "y[i].b > y[i-1].b + y[i-1].c * y[i-1].d - y[i-1].e WITHIN 12"
+[layout] = events.cep.match(query, event_type="kind", order_by="t")._found.whole._layouts
+for write in (write_anchored_count, write_options):
+    kernel = write(layout.program, layout.graph, layout.dtypes, WRAPPING)
+    print(hashlib.sha256(kernel.text.encode()).hexdigest())
+print(hashlib.sha256(layout.walk_kernel.text.encode()).hexdigest())
+"""
+
+
+def test_a_kernel_has_one_text_in_every_process():
+    """Otherwise another process compiles it again."""
+    texts = set()
+    for hash_seed in "1234":
+        done = subprocess.run(
+            [sys.executable, "-c", TEXTS],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        texts.add(done.stdout)
+    assert len(texts) == 1 and len(texts.pop().split()) == 3
