@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from cepkit.results.match_recognize.explanation import RowExplanation
 
 
-# Ask a query how it runs, where matches are lost, and what each event does.
-
 # The modules of one function load when it is called: the first `match` of a process must not wait for them.
 
 

@@ -11,8 +11,6 @@ import pandas as pd
 from cepkit.datasets.trades import check, check_count, start_ticks
 from cepkit.errors import CepError
 
-# Seeded events of types A, B, C, …, with an adjustable rate of repeated types; independent of patterns.
-
 ATTRIBUTES = {"x": (0, 99), "key": (0, 9)}
 
 

@@ -24,8 +24,6 @@ from cepkit.events import Events
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.parsing import parse_expression
 
-# Aggregates over the events of all matches, by counting if the engine can, otherwise match by match.
-
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 
 

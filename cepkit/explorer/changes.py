@@ -16,8 +16,6 @@ from cepkit.explorer.reader import LOCKED, QueryReader, check_call, check_value
 from cepkit.explorer.running.data import BY_NAME, SearchedFrame
 from cepkit.planning.arguments import check_keywords
 
-# The changes that a user makes in an explorer, with steps back and forth, and the past queries.
-
 # The names of choices on the buttons that take them back.
 LABELS = {
     "partition_by": "key columns", "order_by": "clock", "event_type": "event type", "strategy": "strategy",

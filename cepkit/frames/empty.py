@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from cepkit.language.sequences.query import SequenceQuery
 
 
-# Types for columns without values: the query says what such a column would hold.
-
 TEXTS, TIMES, _DURATION, _NUMBER, TRUTHS = (
     pa.string(), pa.timestamp("ns"), pa.duration("ns"), pa.float64(), pa.bool_()
 )  # fmt: skip

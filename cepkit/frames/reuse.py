@@ -12,8 +12,6 @@ import numpy as np
 
 from cepkit.events import EVENTS_PER_COUNT
 
-# Keep what a call prepared from the columns of a frame, for the next call on the same frame.
-#
 # Frames change: users replace a column, or write its values in place. So a result is kept with a copy of the
 # values that it was made from. It is used again only if the current values equal the copy. The comparison
 # reads memory in order, which takes a hundredth of the time of sorting. Memory that never changes, as Arrow's

@@ -45,8 +45,6 @@ def no_frame(given: Any) -> str:
     )
 
 
-# Frames in memory as sources of columns; here the frames of other libraries come in.
-
 _ROW_NUMBERS = {b"cepkit": b"row numbers"}
 _WITHOUT_ARROW = ("Object", "Int128", "UInt128")  # polars types that Arrow cannot hold
 

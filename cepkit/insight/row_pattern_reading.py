@@ -30,8 +30,6 @@ from cepkit.language.match_recognize import patterns as rp
 from cepkit.language.match_recognize.printing import print_row_pattern, print_sql, sql_variable
 from cepkit.progress import checkpoint
 
-# Read rows as a match of a row pattern: every way at once, the preferred ones first.
-
 MOST_WAYS = 20_000  # partial matches with different histories at a row
 _LOOKS = (rp.Navigation, rp.RowAggregate, rp.Classifier, rp.MatchNumber, ex.Attribute, ex.Reference)
 

@@ -12,8 +12,6 @@ from cepkit.language.sequences.query import SequenceQuery
 from cepkit.linked.kernel_machine import KernelMachine
 from cepkit.linked.patterns import OUTPUTS, Copying, PlainPattern
 
-# LinkedCEP: find skip-till-any sequences with chains of partial matches.
-
 KLEENE = ("runs",)
 
 

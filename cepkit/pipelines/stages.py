@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 
-# Stages before matching on Spark frames: rolling VWAP, tumbling minimum and maximum, last prices.
-
 Columns = str | Sequence[str]
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from cepkit.engines.counting.estimate import CountEstimate
 
 
-# The base class by which `Matches` reads the matches of any kind of query, and checks of arguments.
-
 # The base class by which `Matches` reads the matches of any kind of query.
 
 DRAWN = 200  # matches that a picture shows when they must be built first

@@ -25,8 +25,6 @@ from cepkit.frames.pandas import PandasSource
 from cepkit.frames.sources import no_rows, schema_of_export, table_of_export
 from cepkit.streaming.values import TextCodes, array_of_series, array_of_values, fit
 
-# Batches of a stream: their schema, their conversion to Arrow, and results as the same kind of frame.
-
 _SPELLINGS = {
     "str": pa.string(), "text": pa.string(), "category": pa.string(), "int": pa.int64(),
     "integer": pa.int64(), "float": pa.float64(), "double": pa.float64(), "boolean": pa.bool_(),

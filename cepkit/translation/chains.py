@@ -52,8 +52,6 @@ def with_values(tree: Any, params: dict[str, Any]) -> Any:
     return rebuilt(tree, ex.Expression, put)
 
 
-# Chains: patterns of a fixed number of neighbouring rows, the common ground of all languages.
-#
 # A chain of k steps matches k neighbouring rows of a partition. Each condition reads its own row and rows
 # before it at fixed distances, so whether k rows match does not depend on other matches. From each row at
 # most one match begins, and of two matches the one that begins first ends first. Therefore the earliest end

@@ -13,8 +13,6 @@ from cepkit.language.regex.query import RegexQuery
 from cepkit.translation.chains import refuse
 from cepkit.translation.to_chains import check_clauses, without_open_end
 
-# Proofs that two conditions never hold for the same row.
-
 # The outcomes of a comparison (less, equal, greater) under which it is true.
 _TRUE_FOR = {"<": "l", "<=": "le", ">": "g", ">=": "ge", "==": "e", "!=": "lg"}
 _MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

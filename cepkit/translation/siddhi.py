@@ -15,8 +15,6 @@ from cepkit.translation.calls import sequence_of_chain
 from cepkit.translation.chains import RowChain, check_portable, joined_with_and, refuse, with_values
 from cepkit.translation.to_chains import own_conditions, single_events, steps_of, with_counts
 
-# Conditions as text of languages without null: SiddhiQL and Java.
-
 
 class Infix(ABC):
     """Prints conditions on events; ``own`` is the variable of the event that is tested.

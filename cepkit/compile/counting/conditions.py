@@ -11,8 +11,6 @@ from cepkit.compile.shared.bound_query import Inputs, Term
 from cepkit.compile.shared.term_writing import VECTOR, TermWriter, decorator, module_header
 from cepkit.events import LIST
 
-# State graph → code of the conditions between two events, and the arrays that the code reads.
-
 Key = tuple[str | int, ...]
 
 

@@ -10,8 +10,6 @@ from cepkit.compile.sequences.program import SequenceProgram
 from cepkit.compile.shared.term_writing import decorator, module_header
 from cepkit.events import LIST
 
-# State graph → the parts that kernels along its paths share: tables, and functions of its links.
-#
 # These kernels read *entries*: events that a state accepts, by ascending place. If the states form a line,
 # each state has its own entries. Otherwise all states share one list, and a mask says which states an event
 # is in. A table by state and entry is one array: entry i of state s has the cell ``offset[s] + i``.

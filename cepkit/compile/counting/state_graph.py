@@ -18,8 +18,6 @@ from cepkit.compile.sequences.search_source import test_of
 from cepkit.compile.shared.bound_query import Term
 from cepkit.language.sequences.branches import Component
 
-# Sequence queries that can be counted without enumeration: their matches are the paths of a graph of states.
-#
 # This needs every condition to read one event, or two successive events of the match. The number of matches
 # that end at an event is then a sum over the events that may precede it.
 

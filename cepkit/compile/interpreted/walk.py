@@ -44,8 +44,6 @@ from cepkit.events import BOOLEAN, FLOAT, TEXT
 from cepkit.kernels import opcodes
 from cepkit.kernels.opcodes import AT_INNER_LOOP, AT_LAST, AT_LOOP, AT_OTHER, AT_TIME_LIMIT, NOWHERE, REQUIRE
 
-# A branch of a sequence query as data for a walk: tables of its components, and conditions as instructions.
-#
 # A condition reads the events of a partial match, the *path*. The tables say where they are on the path.
 
 _GROUPS = {

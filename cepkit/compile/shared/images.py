@@ -28,7 +28,7 @@ from cepkit.cache import keep, kept_path, numba_settings, read_kept
 # numba compiles a kernel once and this module keeps the machine code as an *image*. Later processes load the
 # image with LLVM alone. An image is only an addition: where one cannot be made or read, numba loads the
 # kernel. A broken image would end the process, so `cepkit.cache` checks the hash of its content. The kernels
-# that serve every query come with the package as bitcode of LLVM, see `bitcode`.
+# that serve every query come with the package as bitcode of LLVM, see below.
 
 _VERSION = 4  # of this form of images
 _ENTRY = "cepkit_enter_"

@@ -41,8 +41,6 @@ from cepkit.engines.shared.places import PATHS, Places, accepted_places
 from cepkit.engines.shared.python_kernels import new_as_python
 from cepkit.progress import checkpoint, free_after_fork, run_on_threads
 
-# The events of one state graph as the arrays that the kernels of the counting engine read.
-
 WORK_PER_CALL = 1 << 26  # entries looked at between two checkpoints
 _FEW_OF = 16  # a search for one place in 16 is faster than a pass over all
 _OF_POOLS = frozenset({"members", "ends", "since"})  # arrays that no condition on several events changes

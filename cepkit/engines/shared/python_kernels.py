@@ -19,8 +19,6 @@ from cepkit.engines.shared.kernels import COUNTING, dtypes_of, kernel
 from cepkit.engines.shared.places import Places
 from cepkit.events import NULL_INTEGER
 
-# The conditions of a branch one at a time: the code of the kernels, run as Python.
-#
 # For a few events this is faster than compiling. It also shows which values a condition reads.
 
 _HEADER = f"import math\nimport numpy as np\nNULL = {NULL_INTEGER}\nNAN = np.nan\n"

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from cepkit.explorer.running.result import Result
 
 
-# The timeline of a result: its events, the bands of its matches, and their numbers over time.
-
-
 def timeline_traits(
     result: Result, partition: int | None, window: list[float] | None = None
 ) -> dict[str, Any]:

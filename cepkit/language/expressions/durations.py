@@ -11,8 +11,6 @@ from fractions import Fraction
 from cepkit.errors import CepError, PatternSyntaxError, PredicateError, WrongTypeError, nearest
 from cepkit.limits import TICKS
 
-# Durations as text, exact to the nanosecond, and as ticks of a unit; independent of columns.
-
 # Nanoseconds of each unit, from long to short; errors and `format_duration` use these names.
 NANOSECONDS = {
     "w": 604_800_000_000_000,

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, TypeVar, overload
 from cepkit.errors import CepError, PredicateError, nearest
 from cepkit.language.expressions.trees import AGGREGATES
 
-# Functions that predicate text may call: built-in names, and Python functions registered by name.
-#
 # Only names and numbers of arguments are defined here; the engines define what a function computes.
 
 

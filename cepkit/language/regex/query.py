@@ -20,8 +20,6 @@ from cepkit.language.query_parts import Duration, Query, listed
 from cepkit.language.regex import patterns as pt
 from cepkit.language.regex.patterns import Pattern, variables
 
-# A regex query as a value: a pattern over predicates, with its columns, window and measures.
-
 
 @dataclass(frozen=True, slots=True)
 class RegexQuery(Query):

@@ -26,8 +26,6 @@ from cepkit.language.sequences.patterns import (
 from cepkit.language.sequences.printing import RESERVED_IN_SEQUENCES, type_text
 from cepkit.language.sequences.query import SequenceQuery
 
-# The checks of a sequence query that need no schema; ``reference_checks`` checks its conditions.
-#
 # The pattern is checked whenever a query is made or changed. The whole query is checked once it is complete,
 # since later calls may still add missing parts. `check_ready` checks what only the frame can provide.
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# Plot the work of threads over time, in a lane each, and their busy shares, from tidy data.
-
 LANE = 0.84  # height of a lane, as a share of the distance between two
 SOURCE_LABEL = "source"
 MOST_STATES_IN_HINT = 4

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-# Spark jobs of results: their rows become pandas frames, their errors become cepkit's own.
-
 T = TypeVar("T")
 _DEAD_WORKER = "Python worker exited unexpectedly"  # in Spark's message
 _WORKER_DIED = (

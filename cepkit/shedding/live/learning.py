@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cepkit.shedding.tree.program import TreeProgram
 
 
-# The warm-up of a live stream: it measures the service times and the work of events.
-
 _LONGEST = 4  # the warm-up waits for a rare type up to this many times its length
 _FIRST = 100  # one event in this many is the first: it loads the kernels
 

@@ -61,8 +61,6 @@ class Prices:
         )
 
 
-# Measure the prices of work on this machine.
-
 _ITEMS = 100_000  # items of a timed step of a shedder
 _REPEATS = 5
 _OUTLIERS = 0.02  # share of the slowest events to leave out: the machine did something else

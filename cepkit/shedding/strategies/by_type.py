@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cepkit.shedding.tree.machine import TreeMachine
 
 
-# Shedding by type: drop whole types of events, or a share of each.
-
 MOST_TYPES = 12  # sets of more types are not tried one by one
 _CHANGE = 1.1  # factor of the arrival rate from which shares are computed again
 

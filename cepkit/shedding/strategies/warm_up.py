@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from cepkit.shedding.tree.program import TreeProgram
 
 
-# What a warm-up says about partial matches: their parents, their cost, and the matches they led to.
-
-
 class PartialLineage(NamedTuple):
     """The partial matches of a warm-up, in the order in which they were created."""
 
