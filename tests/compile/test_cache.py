@@ -20,7 +20,6 @@ from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load
 from cepkit.errors import CepError, CepWarning
 from cepkit.language.expressions import parsing
-from cepkit.language.expressions import parsing as parsers
 from tests.support.cache_starts import DAMAGES
 
 JIT = not numba.config.DISABLE_JIT
@@ -292,9 +291,9 @@ class Bomb:
 @posix
 @pytest.mark.parametrize("how", ["no header", "wrong hash", "mode 666", "another name"])
 def test_nothing_is_unpickled_that_was_not_verified(how, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(parsers, "FOLDER", tmp_path)
-    grammar = parsers.GRAMMARS[0]
-    parsers.make_parser(grammar, parsing.EXPRESSION_BUILDER)
+    monkeypatch.setattr(parsing, "FOLDER", tmp_path)
+    grammar = parsing.GRAMMARS[0]
+    parsing.make_parser(grammar, parsing.EXPRESSION_BUILDER)
     files = list(folder.glob("*.tables"))
     if JIT:
         text = f"{_KERNEL}# {how}\n"
@@ -315,7 +314,7 @@ def test_nothing_is_unpickled_that_was_not_verified(how, folder, tmp_path, monke
         if how == "mode 666":
             path.chmod(0o666)
     with pytest.warns(CepWarning):
-        parser = parsers.make_parser(grammar, parsing.EXPRESSION_BUILDER)
+        parser = parsing.make_parser(grammar, parsing.EXPRESSION_BUILDER)
     assert str(parser.parse("x > 1")) == "x > 1"
     if JIT:
         assert load(text).twice(21) == 42

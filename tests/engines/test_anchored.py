@@ -16,7 +16,6 @@ import pytest
 import cepkit as cep
 from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING
 from cepkit.engines.counting import aggregates, anchored, engine
-from cepkit.engines.counting import anchored as anchored_walking
 from cepkit.engines.counting.anchored import AnchoredCounter
 from cepkit.engines.counting.engine import CountedMatches, counting_unsupported
 from tests.support.anchored_cases import case_of, check, layout_of
@@ -31,11 +30,10 @@ STREAMS, FULL_STREAMS = 20, 100
 def limits(request, monkeypatch):
     """Once more with every array too small, every call cut short, and no match found by listing."""
     if request.param == "tight":
-        for module in (anchored, anchored_walking):
-            monkeypatch.setattr(module, "WORK_PER_CALL", 1)
-        monkeypatch.setattr(anchored_walking, "_FEW_CELLS", 1)
-        monkeypatch.setattr(anchored_walking, "_ITEMS_PER_BLOCK", 1)
-        monkeypatch.setattr(anchored_walking, "_FEW", 0)
+        monkeypatch.setattr(anchored, "WORK_PER_CALL", 1)
+        monkeypatch.setattr(anchored, "_FEW_CELLS", 1)
+        monkeypatch.setattr(anchored, "_ITEMS_PER_BLOCK", 1)
+        monkeypatch.setattr(anchored, "_FEW", 0)
 
 
 @pytest.mark.parametrize("shape_seed", seeds(SHAPES, FULL_SHAPES))

@@ -16,7 +16,6 @@ from cepkit.compile.counting.counting import AT_LEAST, MODULAR, WRAPPING, write_
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.engines.counting import aggregates, layout
 from cepkit.engines.counting import counts as path_counts
-from cepkit.engines.counting import layout as entries
 from cepkit.engines.counting.counts import PathCounter, moduli, number_of
 from cepkit.engines.counting.engine import counter_of
 from cepkit.engines.counting.layout import Layout
@@ -86,7 +85,7 @@ def test_a_kernel_goes_on_where_it_was_stopped(seed, monkeypatch):
     extremes = [aggregate(*arguments, 0, values, function) for function in ("min", "max")]
     monkeypatch.setattr(path_counts, "_WORK_PER_CALL", 1)
     monkeypatch.setattr(layout, "WORK_PER_CALL", 1)
-    monkeypatch.setattr(entries, "WORK_PER_CALL", 1)
+    monkeypatch.setattr(layout, "WORK_PER_CALL", 1)
     check_counts(drawn, rows)
     assert [aggregate(*arguments, 0, values, function) for function in ("min", "max")] == extremes
 

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from cepkit.engines.counting import ranking, walking
-from cepkit.engines.counting import ranking as sampling
 from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.shared.sequence_set import MatchBlock, joined
 from cepkit.language.expressions import trees as ex
@@ -164,7 +163,7 @@ def test_samples_are_uniform(kind, monkeypatch):
         "graph": [("A", 1, 1), ("B", 1, None), ("C", 1, 1)],
         "several ways": [(None, 1, None), (None, 1, 2), ("C", 1, 1)],
     }.get(kind, [("A", 1, 1), ("B", 1, 1), ("C", 1, 1)])
-    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
+    monkeypatch.setattr(ranking, "_FEW_PAIRS", 1 << 60 if kind == "line by counting" else 0)
     if kind == "line with digits":
         monkeypatch.setattr(ranking, "SMALL", 1)
         monkeypatch.setattr(walking, "SMALL", 1)
@@ -178,13 +177,13 @@ def test_samples_are_uniform(kind, monkeypatch):
 
 def test_last_events_share_counted_windows(monkeypatch):
     n_windows, n_drawn = [], []
-    monkeypatch.setattr(sampling, "_FEW_PAIRS", 1 << 60)
-    window, drawn = ranking.PathFinder.window, sampling.LineSample._draw_in_window
+    monkeypatch.setattr(ranking, "_FEW_PAIRS", 1 << 60)
+    window, drawn = ranking.PathFinder.window, ranking.LineSample._draw_in_window
     monkeypatch.setattr(
         ranking.PathFinder, "window", lambda self, *args: n_windows.append(1) or window(self, *args)
     )
     monkeypatch.setattr(
-        sampling.LineSample,
+        ranking.LineSample,
         "_draw_in_window",
         lambda self, *args: n_drawn.append(len(args[1])) or drawn(self, *args),
     )

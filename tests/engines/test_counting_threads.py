@@ -10,7 +10,6 @@ import cepkit as cep
 from cepkit.engines.counting import counts, layout
 from cepkit.engines.counting.engine import CountedMatches
 from cepkit.engines.shared import places, placing
-from cepkit.engines.shared import placing as slices
 from tests.oracle.naive_sequences import sequence_matches
 from tests.support.sequence_runs import all_of, as_matches
 from tests.support.sizes import seeds
@@ -30,7 +29,7 @@ def in_small_slices(monkeypatch):
     """Let threads take slices of a few events, and let a call of a kernel end after a few steps."""
     for module, name, value in (
         (placing, "_FEWEST_PER_THREAD", 1), (placing, "_FEWEST_EVENTS", 1), (places, "_FEW", 0),
-        (places, "_FEW_OF", 0), (layout, "_FEW", 0), (slices, "PER_SLICE", 5), (counts, "_WORK_PER_CALL", 3),
+        (places, "_FEW_OF", 0), (layout, "_FEW", 0), (placing, "PER_SLICE", 5), (counts, "_WORK_PER_CALL", 3),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 

@@ -16,8 +16,7 @@ from cepkit.compile.interpreted.regex import regex_code_of
 from cepkit.compile.regex.program import compile_regex
 from cepkit.compile.shared import loading
 from cepkit.compile.shared.loading import load_kernels
-from cepkit.engines import regex as engine
-from cepkit.engines import regex as tiers
+from cepkit.engines import regex
 from cepkit.engines.counting import layout
 from cepkit.engines.interpreted.counting import absence_tests_of, counting_tests_of
 from cepkit.engines.regex import Run, match_regex
@@ -47,7 +46,7 @@ def interpreted(monkeypatch):
         reasons.append(code if isinstance(code, str) else None)
         return code
 
-    monkeypatch.setattr(tiers, "code_if_new", code_of)
+    monkeypatch.setattr(regex, "code_if_new", code_of)
     return reasons
 
 
@@ -129,9 +128,9 @@ def test_a_compiled_kernel_takes_over(name, monkeypatch):
     )
     expected = match_regex(program, events, tier="compiled", threads=1)
     batches = iter([False, False, True])
-    monkeypatch.setattr(tiers, "is_ready", lambda text: next(batches))
-    monkeypatch.setattr(engine, "compile_if_it_pays", lambda *_: None)
-    monkeypatch.setattr(engine, "_EVENTS_PER_BATCH", 700)
+    monkeypatch.setattr(regex, "is_ready", lambda text: next(batches))
+    monkeypatch.setattr(regex, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(regex, "_EVENTS_PER_BATCH", 700)
     run = Run()
     found = match_regex(program, events, tier="interpreted", threads=1, run=run)
     assert run.tier == "interpreted, then compiled"
@@ -145,12 +144,12 @@ def test_a_query_with_many_live_starts_is_compiled_after_a_while(threads, monkey
     pattern, define = QUERIES["queue"]
     program, events = prepared(pattern, define, stream(4000), partition_by="k", order_by="t")
     expected = match_regex(program, events, tier="compiled", threads=threads)
-    monkeypatch.setattr(engine, "compile_if_it_pays", lambda *_: None)
-    monkeypatch.setattr(tiers, "reason_to_compile", lambda *_: None)
+    monkeypatch.setattr(regex, "compile_if_it_pays", lambda *_: None)
+    monkeypatch.setattr(regex, "reason_to_compile", lambda *_: None)
     patient, hasty, steps = Run(), Run(), []
     match_regex(program, events, threads=threads, run=patient)
     assert patient.tier == "interpreted" and patient.work > 4000
-    monkeypatch.setattr(engine, "MOST_INTERPRETED_WORK", 1000)
+    monkeypatch.setattr(regex, "MOST_INTERPRETED_WORK", 1000)
     found = match_regex(program, events, threads=threads, run=hasty, progress=steps.append)
     assert hasty.tier == "compiled" and hasty.work < patient.work and hasty.threads == threads
     assert sum(steps) == 4000

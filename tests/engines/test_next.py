@@ -12,7 +12,6 @@ import pytest
 
 import cepkit as cep
 from cepkit.engines.next import engine, places
-from cepkit.engines.next import engine as chain
 from cepkit.engines.next.engine import match_next, next_unsupported
 from cepkit.engines.shared import placing as slices
 from cepkit.engines.shared import sequence_set
@@ -42,9 +41,9 @@ def work_in_small_parts(monkeypatch, draw: Random) -> None:
     monkeypatch.setattr(places, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
     monkeypatch.setattr(engine, "_STEPS_PER_CALL", draw.choice([1, 2, 1 << 20]))
     monkeypatch.setattr(engine, "_ITEMS_PER_CALL", draw.choice([1, 1 << 20]))
-    monkeypatch.setattr(chain, "_EVENTS_PER_CHUNK", draw.choice([1, 3, 1 << 16]))
-    monkeypatch.setattr(chain, "_FEWEST_ENTRIES", draw.choice([0, 3, 1 << 12]))
-    monkeypatch.setattr(chain, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
+    monkeypatch.setattr(engine, "_EVENTS_PER_CHUNK", draw.choice([1, 3, 1 << 16]))
+    monkeypatch.setattr(engine, "_FEWEST_ENTRIES", draw.choice([0, 3, 1 << 12]))
+    monkeypatch.setattr(engine, "_MOST_OVERLAP", draw.choice([0, 1, 4]))
     monkeypatch.setattr(sequence_set, "_FEW", draw.choice([0, 256]))
     monkeypatch.setattr(engine, "_FIRST_EVENTS", draw.choice([1, 2, 1 << 14]))
     monkeypatch.setattr(engine, "_GROWTH", 2)
@@ -121,7 +120,7 @@ def test_it_is_the_search_on_long_streams(text, how, within, monkeypatch):
         monkeypatch.setattr(places, "_FEWEST_PER_THREAD", 100)
         for module in (slices, places):
             monkeypatch.setattr(module, "PER_SLICE", per_slice)
-        monkeypatch.setattr(chain, "_EVENTS_PER_CHUNK", per_slice // 3)
+        monkeypatch.setattr(engine, "_EVENTS_PER_CHUNK", per_slice // 3)
         found = cep.match(frame, query, engine="next", **keywords)
         assert found.count() == len(wanted)
         pd.testing.assert_frame_equal(found.to_frame(), wanted)
@@ -141,7 +140,7 @@ def test_it_is_the_search_on_long_streams(text, how, within, monkeypatch):
 def test_chains_are_walked_once(text, keywords, is_chain):
     asked = {"event_type": "kind", "order_by": "t", "strategy": "next", **keywords}
     matches = cep.match(sequence_stream(30), f"PATTERN {text}", engine="next", **asked)
-    assert [isinstance(own, chain.NextChainSearch) for own in matches._found.whole._searches] == [is_chain]
+    assert [isinstance(own, engine.NextChainSearch) for own in matches._found.whole._searches] == [is_chain]
 
 
 EDGES = [0, -1, 1, 2**63 - 1, -(2**63) + 1, 2**62]

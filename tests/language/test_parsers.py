@@ -10,7 +10,6 @@ import pytest
 from cepkit import cache as cache_module
 from cepkit.errors import CepWarning
 from cepkit.language.expressions import parsing
-from cepkit.language.expressions import parsing as parsers
 from cepkit.language.expressions.parsing import FOLDER, GRAMMARS, make_parser, tables_path
 
 COMMAND = "python -m cepkit.commands.ship"
@@ -27,7 +26,7 @@ def test_the_tables_are_those_of_the_present_grammar(grammar):
 
 @names
 def test_tables_make_the_parser_of_the_grammar(grammar, tmp_path):
-    parsers.write_tables(tmp_path, grammar)
+    parsing.write_tables(tmp_path, grammar)
     text = grammar.read_text(encoding="utf-8")
     with tables_path(grammar.stem, text, lark.__version__, tmp_path).open("rb") as file:
         loaded = lark.Lark.load(file)
@@ -41,7 +40,7 @@ def test_the_same_trees_wherever_the_tables_are(place, tmp_path, monkeypatch):
     text = "price > first(price) * 1.05 and not (volume in [1, 2] or avg(price) <= 3)"
     wanted = parsing.parse_expression(text)
     if place != "package":
-        monkeypatch.setattr(parsers, "FOLDER", tmp_path)
+        monkeypatch.setattr(parsing, "FOLDER", tmp_path)
     cache = tmp_path / "kernels"
     if place == "nowhere":
         cache.write_text("")

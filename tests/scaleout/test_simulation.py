@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from cepkit.errors import CepError
-from cepkit.scaleout import accuracy
-from cepkit.scaleout import simulated as joins
-from cepkit.scaleout import simulated as patterns
-from cepkit.scaleout import simulated as windows
+from cepkit.scaleout import accuracy, simulated
 from cepkit.scaleout.formulas import longest_interval
 from cepkit.scaleout.nodes import (
     ClusterSetting,
@@ -77,19 +74,19 @@ def test_links_keep_the_order_and_have_their_mean(seed):
 
 
 def test_equal_seeds_give_equal_runs():
-    one, other = (windows.simulate_window(4, SHORT, interval_s=5.0) for _ in range(2))
+    one, other = (simulated.simulate_window(4, SHORT, interval_s=5.0) for _ in range(2))
     assert np.array_equal(one.received, other.received)
-    third = windows.simulate_window(4, ClusterSetting(duration_s=60.0, seed=1), interval_s=5.0)
+    third = simulated.simulate_window(4, ClusterSetting(duration_s=60.0, seed=1), interval_s=5.0)
     assert not np.array_equal(one.received, third.received)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_window_nodes_hold_an_nth_of_the_window(n):
-    timed = windows.simulate_window(n, SHORT, interval_s=10.0).stages()
+    timed = simulated.simulate_window(n, SHORT, interval_s=10.0).stages()
     assert timed.loc[0, "held"] == pytest.approx(10_000 / n, rel=0.001)
     assert timed.loc[0, "in_hz"] == pytest.approx(1000 / n)
     assert timed.loc[0, "utilisation"] == pytest.approx(0.4 / n, rel=0.01)
-    counted = windows.simulate_window(n, SHORT, length=7_000).stages()
+    counted = simulated.simulate_window(n, SHORT, length=7_000).stages()
     assert counted.loc[0, "held"] == pytest.approx(7_000 / n, abs=1)
     assert (timed["stage"].tolist() == ["window", "gather"]) == (n > 1)
 
@@ -99,28 +96,28 @@ def test_window_nodes_hold_an_nth_of_the_window(n):
 def test_the_longest_window_is_that_of_the_formula(n, garbage):
     setting = ClusterSetting(NodeKind(0.5, 3_000.0, garbage), duration_s=60.0)
     expected = longest_interval(3_000, 1000, n, garbage, 0.4)
-    found = windows.longest_window(n, setting, by="time")
+    found = simulated.longest_window(n, setting, by="time")
     assert found == int(expected)
-    assert windows.simulate_window(n, setting, interval_s=found).works
-    dead = windows.simulate_window(n, setting, interval_s=found + 1)
+    assert simulated.simulate_window(n, setting, interval_s=found).works
+    dead = simulated.simulate_window(n, setting, interval_s=found + 1)
     assert not dead.works and dead.throughput_hz == 0 and dead.failed_at_s <= found + 1
     costs = (20 + 20 + 160 / 3) * 2e-3
     by_length = longest_interval(3_000, 1.0, n, garbage, costs)
-    assert windows.longest_window(n, setting, by="length", step=100) == pytest.approx(by_length, abs=110)
+    assert simulated.longest_window(n, setting, by="length", step=100) == pytest.approx(by_length, abs=110)
 
 
 def test_a_node_with_more_work_than_time_fails():
     slow = SHORT.with_costs(arrival_us=600.0)
-    run = windows.simulate_window(1, slow, interval_s=1.0)
+    run = simulated.simulate_window(1, slow, interval_s=1.0)
     assert run.failed_at_s == 0 and run.stages().loc[0, "utilisation"] > 1
-    assert windows.simulate_window(2, slow, interval_s=1.0).works
+    assert simulated.simulate_window(2, slow, interval_s=1.0).works
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_partial_matches_are_those_of_a_plain_loop(seed):
     setting = ClusterSetting(NodeKind(1.0, 1e9), rate_hz=50.0, duration_s=30.0, seed=seed)
-    stream = patterns.card_stream(setting, "fraud")
-    found = patterns.simulate_pattern("single", setting, stream, 2.0)
+    stream = simulated.card_stream(setting, "fraud")
+    found = simulated.simulate_pattern("single", setting, stream, 2.0)
     n = len(stream.sent)
     expected = []
     for a in np.flatnonzero(stream.is_small):
@@ -130,17 +127,17 @@ def test_partial_matches_are_those_of_a_plain_loop(seed):
             expected.append(stream.sent[c])
     assert np.array_equal(np.sort(found.sent), np.sort(expected)) and len(expected) > 20
     assert (found.received > found.sent).all() and n == 1500
-    for layout in patterns.LAYOUTS[1:]:
-        other = patterns.simulate_pattern(layout, setting, stream, 2.0)
+    for layout in simulated.LAYOUTS[1:]:
+        other = simulated.simulate_pattern(layout, setting, stream, 2.0)
         assert np.array_equal(other.sent, found.sent)
 
 
 def test_replicas_share_partial_matches_and_groups_share_events():
     setting = ClusterSetting(NodeKind(1.0, 1e9), duration_s=40.0)
-    stream = patterns.card_stream(setting)
+    stream = simulated.card_stream(setting)
     held = {}
-    for layout in patterns.LAYOUTS[1:]:
-        stages = patterns.simulate_pattern(layout, setting, stream, 3.0, replicas=4).stages()
+    for layout in simulated.LAYOUTS[1:]:
+        stages = simulated.simulate_pattern(layout, setting, stream, 3.0, replicas=4).stages()
         held[layout] = stages.set_index("stage")["held"]["state 3"]
     assert held["replicated"] == pytest.approx(held["states"] / 4, rel=0.02)
     assert held["grouped"] == pytest.approx(held["states"] / 2, rel=0.02)
@@ -149,10 +146,10 @@ def test_replicas_share_partial_matches_and_groups_share_events():
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_join_nodes_hold_their_part(n):
     setting = ClusterSetting(NodeKind(1.0, 1e9), duration_s=20.0)
-    small = joins.simulate_join(n, setting, (2_000, 20)).stages()
+    small = simulated.simulate_join(n, setting, (2_000, 20)).stages()
     assert small.loc[0, "held"] == pytest.approx(2_000 / n + 20, abs=2)
     if n != 2:
-        grid = joins.simulate_join(n, setting, (2_000, 2_000), layout="grouped").stages()
+        grid = simulated.simulate_join(n, setting, (2_000, 2_000), layout="grouped").stages()
         assert grid.loc[0, "held"] == pytest.approx(4_000 / np.sqrt(n), abs=2)
         assert grid.loc[0, "in_hz"] == pytest.approx(1000 / np.sqrt(n))
 
@@ -162,7 +159,7 @@ def test_windows_of_a_join_node_are_those_of_a_plain_loop(seed):
     rng = np.random.default_rng(seed)
     lengths = tuple(rng.integers(1, 12, 2).tolist())
     own = np.flatnonzero(rng.random(80) < 0.5)
-    partners, held, _ = joins._windows_of(own, lengths)
+    partners, held, _ = simulated._windows_of(own, lengths)
     for i, event in enumerate(own):
         live = [
             [
@@ -236,8 +233,8 @@ def test_bisection_finds_the_last_number_that_works(seed):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: windows.simulate_window(2, SHORT), "give either interval_s or length"),
-        (lambda: windows.simulate_window(2, SHORT, interval_s=1.0, length=1), "give either"),
+        (lambda: simulated.simulate_window(2, SHORT), "give either interval_s or length"),
+        (lambda: simulated.simulate_window(2, SHORT, interval_s=1.0, length=1), "give either"),
         (lambda: NodeKind(cpu=0), "must be above 0"),
         (lambda: NodeKind(garbage_share=1.0), "garbage_share"),
         (lambda: ServiceCosts(probe_us=-1), "no cost can be below 0"),

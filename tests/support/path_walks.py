@@ -12,7 +12,6 @@ import pytest
 from cepkit.compile.counting.state_graph import state_graph_of
 from cepkit.compile.sequences.program import compile_sequence
 from cepkit.engines.counting import layout, ranking, walking
-from cepkit.engines.counting import layout as entries
 from cepkit.engines.counting.layout import Layout
 from cepkit.engines.counting.walking import PathWalk
 from cepkit.engines.search import search_sequence
@@ -88,7 +87,7 @@ def check(case: Case, rows: list[dict], values: Random, *, searched: bool = Fals
 
 def tighten(monkeypatch) -> None:
     """Let every array be too small, and every call end early, and compute as for large counts."""
-    for module in (entries, layout, ranking, walking):
+    for module in (layout, ranking, walking):
         monkeypatch.setattr(module, "WORK_PER_CALL", 3)
     monkeypatch.setattr(walking, "_FEW_EVENTS", 1)
     monkeypatch.setattr(walking, "_ITEMS_PER_BLOCK", 2)

@@ -10,16 +10,14 @@ import numpy as np
 import pandas as pd
 
 import cepkit as cep
-from cepkit.engines import ordered, search
-from cepkit.engines import regex as matching
-from cepkit.engines import regex as tiers
+from cepkit.engines import ordered, regex, search
 from cepkit.engines.counting import anchored, counts, layout
 from cepkit.engines.shared import kernels, python_kernels
 from cepkit.parallel.agents import agents
 
 JIT = not numba.config.DISABLE_JIT
 TIERS = ("default", "interpreted", "compiled") if JIT else ("default",)  # without the JIT they are one
-ENGINES = (agents, anchored, counts, kernels, layout, matching, ordered, python_kernels, search, tiers)
+ENGINES = (agents, anchored, counts, kernels, layout, regex, ordered, python_kernels, search, regex)
 
 
 def use_tier(tier: str, monkeypatch: Any) -> None:
