@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import ClassVar
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.printing import ITEM, UNARY
 from cepkit.language.query_parts import Duration
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
 from cepkit.translation.chains import refuse, with_values
-from cepkit.translation.siddhi import Infix
+from cepkit.translation.siddhi import PortablePrinter, is_text
 from cepkit.translation.to_chains import steps_of, with_counts
 
 TARGET = "flink_cep_java"
@@ -276,48 +276,48 @@ def _java_name(variable: str) -> str:
     return variable + "_" if variable in ("e", "ctx") else variable
 
 
-class JavaText(Infix):
+class JavaText(PortablePrinter):
     """Conditions of one event in Java, which is named ``e``."""
 
     target = TARGET
-    words: ClassVar[dict[str, str]] = {"and": " && ", "or": " || ", "not": "!"}
+    and_, or_, not_ = " && ", " || ", "!"
+    after_not = UNARY
 
-    def column(self, node: ex.Reference) -> str:
+    def reference(self, node: ex.Reference) -> str:
         """Return the getter of a column."""
-        event = "e" if node.variable == self.own else _java_name(node.variable)
+        event = "e" if node.variable == self.tested else _java_name(node.variable)
         return f"{event}.{getter(node.name or '')}"
 
-    def literal(self, value: object) -> str:
-        """Return a constant."""
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, str):
-            return json.dumps(value)
-        if isinstance(value, int) and abs(value) >= 2**31:
-            return f"{value}L"
-        return repr(value)
+    def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
+        """Return a constant and its binding strength."""
+        text, strength = super().literal(value)
+        is_long = isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**31
+        return text + "L" * is_long, strength
 
-    def equality(self, sign: str, left: ex.Expression, right: ex.Expression) -> str:
-        """Return an equality test; texts are equal as objects."""
-        negation = "!" if sign == "!=" else ""
+    def quoted(self, value: str) -> str:
+        """Return a text as a constant."""
+        return json.dumps(value)
+
+    def comparison(self, sign: str, left: ex.Expression, right: ex.Expression) -> tuple[str, int]:
+        """Return a comparison and its binding strength; texts are equal as objects."""
         columns = [side for side in (left, right) if isinstance(side, ex.Reference)]
-        texts = [
-            side for side in (left, right) if isinstance(side, ex.Literal) and isinstance(side.value, str)
-        ]
+        texts = [side for side in (left, right) if is_text(side)]
+        if sign not in ("==", "!=") or not (texts or len(columns) == 2):
+            return super().comparison(sign, left, right)
         if texts:
             if len(columns) != 1:
                 refuse(TARGET, f"WHERE {left} {sign} {right}", "a text is compared with a column there")
-            return f"{negation}{self.literal(texts[0].value)}.equals({self.column(columns[0])})"
-        if len(columns) == 2:
+            text = f"{self.text(texts[0])}.equals({self.text(columns[0])})"
+        else:
             if columns[0].name != columns[1].name:
                 refuse(TARGET, f"WHERE {left} {sign} {right}", "the types of the two columns may differ")
-            return f"{negation}Objects.equals({self.column(columns[0])}, {self.column(columns[1])})"
-        return f"{self.item(left)} {sign} {self.item(right)}"
+            text = f"Objects.equals({self.text(columns[0])}, {self.text(columns[1])})"
+        return (f"!{text}", UNARY) if sign == "!=" else (text, ITEM)
 
 
 class SelectText(JavaText):
     """Values of the events of a match in Java, which is the map ``m``."""
 
-    def column(self, node: ex.Reference) -> str:
+    def reference(self, node: ex.Reference) -> str:
         """Return the getter of a column at the event of a variable."""
         return f"m.get({json.dumps(node.variable)}).get(0).{getter(node.name or '')}"

@@ -3,87 +3,74 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from cepkit.engines.measures.sequence_measures import default_measures
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.durations import duration_ticks
+from cepkit.language.expressions.printing import ExpressionPrinter
 from cepkit.language.sequences import patterns as sq
 from cepkit.language.sequences.query import SequenceQuery
+from cepkit.language.siddhi.printing import SiddhiPrinter, siddhi_name
 from cepkit.translation.calls import sequence_of_chain
 from cepkit.translation.chains import RowChain, check_portable, joined_with_and, refuse, with_values
 from cepkit.translation.to_chains import own_conditions, single_events, steps_of, with_counts
 
 
-class Infix(ABC):
-    """Prints conditions on events; ``own`` is the variable of the event that is tested.
+class PortablePrinter(ExpressionPrinter):
+    """Prints conditions on the event ``tested``, and refuses what the language lacks or reads otherwise.
 
     Missing values have other rules in these languages, so tests for them are refused.
 
     """
 
     target: ClassVar[str]
-    words: ClassVar[dict[str, str]]
 
-    def __init__(self, own: str):
-        self.own = own
+    def __init__(self, tested: str):
+        self.tested = tested
 
-    @abstractmethod
-    def column(self, node: ex.Reference) -> str:
-        """Return a column of an event."""
+    def text(self, expression: ex.Expression) -> str:
+        """Return the text of an expression."""
+        check_portable(self.target, "WHERE", expression)
+        return super().text(expression)
 
-    @abstractmethod
-    def literal(self, value: object) -> str:
-        """Return a constant."""
-
-    @abstractmethod
-    def equality(self, sign: str, left: ex.Expression, right: ex.Expression) -> str:
-        """Return a test with ``==`` or ``!=``."""
-
-    def item(self, tree: ex.Expression) -> str:
-        """Return an expression, in parentheses unless it is a value."""
-        text = self.text(tree)
-        is_value = isinstance(tree, ex.Reference | ex.Literal | ex.Attribute)
-        return text if is_value else f"({text})"
-
-    def text(self, tree: ex.Expression) -> str:
-        """Return an expression; raise for parts that the language lacks or understands in another way."""
-        check_portable(self.target, "WHERE", tree)
-        match tree:
+    def node(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return the text of a node and its binding strength."""
+        match expression:
             case ex.Literal(value=None):
                 refuse(self.target, "WHERE: null", "missing values have other rules there")
-            case ex.Literal(value=value):
-                return self.literal(value)
-            case ex.Reference(name=str(), index=None | ex.CURRENT):
-                return self.column(tree)
-            case ex.Negative(operand=operand):
-                return f"-{self.item(operand)}" if not _is_number(operand) else f"-{self.text(operand)}"
-            case ex.Arithmetic(operator=sign, left=left, right=right):
-                return f"{self.item(left)} {sign} {self.item(right)}"
-            case ex.Comparison(operator="==" | "!=" as sign, left=left, right=right):
-                return self.equality(sign, left, right)
-            case ex.Comparison(operator=sign, left=left, right=right):
-                for side in (left, right):
-                    if isinstance(side, ex.Literal) and isinstance(side.value, str):
-                        refuse(self.target, f"WHERE {tree}", "texts and times have no such order there")
-                return f"{self.item(left)} {sign} {self.item(right)}"
-            case ex.And(operands=operands):
-                return self.words["and"].join(map(self.item, operands))
-            case ex.Or(operands=operands):
-                return self.words["or"].join(map(self.item, operands))
-            case ex.Not(operand=operand):
-                return f"{self.words['not']}({self.text(operand)})"
             case ex.In(operand=operand, options=options):
-                tests = [self.text(ex.Comparison("==", operand, option)) for option in options]
-                return tests[0] if len(tests) == 1 else self.words["or"].join(f"({test})" for test in tests)
+                tests = tuple(ex.Comparison("==", operand, option) for option in options)
+                return self.node(ex.Or(tests) if len(tests) > 1 else tests[0])
+            case ex.Not(operand=ex.In() as operand):
+                text = self.node(operand)[0]
+                return f"{self.not_}({text})", self.after_not
             case ex.Parameter(name=name):
                 refuse(self.target, f"WHERE: :{name}", "its value has no text")
-        refuse(self.target, f"WHERE {tree}", "it has no such test")
+            case ex.Reference(name=str(), index=None | ex.CURRENT):
+                pass
+            case ex.Reference() | ex.Attribute() | ex.Previous() | ex.Aggregate() | ex.IsNull() | ex.Like():
+                refuse(self.target, f"WHERE {expression}", "it has no such test")
+        return super().node(expression)
+
+    def comparison(self, sign: str, left: ex.Expression, right: ex.Expression) -> tuple[str, int]:
+        """Return a comparison and its binding strength."""
+        texts = [
+            side for side in (left, right) if isinstance(side, ex.Literal) and isinstance(side.value, str)
+        ]
+        if texts and sign not in ("==", "!="):
+            condition = ex.Comparison(sign, left, right)
+            refuse(self.target, f"WHERE {condition}", "texts and times have no such order there")
+        return super().comparison(sign, left, right)
+
+    def other(self, expression: ex.Expression) -> tuple[str, int]:
+        """Refuse a node that only other languages have."""
+        refuse(self.target, f"WHERE {expression}", "it has no such test")
 
 
-def _is_number(tree: ex.Expression) -> bool:
-    return isinstance(tree, ex.Literal) and isinstance(tree.value, int | float) and tree.value >= 0
+def is_text(side: ex.Expression) -> bool:
+    """Return whether an operand is a constant text."""
+    return isinstance(side, ex.Literal) and isinstance(side.value, str)
 
 
 # Sequences as queries of SiddhiQL.
@@ -95,69 +82,6 @@ def _is_number(tree: ex.Expression) -> bool:
 TARGET = "siddhi"
 STREAM = "Events"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = frozenset(
-    [
-        "stream",
-        "define",
-        "function",
-        "trigger",
-        "table",
-        "app",
-        "from",
-        "partition",
-        "window",
-        "select",
-        "group",
-        "by",
-        "order",
-        "limit",
-        "offset",
-        "asc",
-        "desc",
-        "having",
-        "insert",
-        "delete",
-        "update",
-        "set",
-        "return",
-        "events",
-        "into",
-        "output",
-        "expired",
-        "current",
-        "snapshot",
-        "for",
-        "raw",
-        "of",
-        "as",
-        "at",
-        "or",
-        "and",
-        "in",
-        "on",
-        "is",
-        "not",
-        "within",
-        "with",
-        "begin",
-        "end",
-        "null",
-        "every",
-        "last",
-        "all",
-        "first",
-        "join",
-        "inner",
-        "outer",
-        "right",
-        "left",
-        "full",
-        "unidirectional",
-        "false",
-        "true",
-        "per",
-    ]
-)
 
 
 def print_siddhi(query: SequenceQuery) -> str:
@@ -231,7 +155,7 @@ def name_text(name: str, what: str) -> str:
     """Return a name, in backticks if it is a word of the language; raise if it is no name."""
     if not _NAME.fullmatch(name):
         refuse(TARGET, f"{what} {name!r}", "names there have letters, digits and underscores")
-    return f"`{name}`" if name.lower() in _RESERVED else name
+    return siddhi_name(name)
 
 
 def _within(query: SequenceQuery) -> str:
@@ -259,29 +183,20 @@ def _selected(query: SequenceQuery, params: dict) -> list[str]:
     return columns
 
 
-class SiddhiText(Infix):
-    """Conditions of one event in SiddhiQL; its own columns have no prefix."""
+class SiddhiText(PortablePrinter, SiddhiPrinter):
+    """Conditions of one event in SiddhiQL; its columns have no prefix."""
 
     target = TARGET
-    words: ClassVar[dict[str, str]] = {"and": " and ", "or": " or ", "not": "not "}
 
-    def column(self, node: ex.Reference) -> str:
+    def reference(self, node: ex.Reference) -> str:
         """Return a column of an event."""
         name = name_text(node.name or "", "column")
-        return name if node.variable == self.own else f"{name_text(node.variable, 'variable')}.{name}"
+        return name if node.variable == self.tested else f"{name_text(node.variable, 'variable')}.{name}"
 
-    def literal(self, value: object) -> str:
-        """Return a constant."""
-        if isinstance(value, bool):
-            return str(value).lower()
-        if isinstance(value, str):
-            if "'" in value or "\\" in value:
-                refuse(TARGET, f"the text {value!r}", "its quotes have no escape")
-            if "\n" in value:
-                refuse(TARGET, f"the text {value!r}", "a text there has one line")
-            return f"'{value}'"
-        return repr(value)
-
-    def equality(self, sign: str, left: ex.Expression, right: ex.Expression) -> str:
-        """Return an equality test."""
-        return f"{self.item(left)} {sign} {self.item(right)}"
+    def quoted(self, value: str) -> str:
+        """Return a text as a constant; Siddhi's grammar has no escapes."""
+        if "'" in value or "\\" in value:
+            refuse(TARGET, f"the text {value!r}", "its quotes have no escape")
+        if "\n" in value:
+            refuse(TARGET, f"the text {value!r}", "a text there has one line")
+        return f"'{value}'"

@@ -145,3 +145,17 @@ def test_words_of_siddhi_are_written_in_backticks():
     ]  # fmt: skip
     assert [name_text(word, "type") for word in words] == [f"`{word}`" for word in words]
     assert name_text("DESC", "variable") == "`DESC`" and name_text("price", "variable") == "price"
+
+
+def test_conditions_have_no_more_parentheses_than_the_language_needs():
+    query = (
+        "PATTERN SEQ(A a, B b) WHERE skip_till_next_match AND b.price > a.price + 1"
+        " AND (b.size < 3 OR NOT b.size == a.size) AND b.side IN ('x', 'y') WITHIN 5 s"
+    )
+    siddhi = cep.translate(query, "siddhi", event_type="kind", order_by="ts")
+    condition = "price > a.price + 1 and (size < 3 or not (size == a.size)) and (side == 'x' or side == 'y')"
+    assert f"b=B[{condition}]" in siddhi
+    java = cep.translate(query, "flink_cep_java", event_type="kind", order_by="ts")
+    assert "e.getPrice() > a.getPrice() + 1" in java
+    assert "e.getSize() < 3 || !Objects.equals(e.getSize(), a.getSize())" in java
+    assert '"x".equals(e.getSide()) || "y".equals(e.getSide())' in java

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from typing import Any, ClassVar
 
 from cepkit.errors import CepError
 from cepkit.language.expressions import trees as ex
@@ -20,7 +21,124 @@ RESERVED = frozenset(["and", "or", "not", "in", "between", "is", "like", "null",
 _NAME = re.compile(r"[^\W\d]\w*")
 
 # Binding strength: an operand is put in parentheses if it binds less tightly than its place requires.
-_OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
+_OR, _AND, _NOT, TEST, SUM, PRODUCT, UNARY, ITEM = range(8)
+
+
+class ExpressionPrinter:
+    """Prints expressions with no more parentheses than needed; a language replaces what differs."""
+
+    and_, or_, not_ = " and ", " or ", "not "
+    after_not = _NOT  # how tightly an operand of `not` must bind to need no parentheses
+    constants: ClassVar[dict[bool | None, str]] = {None: "null", True: "true", False: "false"}
+    signs: ClassVar[dict[str, str]] = {}  # of comparisons, where they differ
+    tests: ClassVar[tuple[type, ...]] = (ex.In, ex.IsNull, ex.Like)  # they take `not` inside
+
+    def text(self, expression: ex.Expression) -> str:
+        """Return the text of an expression."""
+        return self.node(expression)[0]
+
+    def at_least(self, tightness: int, expression: ex.Expression) -> str:
+        """Return a text, in parentheses if it binds less tightly than its place requires."""
+        text, strength = self.node(expression)
+        return text if strength >= tightness else f"({text})"
+
+    def listed(self, expressions: Iterable[ex.Expression]) -> str:
+        """Return the texts with commas between them."""
+        return ", ".join(map(self.text, expressions))
+
+    def node(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return the text of a node and its binding strength."""
+        match expression:
+            case ex.Literal(value=value):
+                return self.literal(value)
+            case ex.Attribute(name=name):
+                return self.name(name), ITEM
+            case ex.Reference():
+                return self.reference(expression), ITEM
+            case ex.Parameter(name=name):
+                return f":{name}", ITEM
+            case ex.Call(function=function, arguments=arguments):
+                return f"{function}({self.listed(arguments)})", ITEM
+            case ex.Negative(operand=operand):
+                return f"-{self.after_sign(self.at_least(UNARY, operand))}", UNARY
+            case ex.Arithmetic(operator=sign, left=left, right=right):
+                strength = SUM if sign in "+-" else PRODUCT
+                right_text = self.after_sign(self.at_least(strength + 1, right))
+                return f"{self.at_least(strength, left)} {sign} {right_text}", strength
+            case ex.Comparison(operator=sign, left=left, right=right):
+                return self.comparison(sign, left, right)
+            case ex.And(operands=operands):
+                return self.and_.join(self.at_least(_NOT, operand) for operand in operands), _AND
+            case ex.Or(operands=operands):
+                return self.or_.join(self.at_least(_AND, operand) for operand in operands), _OR
+            case ex.Not(operand=operand) if isinstance(operand, self.tests):
+                return self.test(operand, self.not_), TEST
+            case ex.Not(operand=operand):
+                return f"{self.not_}{self.at_least(self.after_not, operand)}", self.after_not
+        if isinstance(expression, self.tests):
+            return self.test(expression, ""), TEST
+        return self.other(expression)
+
+    def name(self, name: str) -> str:
+        """Return the name of a column."""
+        return quoted_name(name)
+
+    def reference(self, node: ex.Reference) -> str:
+        """Return a column at the rows of a variable."""
+        brackets = "" if node.index is None else f"[{node.index}]"
+        column = "" if node.name is None else f".{self.name(node.name)}"
+        return f"{node.variable}{brackets}{column}"
+
+    def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
+        """Return a constant and its binding strength."""
+        if value is None or isinstance(value, bool):
+            return self.constants[value], ITEM
+        if isinstance(value, str):
+            return self.quoted(value), ITEM
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"text cannot spell the number {value}; use a parameter, written :name")
+            return float.__repr__(value), ITEM if math.copysign(1, value) > 0 else UNARY
+        return str(value), ITEM if value >= 0 else UNARY
+
+    def quoted(self, value: str) -> str:
+        """Return a text as a constant."""
+        return quoted_text(value)
+
+    def after_sign(self, text: str) -> str:
+        """Return an operand that follows a sign."""
+        return text
+
+    def comparison(self, sign: str, left: ex.Expression, right: ex.Expression) -> tuple[str, int]:
+        """Return a comparison and its binding strength."""
+        return f"{self.at_least(SUM, left)} {self.signs.get(sign, sign)} {self.at_least(SUM, right)}", TEST
+
+    def test(self, expression: Any, negation: str) -> str:
+        """Return a test of ``tests``; ``negation`` is an empty text or ``not_``."""
+        operand = self.at_least(SUM, expression.operand)
+        match expression:
+            case ex.In(options=options):
+                return f"{operand} {negation}in ({self.listed(options)})"
+            case ex.IsNull():
+                return f"{operand} is {negation}null"
+        return f"{operand} {negation}like {self.quoted(expression.pattern)}"
+
+    def other(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return a node that only this language has, and its binding strength."""
+        match expression:
+            case ex.Previous(operand=operand, offset=offset):
+                rows = f", {offset}" if offset != 1 else ""
+                return f"prev({self.text(operand)}{rows})", ITEM
+            case ex.Aggregate(function=function, operand=operand):
+                return f"{function}({'' if operand is None else self.text(operand)})", ITEM
+            case ex.Subscript(operand=operand, index=index):
+                return f"{self.at_least(ITEM, operand)}[{index}]", ITEM
+        if hasattr(expression, "in_sql"):  # a node of MATCH_RECOGNIZE, whose room is above this one
+            return expression.in_sql(), ITEM
+        raise TypeError(f"no text for {type(expression).__name__}")
+
+
+_PRINTER = ExpressionPrinter()
 
 
 def print_expression(expression: ex.Expression) -> str:
@@ -29,7 +147,7 @@ def print_expression(expression: ex.Expression) -> str:
     Text cannot spell a negative number as a Literal; it is printed like the Negative that text gives.
     Time is linear in the size of the tree times its depth.
     """
-    return _expression(expression)[0]
+    return _PRINTER.text(expression)
 
 
 def quoted_name(name: str) -> str:
@@ -40,83 +158,7 @@ def quoted_name(name: str) -> str:
 
 def at_least_not(expression: ex.Expression) -> str:
     """Return the text of an operand of ``and``, in parentheses if it binds less tightly than ``not``."""
-    return _at_least(_NOT, expression)
-
-
-def _expression(expression: ex.Expression) -> tuple[str, int]:
-    """Return the text of a node and its binding strength."""
-    match expression:
-        case ex.Literal(value=value):
-            return _literal(value)
-        case ex.Attribute(name=name):
-            return quoted_name(name), _ITEM
-        case ex.Reference(variable=variable, name=name, index=index):
-            brackets = "" if index is None else f"[{index}]"
-            column = "" if name is None else f".{quoted_name(name)}"
-            return f"{variable}{brackets}{column}", _ITEM
-        case ex.Parameter(name=name):
-            return f":{name}", _ITEM
-        case ex.Previous(operand=operand, offset=offset):
-            rows = f", {offset}" if offset != 1 else ""
-            return f"prev({print_expression(operand)}{rows})", _ITEM
-        case ex.Aggregate(function=function, operand=operand):
-            return f"{function}({'' if operand is None else print_expression(operand)})", _ITEM
-        case ex.Call(function=function, arguments=arguments):
-            return f"{function}({_join(arguments)})", _ITEM
-        case ex.Subscript(operand=operand, index=index):
-            return f"{_at_least(_ITEM, operand)}[{index}]", _ITEM
-        case ex.Negative(operand=operand):
-            return f"-{_at_least(_UNARY, operand)}", _UNARY
-        case ex.Arithmetic(operator=sign, left=left, right=right):
-            strength = _SUM if sign in "+-" else _PRODUCT
-            return f"{_at_least(strength, left)} {sign} {_at_least(strength + 1, right)}", strength
-        case ex.Comparison(operator=sign, left=left, right=right):
-            return f"{_at_least(_SUM, left)} {sign} {_at_least(_SUM, right)}", _TEST
-        case ex.And(operands=operands):
-            return " and ".join(map(at_least_not, operands)), _AND
-        case ex.Or(operands=operands):
-            return " or ".join(_at_least(_AND, operand) for operand in operands), _OR
-        case ex.Not(operand=ex.In() | ex.IsNull() | ex.Like() as test):
-            return _test(test, "not "), _TEST
-        case ex.Not(operand=operand):
-            return f"not {_at_least(_NOT, operand)}", _NOT
-        case ex.In() | ex.IsNull() | ex.Like():
-            return _test(expression, ""), _TEST
-    if hasattr(expression, "in_sql"):  # a node of MATCH_RECOGNIZE, whose room is above this one
-        return expression.in_sql(), _ITEM
-    raise TypeError(f"no text for {type(expression).__name__}")
-
-
-def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value], _ITEM
-    if isinstance(value, str):
-        return quoted_text(value), _ITEM
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"text cannot spell the number {value}; use a parameter, written :name")
-        return float.__repr__(value), _ITEM if math.copysign(1, value) > 0 else _UNARY
-    return str(value), _ITEM if value >= 0 else _UNARY
-
-
-def _test(expression: ex.In | ex.IsNull | ex.Like, negation: str) -> str:
-    operand = _at_least(_SUM, expression.operand)
-    match expression:
-        case ex.In(options=options):
-            return f"{operand} {negation}in ({_join(options)})"
-        case ex.IsNull():
-            return f"{operand} is {negation}null"
-        case ex.Like(pattern=pattern):
-            return f"{operand} {negation}like {quoted_text(pattern)}"
-
-
-def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, strength = _expression(expression)
-    return text if strength >= tightness else f"({text})"
-
-
-def _join(expressions: tuple[ex.Expression, ...]) -> str:
-    return ", ".join(map(print_expression, expressions))
+    return _PRINTER.at_least(_NOT, expression)
 
 
 def quoted_text(value: str) -> str:

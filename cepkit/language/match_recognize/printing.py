@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from cepkit.language.expressions import trees as ex
 from cepkit.language.expressions.printing import (
+    ITEM,
+    PRODUCT,
+    SUM,
+    UNARY,
+    ExpressionPrinter,
     join_words,
     quoted_text,
     say_condition,
@@ -41,10 +47,8 @@ _RESERVED = frozenset(
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
-_SIGNS = {"==": "=", "!=": "<>"}
 
-# Binding strength in expressions, and in patterns.
-_OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
+# Binding strength in patterns.
 _ALTERNATION, _CONCATENATION, _FACTOR, _PRIMARY = range(4)
 
 
@@ -102,137 +106,118 @@ def _pattern_at_least(tightness: int, pattern: rp.RowPattern) -> str:
 # --- expressions -------------------------------------------------------------------------------------------
 
 
+class SqlPrinter(ExpressionPrinter):
+    """Prints expressions as SQL."""
+
+    and_, or_, not_ = " AND ", " OR ", "NOT "
+    constants: ClassVar[dict[bool | None, str]] = {None: "NULL", True: "TRUE", False: "FALSE"}
+    signs: ClassVar[dict[str, str]] = {"==": "=", "!=": "<>"}
+    tests: ClassVar[tuple[type, ...]] = (
+        *ExpressionPrinter.tests,
+        rp.IsTruth,
+        rp.IsDistinct,
+        rp.LikeWithEscape,
+    )
+
+    def name(self, name: str) -> str:
+        """Return the name of a column."""
+        return sql_column(name)
+
+    def reference(self, node: ex.Reference) -> str:
+        """Return a column at the rows of a variable."""
+        return f"{sql_variable(node.variable)}.{sql_column(node.name or '')}"
+
+    def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
+        """Return a constant and its binding strength."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return repr(value), UNARY if value < 0 else ITEM
+        return super().literal(value)
+
+    def after_sign(self, text: str) -> str:
+        """Return the text in parentheses if it begins with a minus, because two of them begin a comment."""
+        return f"({text})" if text.startswith("-") else text
+
+    def test(self, expression: Any, negation: str) -> str:
+        """Return a test; ``negation`` is NOT with a blank, or nothing."""
+        is_distinct = isinstance(expression, rp.IsDistinct)
+        operand = self.at_least(SUM, expression.left if is_distinct else expression.operand)
+        match expression:
+            case rp.IsTruth(truth=truth):
+                return f"{operand} IS {negation}{'TRUE' if truth else 'FALSE'}"
+            case rp.IsDistinct(right=right):
+                return f"{operand} IS {negation}DISTINCT FROM {self.at_least(SUM, right)}"
+            case rp.LikeWithEscape(pattern=pattern, escape=escape):
+                return f"{operand} {negation}LIKE {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
+            case ex.In(options=options):
+                return f"{operand} {negation}IN ({self.listed(options)})"
+            case ex.IsNull():
+                return f"{operand} IS {negation}NULL"
+        return f"{operand} {negation}LIKE {quoted_text(expression.pattern)}"
+
+    def node(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return the text of a node and its binding strength; times are Literals with a word before them."""
+        match expression:
+            case rp.TimeLiteral(value=text):
+                return f"TIMESTAMP {quoted_text(text)}", ITEM
+            case rp.IntervalLiteral(value=text):
+                return print_interval(text), ITEM
+        return super().node(expression)
+
+    def other(self, expression: ex.Expression) -> tuple[str, int]:
+        """Return a node that only SQL has, and its binding strength."""
+        match expression:
+            case rp.Joined(left=left, right=right):
+                return f"{self.at_least(SUM, left)} || {self.at_least(PRODUCT, right)}", SUM
+            case rp.OverWindow(operand=operand, window=window):
+                return f"{self.at_least(ITEM, operand)} OVER {sql_variable(window)}", ITEM
+            case rp.Navigation(function=function, operand=operand, offset=offset, final=final):
+                rows = "" if offset is None else f", {offset}"
+                return f"{_semantics(final)}{function.upper()}({self.text(operand)}{rows})", ITEM
+            case rp.RowAggregate():
+                return self.aggregate(expression), ITEM
+            case rp.Classifier(variable=variable):
+                return f"CLASSIFIER({'' if variable is None else sql_variable(variable)})", ITEM
+            case rp.MatchNumber():
+                return "MATCH_NUMBER()", ITEM
+            case rp.MatchRowtime(operand=operand):
+                return f"MATCH_ROWTIME({'' if operand is None else self.text(operand)})", ITEM
+            case rp.TimedOut():
+                return "TIMED_OUT()", ITEM
+            case rp.EveryColumn():
+                return "*", ITEM
+            case rp.Cast(operand=operand, kind=kind):
+                return f"CAST({self.text(operand)} AS {kind})", ITEM
+            case rp.ArrayOf(items=items):
+                return f"ARRAY[{self.listed(items)}]", ITEM
+            case rp.CaseWhen(branches=branches, default=default):
+                pairs = zip(branches[::2], branches[1::2], strict=True)
+                whens = "".join(f" WHEN {self.text(if_)} THEN {self.text(then)}" for if_, then in pairs)
+                rest = "" if default is None else f" ELSE {self.text(default)}"
+                return f"CASE{whens}{rest} END", ITEM
+        raise TypeError(f"no SQL text for {type(expression).__name__}")
+
+    def aggregate(self, node: rp.RowAggregate) -> str:
+        """Return an aggregate of rows."""
+        inside = self.listed(node.arguments)
+        if not node.arguments:
+            inside = "*" if node.variable is None else f"{sql_variable(node.variable)}.*"
+        distinct = "DISTINCT " if node.distinct else ""
+        return f"{_semantics(node.final)}{node.function.upper()}({distinct}{inside})"
+
+
+_PRINTER = SqlPrinter()
+
+
 def print_sql(expression: ex.Expression) -> str:
     """Return an expression as SQL text that parses to an equal tree."""
-    return _expression(expression)[0]
+    return _PRINTER.text(expression)
 
 
 rp.SqlExpression.in_sql = print_sql  # for texts of conditions, whose room is below this one
 
 
-def _expression(expression: ex.Expression) -> tuple[str, int]:
-    """Return the text of a node and its binding strength."""
-    match expression:
-        case rp.TimeLiteral(value=text):
-            return f"TIMESTAMP {quoted_text(text)}", _ITEM
-        case rp.IntervalLiteral(value=text):
-            return print_interval(text), _ITEM
-        case ex.Literal(value=value):
-            return _literal(value)
-        case ex.Attribute(name=name):
-            return sql_column(name), _ITEM
-        case ex.Reference(variable=variable, name=str(name)):
-            return f"{sql_variable(variable)}.{sql_column(name)}", _ITEM
-        case ex.Parameter(name=name):
-            return f":{name}", _ITEM
-        case ex.Call(function=function, arguments=arguments):
-            return f"{function}({_join(arguments)})", _ITEM
-        case rp.Navigation(function=function, operand=operand, offset=offset, final=final):
-            rows = "" if offset is None else f", {offset}"
-            return f"{_semantics(final)}{function.upper()}({print_sql(operand)}{rows})", _ITEM
-        case rp.RowAggregate():
-            return _aggregate(expression), _ITEM
-        case rp.Classifier(variable=variable):
-            return f"CLASSIFIER({'' if variable is None else sql_variable(variable)})", _ITEM
-        case rp.MatchNumber():
-            return "MATCH_NUMBER()", _ITEM
-        case rp.MatchRowtime(operand=operand):
-            return f"MATCH_ROWTIME({'' if operand is None else print_sql(operand)})", _ITEM
-        case rp.TimedOut():
-            return "TIMED_OUT()", _ITEM
-        case rp.EveryColumn():
-            return "*", _ITEM
-        case rp.OverWindow(operand=operand, window=window):
-            return f"{_at_least(_ITEM, operand)} OVER {sql_variable(window)}", _ITEM
-        case rp.Cast(operand=operand, kind=kind):
-            return f"CAST({print_sql(operand)} AS {kind})", _ITEM
-        case rp.ArrayOf(items=items):
-            return f"ARRAY[{_join(items)}]", _ITEM
-        case rp.CaseWhen(branches=branches, default=default):
-            pairs = zip(branches[::2], branches[1::2], strict=True)
-            whens = "".join(f" WHEN {print_sql(if_)} THEN {print_sql(then)}" for if_, then in pairs)
-            rest = "" if default is None else f" ELSE {print_sql(default)}"
-            return f"CASE{whens}{rest} END", _ITEM
-        case rp.Joined(left=left, right=right):
-            return f"{_at_least(_SUM, left)} || {_at_least(_PRODUCT, right)}", _SUM
-        case ex.Negative(operand=operand):
-            return f"-{_blank_before_minus(_at_least(_UNARY, operand))}", _UNARY
-        case ex.Arithmetic(operator=sign, left=left, right=right):
-            strength = _SUM if sign in "+-" else _PRODUCT
-            right_text = _blank_before_minus(_at_least(strength + 1, right))
-            return f"{_at_least(strength, left)} {sign} {right_text}", strength
-        case ex.Comparison(operator=sign, left=left, right=right):
-            return f"{_at_least(_SUM, left)} {_SIGNS.get(sign, sign)} {_at_least(_SUM, right)}", _TEST
-        case ex.And(operands=operands):
-            return " AND ".join(_at_least(_NOT, operand) for operand in operands), _AND
-        case ex.Or(operands=operands):
-            return " OR ".join(_at_least(_AND, operand) for operand in operands), _OR
-        case ex.Not(
-            operand=(
-                ex.In() | ex.IsNull() | ex.Like() | rp.IsTruth() | rp.IsDistinct() | rp.LikeWithEscape()
-            ) as test
-        ):
-            return _test(test, "NOT "), _TEST
-        case ex.Not(operand=operand):
-            return f"NOT {_at_least(_NOT, operand)}", _NOT
-        case ex.In() | ex.IsNull() | ex.Like() | rp.IsTruth() | rp.IsDistinct() | rp.LikeWithEscape():
-            return _test(expression, ""), _TEST
-    raise TypeError(f"no SQL text for {type(expression).__name__}")
-
-
-def _blank_before_minus(text: str) -> str:
-    """Return the text in parentheses if it begins with a minus, because two of them begin a comment."""
-    return f"({text})" if text.startswith("-") else text
-
-
-def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
-    if value is None or isinstance(value, bool):
-        return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _ITEM
-    if isinstance(value, str):
-        return quoted_text(value), _ITEM
-    text = repr(value)
-    return text, _UNARY if text.startswith("-") else _ITEM
-
-
 def _semantics(final: bool | None) -> str:
     return "" if final is None else "FINAL " if final else "RUNNING "
-
-
-def _aggregate(node: rp.RowAggregate) -> str:
-    inside = _join(node.arguments)
-    if not node.arguments:
-        inside = "*" if node.variable is None else f"{sql_variable(node.variable)}.*"
-    distinct = "DISTINCT " if node.distinct else ""
-    return f"{_semantics(node.final)}{node.function.upper()}({distinct}{inside})"
-
-
-def _test(expression: Any, negation: str) -> str:
-    """Return the text of a test; ``negation`` is NOT with a blank, or nothing."""
-    is_distinct = isinstance(expression, rp.IsDistinct)
-    operand = _at_least(_SUM, expression.left if is_distinct else expression.operand)
-    match expression:
-        case rp.IsTruth(truth=truth):
-            return f"{operand} IS {negation}{'TRUE' if truth else 'FALSE'}"
-        case rp.IsDistinct(right=right):
-            return f"{operand} IS {negation}DISTINCT FROM {_at_least(_SUM, right)}"
-        case rp.LikeWithEscape(pattern=pattern, escape=escape):
-            return f"{operand} {negation}LIKE {quoted_text(pattern)} ESCAPE {quoted_text(escape)}"
-        case ex.In(options=options):
-            return f"{operand} {negation}IN ({_join(options)})"
-        case ex.IsNull():
-            return f"{operand} IS {negation}NULL"
-        case ex.Like(pattern=pattern):
-            return f"{operand} {negation}LIKE {quoted_text(pattern)}"
-    raise TypeError(f"no test: {type(expression).__name__}")
-
-
-def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, strength = _expression(expression)
-    return text if strength >= tightness else f"({text})"
-
-
-def _join(expressions: tuple[ex.Expression, ...]) -> str:
-    return ", ".join(map(print_sql, expressions))
 
 
 # --- queries -----------------------------------------------------------------------------------------------

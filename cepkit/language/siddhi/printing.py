@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
+from typing import Any
 
 from cepkit.language.expressions import trees as ex
+from cepkit.language.expressions.printing import ITEM, SUM, UNARY, ExpressionPrinter
 from cepkit.language.expressions.trees import text_of
 from cepkit.language.siddhi import query as sp
 from cepkit.language.siddhi.building import Milliseconds
@@ -24,17 +25,16 @@ from cepkit.language.siddhi.query import (
 # Words that a name without backticks cannot be, or should not be.
 _RESERVED = frozenset(
     [
-        "from", "select", "every", "not", "for", "within", "and", "or", "is", "in", "null", "true", "false",
-        "as", "on", "of", "having", "begin", "end", "define", "partition", "insert", "return", "output",
-        "group", "order", "limit", "offset", "join", "left", "right", "full", "inner", "unidirectional",
-        "asc", "desc",
+        "stream", "define", "function", "trigger", "table", "app", "from", "partition", "window",
+        "select", "group", "by", "order", "limit", "offset", "asc", "desc", "having", "insert", "delete",
+        "update", "set", "return", "events", "into", "output", "expired", "current", "snapshot", "for",
+        "raw", "of", "as", "at", "or", "and", "in", "on", "is", "not", "within", "with", "begin", "end",
+        "null", "every", "last", "all", "first", "join", "inner", "outer", "right", "left", "full",
+        "unidirectional", "false", "true", "per"
     ]
 )  # fmt: skip
 _NAME = re.compile(r"[^\W\d]\w*")
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("min", 60_000), ("sec", 1_000))
-
-# Binding strength of expressions.
-_OR, _AND, _NOT, _TEST, _SUM, _PRODUCT, _UNARY, _ITEM = range(8)
 
 
 def siddhi_name(name: str) -> str:
@@ -166,66 +166,49 @@ def _grouped(part: sp.StatePattern, kinds, is_sequence: bool) -> str:
 # --- expressions -------------------------------------------------------------------------------------------
 
 
-def print_condition(expression: ex.Expression) -> str:
-    """Return an expression as SiddhiQL."""
-    return _expression(expression)[0]
+class SiddhiPrinter(ExpressionPrinter):
+    """Prints expressions as SiddhiQL."""
+
+    after_not = UNARY  # Siddhi's `not` binds like a sign
+
+    def name(self, name: str) -> str:
+        """Return the name of an attribute."""
+        return siddhi_name(name)
+
+    def reference(self, node: ex.Reference) -> str:
+        """Return an attribute of an event; Siddhi counts events from 0."""
+        if isinstance(node.index, int):
+            place = f"[{node.index - 1}]"
+        else:
+            place = "" if node.index is None else f"[{node.index.replace(ex.LAST, 'last')}]"
+        return (
+            f"{siddhi_name(node.variable)}{place}{'' if node.name is None else '.' + siddhi_name(node.name)}"
+        )
+
+    def literal(self, value: bool | int | float | str | None) -> tuple[str, int]:
+        """Return a constant and its binding strength."""
+        if isinstance(value, Milliseconds):
+            return siddhi_time(value), ITEM
+        return super().literal(value)
+
+    def quoted(self, value: str) -> str:
+        """Return a text as a constant."""
+        return _text(value)
+
+    def test(self, expression: Any, negation: str) -> str:
+        """Return a test of a missing value, the only test that Siddhi spells so."""
+        if isinstance(expression, ex.IsNull):
+            return f"{negation}{self.at_least(SUM, expression.operand)} is null"
+        raise TypeError(f"SiddhiQL has no text for {type(expression).__name__}")
 
 
-def _expression(expression: ex.Expression) -> tuple[str, int]:
-    """Return the text of a node and its binding strength."""
-    match expression:
-        case ex.Literal(value=value):
-            return _literal(value)
-        case ex.Attribute(name=name):
-            return siddhi_name(name), _ITEM
-        case ex.Reference(variable=variable, name=name, index=index):
-            if isinstance(index, int):
-                place = f"[{index - 1}]"
-            else:
-                place = "" if index is None else f"[{index.replace(ex.LAST, 'last')}]"
-            return f"{siddhi_name(variable)}{place}{'' if name is None else '.' + siddhi_name(name)}", _ITEM
-        case ex.Call(function=function, arguments=arguments):
-            return f"{function}({', '.join(map(print_condition, arguments))})", _ITEM
-        case ex.Negative(operand=operand):
-            return f"-{_at_least(_UNARY, operand)}", _UNARY
-        case ex.Arithmetic(operator=sign, left=left, right=right):
-            strength = _SUM if sign in "+-" else _PRODUCT
-            return f"{_at_least(strength, left)} {sign} {_at_least(strength + 1, right)}", strength
-        case ex.Comparison(operator=sign, left=left, right=right):
-            return f"{_at_least(_SUM, left)} {sign} {_at_least(_SUM, right)}", _TEST
-        case ex.And(operands=operands):
-            return " and ".join(_at_least(_NOT, operand) for operand in operands), _AND
-        case ex.Or(operands=operands):
-            return " or ".join(_at_least(_AND, operand) for operand in operands), _OR
-        case ex.Not(operand=operand):
-            return f"not {_at_least(_NOT, operand)}", _NOT
-        case ex.IsNull(operand=operand):
-            return f"{_at_least(_SUM, operand)} is null", _TEST
-    raise TypeError(f"SiddhiQL has no text for {type(expression).__name__}")
-
-
-def _literal(value: bool | int | float | str | None) -> tuple[str, int]:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value], _ITEM
-    if isinstance(value, str):
-        return _text(value), _ITEM
-    if isinstance(value, Milliseconds):
-        return siddhi_time(value), _ITEM
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"SiddhiQL cannot spell the number {value}")
-        return float.__repr__(value), _ITEM if math.copysign(1, value) > 0 else _UNARY
-    return str(value), _ITEM if value >= 0 else _UNARY
+_PRINTER = SiddhiPrinter()
+print_condition = _PRINTER.text
 
 
 def _text(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
-
-
-def _at_least(tightness: int, expression: ex.Expression) -> str:
-    text, strength = _expression(expression)
-    return text if strength >= tightness else f"({text})"
 
 
 for _kind in (DefinedStream, SiddhiQuery, SiddhiPartition):
